@@ -1,4 +1,4 @@
-"""Counts by cell of J: every query, in each row that it reaches, with each value that it has; the rest is added up."""
+"""What queries that reach a cell of J have: every query, on the way from the space to each cell, is looked at."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.cellcounts import CellCounts
-from spatialstream.index.cells import Cells
+from spatialstream.index.cellcounts import CellCounts, Reaching
+from spatialstream.index.cells import Cells, Visits
 from spatialstream.model.space import Space
 
 VALUES = 5
-CELLS = Cells.complete(Space.planar(0.0, 0.0, 1.0, 1.0), 1)
+CELLS = Cells.complete(Space.planar(0.0, 0.0, 1.0, 1.0), 2)
 ROWS = 2 * len(CELLS)
+KINDS = (4, 1)
 
 QUERIES = st.lists(
     st.tuples(
-        st.sets(st.integers(0, ROWS - 1), max_size=4),
+        st.sets(st.integers(0, ROWS - 1), max_size=6),
         st.lists(st.integers(0, VALUES - 1), max_size=4),
         st.integers(1, 64).map(lambda n: n / 8),
-        st.booleans(),
+        st.sampled_from([*KINDS, 0]),
     ),
     max_size=9,
 )
@@ -35,20 +37,35 @@ def joined(lists: list[list[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     return ends.astype(np.int64), np.concatenate([*lists, []]).astype(np.int64)
 
 
-@given(QUERIES)
-def test_each_row_has_what_its_queries_have(queries: list[tuple[set[int], list[int], float, bool]]) -> None:
-    visits = joined([sorted(reached) for reached, *_ in queries])
+@given(QUERIES, st.lists(st.integers(0, len(CELLS) - 1), min_size=len(CELLS), max_size=len(CELLS)))
+def test_a_cell_has_what_the_queries_that_reach_it_have(
+    queries: list[tuple[set[int], list[int], float, int]], basis: list[int]
+) -> None:
+    offsets, rows = joined([sorted(reached) for reached, *_ in queries])
     ends, values = (column.astype(np.int32) for column in joined([held for _, held, *_ in queries]))
     weights = np.array([weight for *_, weight, _ in queries], np.float64)
-    counted = np.array([counts for *_, counts in queries], bool)
-    found = CellCounts.of(counted, visits, (ends, values), weights, CELLS, 0.0)
+    code = np.array([code for *_, code in queries], np.int64)
+    visits = Visits(offsets, rows.astype(np.int32))
 
-    expected = [defaultdict[int, float](float) for _ in range(ROWS)]
-    for reached, held, weight, counts in queries:
-        for row in reached if counts else ():
-            for value in held:
-                expected[row][value] += weight
-    entries = [slice(first, end) for first, end in pairwise(found.offsets)]
-    assert [list(zip(found.value[row], found.count[row], strict=True)) for row in entries] == [
-        sorted(row.items()) for row in expected
-    ]
+    for kind, reaching in zip(KINDS, Reaching.of(CELLS, visits, code, KINDS), strict=True):
+        found = [reaching.query[first:end].tolist() for first, end in pairwise(reaching.offsets.tolist())]
+        mine = [(q, reached) for q, (reached, _, _, its) in enumerate(queries) if its == kind]
+        assert found == [[q for q, reached in mine if row in reached] for row in range(ROWS)]
+        counts = CellCounts(reaching, ends, values, VALUES, weights, np.array(basis, np.int32))
+        averages = counts.averages(np.arange(VALUES, dtype=np.float64) ** 2)
+        for cell, stands in enumerate(basis):
+            way = [2 * stands]
+            while stands:
+                way.append(2 * stands + 1)
+                stands = int(CELLS.parent[stands])
+            expected = defaultdict[int, float](float)
+            for reached, held, weight, its in queries:
+                for _ in reached.intersection([*way, 1]) if its == kind else ():
+                    for value in held:
+                        expected[value] += weight
+            entries = zip(*(column.tolist() for column in counts.entries(cell)), strict=True)
+            assert list(entries) == sorted(expected.items())
+            assert counts.of_cell(cell).tolist() == [expected[value] for value in range(VALUES)]
+            total = sum(expected.values())
+            mean = sum(value**2 * weight for value, weight in expected.items()) / total if total else 0.0
+            assert averages[cell] == pytest.approx(mean)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.cells import Cells, visit
+from spatialstream.index.cells import Cells
+from spatialstream.model.covers import NOWHERE
 from tests.unit.index.samples import PLANE, points, spaces
 
 DEPTH = 4
@@ -90,17 +91,20 @@ def test_cells_that_ranges_meet(data, space):
     side = 1 << DEPTH
     corner = st.tuples(st.integers(0, side - 1), st.integers(0, side - 1))
     (w, s), (e, n) = sorted((data.draw(corner), data.draw(corner)))
-    ranges = np.array([[w, min(s, n), e, max(s, n)]]), np.array([[side, side, -1, -1]])
-
-    offsets = np.zeros(2, np.int64)
-    visit(cells.first, DEPTH, *ranges, offsets, np.empty(0, np.int64))
-    rows = np.empty(offsets[1], np.int64)
-    visit(cells.first, DEPTH, *ranges, offsets * 0, rows)
-
+    ranges = np.array([w, min(s, n), e, max(s, n)])
     west, south, east, north = space.bounds
-    scale = np.array([side / (east - west), side / (north - south)] * 2)
-    x0, y0, x1, y1 = np.rint((boxes_of(cells) - [west, south, west, south]) * scale).T
-    w, s, e, n = ranges[0][0]
+    size = np.array([east - west, north - south] * 2) / side
+    part = (ranges + 0.5) * size + [west, south, west, south]
+
+    visits = cells.visits(np.array([[part, NOWHERE], [NOWHERE, NOWHERE], [NOWHERE, part]]))
+
+    offsets = visits.offsets.tolist()
+    assert offsets == [0, offsets[1], offsets[1], 2 * offsets[1]]
+    assert len(visits.rows) == offsets[3]
+    rows = visits.rows[: offsets[1]]
+    assert (visits.rows[offsets[1] :] == rows).all()
+    x0, y0, x1, y1 = np.rint((boxes_of(cells) - [west, south, west, south]) / size).T
+    w, s, e, n = ranges
     meets = (w < x1) & (e >= x0) & (s < y1) & (n >= y0)
     covered = (w <= x0) & (e >= x1 - 1) & (s <= y0) & (n >= y1 - 1)
     below = np.zeros(len(cells), np.bool_)

@@ -14,7 +14,17 @@ from spatialstream.model.covers import region_parts
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CODE
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import Cancellation, Everything, Lifetime, Predicate, Query, QueryBatch
+from spatialstream.model.queries import (
+    Cancellation,
+    Everything,
+    Lifetime,
+    Nearest,
+    Predicate,
+    Query,
+    QueryBatch,
+    TopTerms,
+    endless,
+)
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 from tests.unit.index.samples import PLANE, obj, points, query, samples, spaces
@@ -336,6 +346,21 @@ def test_an_expression_covers_more_than_all_of_its_words():
     assert known[1].coverage(root, h)[:, 0] == pytest.approx([0.25**3, 1.0])
     assert known[0].lengths[SRQ, 1] == known[1].lengths[SRQ, 3] == 1.0
     assert known[0].terms.tolist() == known[1].terms.tolist()
+
+
+def test_what_lives_until_it_is_cancelled_counts_alike_whatever_its_type():
+    """A CTQ without a duration ends after so many steps, of ten seconds after three years."""
+    day = 86_400_000
+    asked = [
+        Query("crq", 0, Predicate(PLANE_BOX), Everything(), Lifetime(endless(None), True)),
+        Query("ctq", 0, Predicate(PLANE_BOX), TopTerms(3), Lifetime(endless(10_000), True, 60_000, 10_000)),
+        Query("ckq", 0, Predicate(None), Nearest(0.5, 0.5, 3), Lifetime(40 * day, True)),
+    ]
+    statistics = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of(asked), 1.0)
+
+    lasting = {kind: float(statistics.lifetimes[CODE[kind], 0]) for kind in ("CRQ", "CTQ", "CKQ")}
+
+    assert lasting == {"CRQ": 30 * day, "CTQ": 30 * day, "CKQ": 30 * day}
 
 
 def test_lengths_and_durations_are_of_the_region_where_enough_is_known():

@@ -1,111 +1,138 @@
-"""Counts of what queries have, by cell of J: keywords (M_srq, M_skq of SSTD, section 4.1.1), how long they are."""
+"""What the queries that reach a cell of J have: their keywords (M_srq, M_skq of SSTD, section 4.1.1), their shapes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from spatialstream.index.cells import Cells
-from spatialstream.model.arrays import Codes, Flags, Floats, Ints
+from spatialstream.index.cells import Cells, Visits
+from spatialstream.model.arrays import Codes, Floats, Ints
 from spatialstream.model.kernels import kernel
+from spatialstream.model.kinds import TYPES
 
-__all__ = ["CellCounts"]
+__all__ = ["CellCounts", "Reaching"]
 
 
 @kernel
-def _add_up(
-    held: Codes, owners: Ints, visits: Ints, rows: Ints, weights: Floats, ends: Ints, value: Codes, count: Floats
-) -> None:
-    """Moves ``ends`` from where each row begins to where it ends; with ``value`` and ``count``, zeros, fills them too.
+def _turn(which: Ints, offsets: Ints, rows: Codes, width: int, ends: Ints, query: Codes) -> None:
+    """Writes each query down at the ends of its rows, which move on: row r is ``which[q] width + r``, if that is 0 up.
 
-    What queries have comes in the order of values, so what a row has of a value is its last entry.
+    Without ``query`` they only move.
     """
-    filling = len(value) > 0
-    last = np.full(len(ends), -1, np.int32)
-    for i in range(len(held)):
-        v, q = held[i], owners[i]
-        for row in rows[visits[q] : visits[q + 1]]:
-            if last[row] != v:
-                last[row] = v
-                ends[row] += 1
-                if filling:
-                    value[ends[row] - 1] = v
+    filling = len(query) > 0
+    for q in range(len(which)):
+        if which[q] < 0:
+            continue
+        first = which[q] * width
+        for row in rows[offsets[q] : offsets[q + 1]]:
             if filling:
-                count[ends[row] - 1] += weights[q]
+                query[ends[first + row]] = q
+            ends[first + row] += 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reaching:
+    """Which queries of a type reach each row of J (:class:`~spatialstream.index.cells.Visits`).
+
+    Attributes:
+        cells: of J.
+        offsets: int64[2 cells + 1]; row r is ``query[offsets[r] : offsets[r + 1]]``.
+        query: int32[m], numbers of queries, ascending in a row.
+    """
+
+    cells: Cells
+    offsets: Ints
+    query: Codes
+
+    @classmethod
+    def of(cls, cells: Cells, visits: Visits, code: Ints, kinds: Sequence[int]) -> list[Reaching]:
+        """Those of some types.
+
+        Args:
+            cells: of J.
+            visits: what each query reaches.
+            code: int64[n], their types.
+            kinds: the types asked for.
+        """
+        width = 2 * len(cells)
+        which = np.full(len(TYPES), -1, np.int64)
+        which[list(kinds)] = np.arange(len(kinds))
+        offsets = np.zeros(len(kinds) * width + 1, np.int64)
+        given = which[code], visits.offsets, visits.rows, width
+        _turn(*given, offsets[1:], np.empty(0, np.int32))
+        np.cumsum(offsets, out=offsets)
+        query = np.empty(offsets[-1], np.int32)
+        if len(query):
+            _turn(*given, offsets[:-1].copy(), query)
+        return [cls(cells, offsets[kind * width : (kind + 1) * width + 1], query) for kind in range(len(kinds))]
+
+    def of_cell(self, cell: int) -> Codes:
+        """Those that reach a cell: int32[m]. A query is written down once on the way from the space to it."""
+        rows = [2 * cell, 2 * cell + 1]
+        while cell:
+            cell = int(self.cells.parent[cell])
+            rows.append(2 * cell + 1)
+        found: Codes = np.concatenate([self.query[self.offsets[row] : self.offsets[row + 1]] for row in rows])
+        return found
+
+    def sums(self, of_each: Floats) -> Floats:
+        """What those that reach each cell have together, float64[cells], of float64[queries]."""
+        flat = np.zeros(int(self.offsets[-1] - self.offsets[0]) + 1)
+        np.cumsum(of_each[self.query[self.offsets[0] : self.offsets[-1]]], out=flat[1:])
+        at = self.offsets - self.offsets[0]
+        partly, wholly = (flat[at[1:]] - flat[at[:-1]]).reshape(-1, 2).T.copy()
+        self.cells.hand_down(wholly[np.newaxis])
+        found: Floats = partly + wholly
+        return found
+
+
+@kernel
+def _count(query: Codes, offsets: Codes, value: Codes, weights: Floats, counts: Floats) -> None:
+    for q in query:
+        for v in value[offsets[q] : offsets[q + 1]]:
+            counts[v] += weights[q]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellCounts:
-    """How often the queries of a type that reach a cell have each of some values, as a keyword, sparse.
+    """How often the queries of a type that reach a cell have each of some values, as a keyword; counted when asked for.
 
-    Row 2 c counts queries that reach cell c and not all of it, row 2 c + 1 those that cover c: they concern every cell
-    below it too, and are written down once.
+    Few cells are ever asked for, those that a tree's leaves are or were, so nothing is kept by cell but who reaches it.
 
     Attributes:
-        offsets: int64[2 cells + 1]; row r is the entries from ``offsets[r]`` to ``offsets[r + 1]``.
-        value: int32[m], numbers from 0, ascending in a row.
-        count: float64[m].
-        parent: int32[cells], the cell that each is a quarter of.
+        reaching: the queries.
+        offsets: int32[n + 1]; query q has ``value[offsets[q] : offsets[q + 1]]``, one twice if that counts twice.
+        value: int32[m], numbers from 0.
+        values: how many there are.
+        weights: float64[n], how many each query stands for.
         basis: int32[cells], the cell whose counts stand for each: itself, or the nearest above with enough of them.
     """
 
-    offsets: Ints
+    reaching: Reaching
+    offsets: Codes
     value: Codes
-    count: Floats
-    parent: Codes
+    values: int
+    weights: Floats
     basis: Codes
 
-    @classmethod
-    def of(
-        cls,
-        counted: Flags,
-        visits: tuple[Ints, Ints],
-        held: tuple[Codes, Codes],
-        weights: Floats,
-        cells: Cells,
-        least: float,
-    ) -> CellCounts:
-        """From what each of n queries reaches and has; a value that it has twice counts twice.
-
-        It is the product of two sparse matrices, which takes ``scipy.sparse`` two to three times as long.
-
-        Args:
-            counted: bool[n], whether it counts at all.
-            visits: the rows that each reaches: int64[n + 1], and int64 from one to the next.
-            held: the values that each has, likewise, int32.
-            weights: float64[n], how many each stands for.
-            cells: of J.
-            least: a cell of which less is counted gets its counts from the cells above.
-        """
-        owners = np.repeat(np.arange(len(counted)), np.diff(held[0]))
-        order = np.flatnonzero(counted[owners])
-        order = order[np.argsort(held[1][order], kind="stable")]
-        given = held[1][order], owners[order], *visits, weights
-        offsets = np.zeros(2 * len(cells) + 1, np.int64)
-        _add_up(*given, offsets[1:], np.empty(0, np.int32), np.empty(0))
-        np.cumsum(offsets, out=offsets)
-        value, count = np.empty(offsets[-1], np.int32), np.zeros(offsets[-1])
-        _add_up(*given, offsets[:-1].copy(), value, count)
-        sums = np.zeros(len(count) + 1)
-        np.cumsum(count, out=sums[1:])
-        partly, wholly = (sums[offsets[1:]] - sums[offsets[:-1]]).reshape(-1, 2).T.copy()
-        cells.hand_down(wholly[np.newaxis])
-        basis = cells.nearest(partly + wholly >= least)
-        return cls(offsets, value, count, cells.parent, basis)
+    def of_cell(self, cell: int) -> Floats:
+        """How often each value is one of a query that reaches the cell: float64[values]."""
+        counts = np.zeros(self.values)
+        _count(self.reaching.of_cell(int(self.basis[cell])), self.offsets, self.value, self.weights, counts)
+        return counts
 
     def entries(self, cell: int) -> tuple[Codes, Floats]:
-        """What queries that reach the cell have: (value int32[m], count float64[m]); counts of a value add up."""
-        cell = int(self.basis[cell])
-        rows = [2 * cell, 2 * cell + 1]
-        while cell:
-            cell = int(self.parent[cell])
-            rows.append(2 * cell + 1)
-        parts = [slice(self.offsets[row], self.offsets[row + 1]) for row in rows]
-        value, count = (np.concatenate([column[part] for part in parts]) for column in (self.value, self.count))
-        return value, count
+        """Which values the queries that reach the cell have: (value int32[m] ascending, count float64[m])."""
+        counts = self.of_cell(cell)
+        value = np.flatnonzero(counts)
+        return value.astype(np.int32), counts[value]
 
-    def of_cell(self, cell: int, values: int) -> Floats:
-        """How often each of ``values`` values is one of a query that reaches the cell: float64[values]."""
-        value, count = self.entries(cell)
-        return np.bincount(value, count, minlength=values).astype(np.float64)
+    def averages(self, of_value: Floats) -> Floats:
+        """The average over what the queries that reach each cell have, float64[cells], of float64[values]; else 0."""
+        ends = np.append(0.0, np.cumsum(of_value[self.value]))[self.offsets]
+        sums = self.reaching.sums(self.weights * np.diff(ends))
+        counts = self.reaching.sums(self.weights * np.diff(self.offsets))
+        found: Floats = (sums / np.maximum(counts, 1e-300))[self.basis]
+        return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,49 +17,67 @@ from spatialstream.model.arrays import Codes, Flags, Floats, Ints
 from spatialstream.model.kernels import kernel
 from spatialstream.model.space import Space
 
-__all__ = ["Cells", "visit"]
+__all__ = ["Cells", "Visits"]
 
 _SLACK = 1e-6
 """Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
 
 
 @kernel
-def visit(first: Codes, depth: int, one: Ints, other: Ints, offsets: Ints, rows: Ints) -> None:
-    """Cells that each pair of ranges of finest cells meets: row 2 c where it meets part of c, 2 c + 1 where all of c.
+def _visit_from(first: Codes, stack: Ints, depth: int, one: Ints, other: Ints, rows: Codes, found: int) -> int:
+    """Writes the rows of a pair of ranges from ``rows[found]`` on, where there is room; returns where they end."""
+    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 1 << depth, 0, 0
+    top = 1
+    while top > 0:
+        top -= 1
+        cell, width, x, y = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
+        meets = False
+        covered = first[cell] < 0
+        for part in (one, other):
+            w, s, e, n = part[0], part[1], part[2], part[3]
+            if w < x + width and e >= x and s < y + width and n >= y:
+                meets = True
+                covered |= w <= x and e >= x + width - 1 and s <= y and n >= y + width - 1
+        if not meets:
+            continue
+        rows[found] = 2 * cell + (1 if covered else 0)
+        found += 1
+        if covered:
+            continue
+        half = width // 2
+        for child in range(4):
+            stack[top, 0], stack[top, 1] = first[cell] + child, half
+            stack[top, 2], stack[top, 3] = x + half * (child & 1), y + half * (child >> 1)
+            top += 1
+    return found
 
-    Cells below a covered one are left out, and what is not split counts as covered. With empty ``rows`` only counts
-    into ``offsets[1:]``, else fills ``rows``.
-    """
-    counting = len(rows) == 0
+
+@kernel
+def _visit(first: Codes, depth: int, one: Ints, other: Ints, offsets: Ints) -> Codes:
+    """The rows of :class:`Visits` of each pair of ranges of finest cells; fills the ``offsets``, zeros before."""
     stack = np.empty((4 * depth + 4, 4), np.int64)  # cell, width, column and row of its south-west finest cell
+    rows = np.empty(16 * len(one) + len(first), np.int32)
     for q in range(len(one)):
-        found = 0
-        stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 1 << depth, 0, 0
-        top = 1
-        while top > 0:
-            top -= 1
-            cell, width, x, y = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
-            meets = False
-            covered = first[cell] < 0
-            for part in (one, other):
-                w, s, e, n = part[q, 0], part[q, 1], part[q, 2], part[q, 3]
-                if w < x + width and e >= x and s < y + width and n >= y:
-                    meets = True
-                    covered |= w <= x and e >= x + width - 1 and s <= y and n >= y + width - 1
-            if not meets:
-                continue
-            if not counting:
-                rows[offsets[q] + found] = 2 * cell + (1 if covered else 0)
-            found += 1
-            if covered:
-                continue
-            half = width // 2
-            for child in range(4):
-                stack[top, 0], stack[top, 1] = first[cell] + child, half
-                stack[top, 2], stack[top, 3] = x + half * (child & 1), y + half * (child >> 1)
-                top += 1
-        if counting:
-            offsets[q + 1] = found
+        found = offsets[q]
+        if found + len(first) > len(rows):
+            more = np.empty(2 * len(rows), np.int32)
+            more[:found] = rows[:found]
+            rows = more
+        offsets[q + 1] = _visit_from(first, stack, depth, one[q], other[q], rows, found)
+    return rows[: offsets[-1]]
+
+
+class Visits(NamedTuple):
+    """What each of n queries reaches of J, each cell once on the way from the space down.
+
+    Row 2 c is cell c of which it reaches a part, 2 c + 1 one that it covers; cells below a covered one are left out,
+    and what is not split counts as covered.
+    """
+
+    offsets: Ints
+    """int64[n + 1]; query q reaches ``rows[offsets[q] : offsets[q + 1]]``."""
+    rows: Codes
+    """int32[m]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,7 +171,13 @@ class Cells:
                 boxes[cells, 2 + axis] = np.where(upper, above[:, 2 + axis], middle[:, axis])
         return boxes
 
-    def ranges(self, parts: Floats) -> Ints:
+    def visits(self, parts: Floats) -> Visits:
+        """What the n regions reach of which each is a pair of boxes, float64[n, 2, 4]."""
+        offsets = np.zeros(len(parts) + 1, np.int64)
+        rows = _visit(self.first, self.depth, self._ranges(parts[:, 0]), self._ranges(parts[:, 1]), offsets)
+        return Visits(offsets, rows)
+
+    def _ranges(self, parts: Floats) -> Ints:
         """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells."""
         side = 1 << self.depth
         result: Ints = np.clip(np.floor(self._scaled(parts)), 0, side - 1).astype(np.int64)

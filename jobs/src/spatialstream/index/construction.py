@@ -202,7 +202,7 @@ class _Builder:
         self.hashes = hash_strings(objects.ids)
         self.order = np.arange(len(objects))
 
-        use = statistics.srq.of_cell(0, len(statistics.terms)) + statistics.skq.of_cell(0, len(statistics.terms))
+        use = statistics.srq.of_cell(0) + statistics.skq.of_cell(0)
         self.dictionary = np.lexsort((statistics.terms, -use))[:keywords]
         self.table = make_table(statistics.terms[self.dictionary])
         known = find_all(self.table, hash_strings(objects.terms.vocabulary))[objects.terms.codes]

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.index.cellcounts import CellCounts
-from spatialstream.index.cells import Cells, visit
+from spatialstream.index.cellcounts import CellCounts, Reaching
+from spatialstream.index.cells import Cells
 from spatialstream.index.cost import CellStatistics, expression_coverage, workloads
 from spatialstream.model.arrays import Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
@@ -35,7 +35,6 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
-from spatialstream.model.times import TIME_LIMIT
 
 __all__ = ["SKQ", "SRQ", "Statistics"]
 
@@ -66,19 +65,18 @@ _LONGEST = 16
 _BUCKETS = 64
 """Durations are counted by powers of two of a ms."""
 
-_ENDLESS = 30 * 86_400_000
-"""A query that lives until it is cancelled counts as one of this duration, in ms."""
+_LONGEST_LIFE = 30 * 86_400_000
+"""In ms. A query that lives for longer, or until it is cancelled, counts as one that lives for so long."""
 
 
 @kernel
-def _reached(
-    code: Ints, visits: Ints, rows: Ints, asked: Floats, duration: Floats, hits: Floats, lasting: Floats
-) -> None:
-    """For each type and row float64[6, 2 n], zeros before: queries that reach it, and how long they last together."""
+def _added_up(code: Ints, offsets: Ints, rows: Codes, of_each: Floats, totals: Floats) -> None:
+    """What queries have, float64[n, 3], added up by type and row that they reach: float64[6, rows, 3]."""
     for q in range(len(code)):
-        for k in range(visits[q], visits[q + 1]):
-            hits[code[q], rows[k]] += asked[q]
-            lasting[code[q], rows[k]] += asked[q] * duration[q]
+        sums = totals[code[q]]
+        for row in rows[offsets[q] : offsets[q + 1]]:
+            for what in range(3):
+                sums[row, what] += of_each[q, what]
 
 
 # ---------------------------------------------------------------------------------------------- how far a kNN reaches
@@ -177,24 +175,6 @@ def _shapes(keywords: TermLists) -> tuple[Codes, Ints]:
     return shapes.astype(np.int32), groups.astype(np.int64)
 
 
-def _by_cell(cells: Cells, reached: Floats, lasting: Floats, usual: Floats, basis: Codes) -> Floats:
-    """How long queries of each type last that reach each cell, float64[6, n].
-
-    Args:
-        cells: n of them.
-        reached: float64[6, n], queries that reach each.
-        lasting: float64[6, n, 2], how long they last together: those that reach a part of it, and that cover it.
-        usual: float64[6], how long those of each type last on average.
-        basis: int32[6, n], the cell whose average stands for each.
-    """
-    partly, wholly = np.moveaxis(lasting, 2, 0)
-    cells.hand_down(wholly)
-    average = (partly + wholly) / np.maximum(reached, 1e-300)
-    average[:, 0] = usual
-    result: Floats = np.take_along_axis(average, basis, axis=1)
-    return result
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
     """The counts of J; all of them float64, because a query may stand for several.
@@ -278,21 +258,17 @@ class Statistics:
         nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
         if len(nearest):
             parts[nearest] = _nearest_boxes(space, objects, weight, counts, span, cells, queries.take(nearest))
-        ranges = cells.ranges(parts[:, 0]), cells.ranges(parts[:, 1])
-        visits = np.zeros(len(queries) + 1, np.int64)
-        visit(cells.first, cells.depth, *ranges, visits, np.empty(0, np.int64))
-        np.cumsum(visits, out=visits)
-        rows = np.empty(visits[-1], np.int64)
-        if len(rows):
-            visit(cells.first, cells.depth, *ranges, visits, rows)
+        visits = cells.visits(parts)
 
         code = queries.code.astype(np.int64)
-        duration = np.where(queries.duration > TIME_LIMIT, _ENDLESS, queries.duration).astype(np.float64)
-        hits, lasting = np.zeros((2, len(TYPES), 2 * n))
-        _reached(code, visits, rows, asked, duration, hits, lasting)
-        partly, wholly = np.moveaxis(hits.reshape(len(TYPES), n, 2), 2, 0)
-        cells.hand_down(wholly)
-        came, reached = np.bincount(code, asked, len(TYPES)).astype(np.float64), partly + wholly
+        duration = np.minimum(queries.duration, _LONGEST_LIFE).astype(np.float64)
+        sizes = np.diff(queries.keywords.offsets)
+        totals = np.zeros((len(TYPES), 2 * n, 3))
+        _added_up(code, *visits, asked[:, np.newaxis] * np.stack([np.ones(len(code)), duration, sizes], axis=1), totals)
+        partly, wholly = np.ascontiguousarray(totals.reshape(len(TYPES), n, 2, 3).transpose(2, 3, 0, 1))
+        cells.hand_down(wholly.reshape(-1, n))
+        reached, lasting, keywords = partly + wholly
+        came = np.bincount(code, asked, len(TYPES)).astype(np.float64)
         each_counts = float(asked.mean()) if len(asked) else 1.0
         prior, least, enough = (0.0, 0.0, np.inf)
         if levels is None:
@@ -302,21 +278,22 @@ class Statistics:
         hashes = hash_strings(queries.keywords.vocabulary)
         terms, ranks = np.unique(hashes, return_inverse=True)
 
-        def counts_of(kind: int, held: tuple[Codes, Codes], weights: Floats, least: float) -> CellCounts:
-            return CellCounts.of(code == kind, (visits, rows), held, weights, cells, least)
-
-        words = (queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes]), asked, least
         part = asked / groups
-        ends = np.append(0, np.cumsum(groups)).astype(np.int32)
-        shapes = (ends, shape_of), part, enough
 
         def table(column: Ints, width: int, of_each: Floats, of: Ints = code) -> Floats:
             flat = np.bincount(of * width + column, of_each, len(TYPES) * width)
             return flat.reshape(len(TYPES), width).astype(np.float64)
 
+        basis, worded = (
+            np.stack([cells.nearest(each) for each in counted]) for counted in (reached >= enough, keywords >= least)
+        )
+        average = lasting / np.maximum(reached, 1e-300)
         sums = table(buckets, _BUCKETS, asked * duration)
-        usual = sums.sum(axis=1) / np.maximum(came, 1e-300)
-        basis = np.stack([cells.nearest(each) for each in reached >= enough])
+        average[:, 0] = sums.sum(axis=1) / np.maximum(came, 1e-300)
+        reaching = dict(zip((SRQ, SKQ), Reaching.of(cells, visits, code, (SRQ, SKQ)), strict=True))
+        words = queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes], len(terms), asked
+        ends = np.append(0, np.cumsum(groups)).astype(np.int32)
+        shapes = ends, shape_of, int(shape_of.max(initial=0)) + 1, part
 
         return cls(
             space,
@@ -332,12 +309,12 @@ class Statistics:
             ),
             table(buckets, _BUCKETS, asked),
             sums,
-            _by_cell(cells, reached, lasting.reshape(len(TYPES), n, 2), usual, basis),
+            np.take_along_axis(average, basis, axis=1),
             basis,
             terms,
-            counts_of(SRQ, *words),
-            counts_of(SKQ, *words),
-            (counts_of(SRQ, *shapes), counts_of(SKQ, *shapes)),
+            CellCounts(reaching[SRQ], *words, worded[SRQ]),
+            CellCounts(reaching[SKQ], *words, worded[SKQ]),
+            (CellCounts(reaching[SRQ], *shapes, basis[SRQ]), CellCounts(reaching[SKQ], *shapes, basis[SKQ])),
             counts,
             float(span),
         )
@@ -440,7 +417,7 @@ class Statistics:
 
     def keyword_distribution(self, cell: int, kind: int) -> Floats:
         """M_srq (``kind`` SRQ) or M_skq of a cell: p_w of each of :attr:`terms`, float64[v]; all 0 without keywords."""
-        counts = (self.srq if kind == SRQ else self.skq).of_cell(cell, len(self.terms))
+        counts = (self.srq if kind == SRQ else self.skq).of_cell(cell)
         return counts / max(float(counts.sum()), 1e-300)
 
     def keywords(self, kind: int) -> tuple[Floats, Codes]:
@@ -450,11 +427,8 @@ class Statistics:
             The averages, float64[n], and the cell whose average stands for each, int32[n], as with :attr:`basis`.
         """
         shapes = self.shapes[(SRQ, SKQ).index(kind)]
-        result = np.zeros(len(self.cells))
-        for cell in np.unique(shapes.basis).tolist():
-            shape, count = shapes.entries(cell)
-            result[cell] = float((shape % (_LONGEST + 1)) @ count) / max(float(count.sum()), 1e-300)
-        return result[shapes.basis], shapes.basis
+        length = np.arange(shapes.values) % (_LONGEST + 1)
+        return shapes.averages(length.astype(np.float64)), shapes.basis
 
     def rates(self, x: Floats, y: Floats) -> Floats:
         """Arrivals in a ms that each object of a sample stands for: E_obj of its finest cell, shared out there.
