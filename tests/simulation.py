@@ -13,6 +13,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -338,8 +339,15 @@ class Simulation:
         while self.worker is None or self.worker.unfinished or self.unheard:
             self.run_worker()
         assert self.worker.last is not None
-        left = {int(name[7:16]) for name in self.storage.list("rounds/") if name.endswith(".second")}
+        left = {int(name[7:16]) for name in self._listed("rounds/") if name.endswith(".second")}
         assert left <= {self.worker.last.round.number}, "what second phases needed goes with the next round"
+
+    def _listed(self, prefix: str) -> list[str]:
+        """Names in the storage, which may be away for some time."""
+        while True:
+            with suppress(NoStorage):
+                return self.storage.list(prefix)
+            self.away += 1
 
     def _drained(self) -> bool:
         router = self.router
