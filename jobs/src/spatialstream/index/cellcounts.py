@@ -17,9 +17,9 @@ __all__ = ["CellCounts", "Reaching"]
 
 @kernel
 def _turn(which: Ints, offsets: Ints, rows: Codes, width: int, ends: Ints, query: Codes) -> None:
-    """Writes each query down at the ends of its rows, which move on: row r is ``which[q] width + r``, if that is 0 up.
+    """Writes each query down at the ends of its rows, which move on; without ``query`` they only move.
 
-    Without ``query`` they only move.
+    Row r of query q is ``which[q] width + r`` of ``ends``; where ``which[q]`` is -1 the query is left out.
     """
     filling = len(query) > 0
     for q in range(len(which)):
