@@ -347,7 +347,6 @@ class Simulation:
         while True:
             with suppress(NoStorage):
                 return self.storage.list(prefix)
-            self.away += 1
 
     def _drained(self) -> bool:
         router = self.router

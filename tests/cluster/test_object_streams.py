@@ -13,6 +13,7 @@ import urllib.request
 import uuid
 from bisect import bisect
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,17 +47,22 @@ def url() -> str:
 
 
 class Outages:
-    """Requests fail now and then, and at times all do, for so many in a row."""
+    """Requests fail now and then, and at times all do, for so many in a row.
+
+    Few requests are waited for, so the first time lasts until it is ``met``: until a job has had no store.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random, self.chance, self.left, self.asked = random.Random(seed), Chance(0.05, WAYS, seed), 0, 0
+        self.met: Callable[[], bool] = lambda: True
 
     def __call__(self, method: str, path: str) -> Fault:
         self.asked += 1
         if self.asked == 60 or self.random.random() < 0.002:
             self.left = 40
         self.left -= 1
-        return "503" if self.left > 0 else self.chance(method, path)
+        away = self.left > 0 or (60 <= self.asked < 2_000 and not self.met())
+        return "503" if away else self.chance(method, path)
 
 
 class Noting(Simulation):
@@ -74,9 +80,8 @@ class Noting(Simulation):
 
 
 _SEEDS = examples(1, 50)
-_survived: dict[int, tuple[int, float, int, int]] = {}
-"""By seed, how many requests have failed, and the longest time until a round was done after that; how often a job
-crashed, and how often one had no store. The last two are chance in each stream, since few requests are waited for."""
+_survived: dict[int, tuple[int, float]] = {}
+"""By seed, how many requests have failed, and the longest time until a round was done after that."""
 
 
 @pytest.mark.timeout(900)
@@ -84,30 +89,29 @@ crashed, and how often one had no store. The last two are chance in each stream,
 def test_while_everything_fails(seed: int, objects: ObjectServer, tmp_path: Path) -> None:
     stream = in_order(streams.random_stream(seed, 60, 20, WGS84))
     setup = StreamSettings("s", slots=2, space=WGS84, partitions=2, mergers=2 - seed % 2, idle=IDLE, epoch_records=20)
-    with faults(objects, Outages(seed)) as proxy:
+    with faults(objects, outages := Outages(seed)) as proxy:
         storage = ObjectStorage(url(), LocalCache(), patience=0.3)
         given = (tmp_path, WGS84, stream.objects, stream.queries, setup, seed)
         simulation = Noting(*given, chaos=0.01, storage=storage)
+        outages.met = lambda: simulation.away > 0
         simulation.run(0.2, 0.05)
         ends = [*simulation.done, time.monotonic()]
         assert simulated_differences(stream, simulation) == []
         forget(storage)
     assert sum(proxy.failed.values()) > 10
+    assert simulation.crashes > 0
+    assert simulation.away > 0
     failed = [at for at in proxy.failed_at if at < ends[-1]]
-    longest = max(ends[bisect(ends, at)] - at for at in failed)
-    _survived[seed] = len(failed), longest, simulation.crashes, simulation.away
+    _survived[seed] = len(failed), max(ends[bisect(ends, at)] - at for at in failed)
 
 
 def test_while_everything_fails_all_seeds_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     if len(_survived) < _SEEDS:
         pytest.skip("it is not all seeds that were tried here")
-    failed, took, crashes, away = zip(*_survived.values(), strict=True)
+    total, longest = sum(count for count, _ in _survived.values()), max(took for _, took in _survived.values())
     with capsys.disabled():
-        done = f"a round was done within {max(took):.1f} s of each"
-        print(f"\nfailed requests: {sum(failed)}; {done}; crashes: {sum(crashes)}; no store: {sum(away)}")
-    assert sum(failed) >= examples(10, 200)
-    assert sum(crashes) >= _SEEDS
-    assert sum(away) >= _SEEDS / 2
+        print(f"\nfailed requests: {total}; a round was done within {longest:.1f} s of each")
+    assert total >= examples(10, 200)
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
