@@ -19,11 +19,11 @@ class Batch:
     """n rows as columns: numpy arrays, Arrow arrays, and what has columns itself (other batches, term lists)."""
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
+        return len(getattr(self, _names(type(self))[0]))
 
     def take(self, rows: Array) -> Self:
         """The rows at these positions."""
-        return type(self)(*(_taken(getattr(self, field.name), rows) for field in fields(self)))
+        return type(self)(*(_taken(getattr(self, name), rows) for name in _names(type(self))))
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
@@ -34,11 +34,21 @@ class Batch:
 _Batch = TypeVar("_Batch", bound=Batch)
 
 
+_known: dict[type, tuple[str, ...]] = {}
+
+
+def _names(kind: type[Batch]) -> tuple[str, ...]:
+    """Of the columns; to ask a dataclass each time takes longer than to look at them."""
+    if kind not in _known:
+        _known[kind] = tuple(field.name for field in fields(kind))
+    return _known[kind]
+
+
 def joined(parts: Sequence[_Batch]) -> _Batch:
     """All rows of several batches of one kind (at least one) in order."""
     if len(parts) == 1:
         return parts[0]
-    columns = ([getattr(part, field.name) for part in parts] for field in fields(parts[0]))
+    columns = ([getattr(part, name) for part in parts] for name in _names(type(parts[0])))
     return type(parts[0])(*map(_joined, columns))
 
 
