@@ -24,7 +24,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.seats.desk import Desk
 from spatialstream.seats.door import Door
-from spatialstream.seats.seat import Invitation, Seat
+from spatialstream.seats.seat import Invitation, sit
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.questions import Directory
@@ -60,17 +60,20 @@ def serve() -> None:
 
 
 def desk(n: int) -> None:
-    """The driver's endpoint; it is told the seats' addresses."""
+    """The driver's endpoint."""
     known: dict[str, Any] = {}
     made = Desk(HOST, OWN, 10.0, None, ASKING, lambda: known)
     print(made.port, flush=True)
-    addresses, last = json.loads(sys.stdin.readline()), (n - 1) // EPOCH
+    while len(there := made.seats()) < SEATS:
+        made.wait(made.changes, 1.0)
+    addresses, last = [each.address for each in there], (n - 1) // EPOCH
     known |= Directory.record(Round(last, (last,), (0,), int(objects(n, seed=1).t[-1]), 0))
     known |= {"seats": {str(i): addresses[i * SEATS // SLOTS] for i in range(SLOTS)}, "parts": {}}
+    print("ready", flush=True)
     serve()
 
 
-def seat(n: int, port: int) -> None:
+def seat(n: int, port: int, number: int) -> None:
     """A seat with all objects."""
     kernels.prepare()
     slots, batch = slots_of(n)
@@ -81,8 +84,8 @@ def seat(n: int, port: int) -> None:
     world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
     world.storage.place = PLACE
     save_version(world.storage, slots.version)
-    made = Seat(Invitation(f"{HOST}:{port}", OWN, world, ASKING), HOST)
-    print(made.address, flush=True)
+    invitation = Invitation(f"{HOST}:{port}", OWN, world, ASKING)
+    threading.Thread(target=sit, args=(invitation, number), daemon=True).start()
     serve()
 
 
@@ -131,10 +134,8 @@ def measure(n: int, seconds: float) -> None:
     """Print a line for each run, the two ways alternating."""
     driver = begun("desk", n)
     port = int(said(driver))
-    seats = [begun("seat", n, port) for _ in range(SEATS)]
-    assert driver.stdin is not None
-    driver.stdin.write(json.dumps([said(each) for each in seats]) + "\n")
-    driver.stdin.flush()
+    seats = [begun("seat", n, port, number) for number in range(SEATS)]
+    assert said(driver) == "ready"
     for kind, clients in RUNS:
         for whole in (False, True):
             asking = [begun("client", n, port, kind, int(whole), number, seconds) for number in range(clients)]
@@ -184,8 +185,8 @@ def main(given: Sequence[str]) -> None:
     match given:
         case ["desk", n]:
             desk(int(n))
-        case ["seat", n, port]:
-            seat(int(n), int(port))
+        case ["seat", n, port, number]:
+            seat(int(n), int(port), int(number))
         case ["client", n, port, kind, whole, number, seconds]:
             client(int(n), int(port), kind, whole == "1", int(number), float(seconds))
         case _:

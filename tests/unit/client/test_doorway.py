@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,7 @@ from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
+from tests.contracts.engines import until
 from tests.unit.client.test_snapshots import MANY, PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
 from tests.unit.client.test_snapshots import Stream as Slots
 
@@ -89,6 +91,8 @@ class Endpoints:
         return [int(count) for count in np.sum([each.tally.counts[:, column] for each in self.seats], axis=0)]
 
     def shutdown(self) -> None:
+        for seat in self.seats:
+            seat.let_go()
         for each in (self.desk, *self.seats):
             each.shutdown()
 
@@ -237,6 +241,35 @@ def test_a_thousand_questions_at_once_while_rounds_are_done(ends: Endpoints) -> 
     assert len({str(row["as_of"]) for row in rows}) == 1
     assert ends.answered()[0] >= 40 + 333
     assert min(ends.answered()) >= 333
+
+
+def test_seats_that_are_trusted_ask_the_driver_once_a_round_and_no_answer_is_older_than_it(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(200, 900))
+    for seat in ends.seats:
+        seat.trusted = float("inf")
+    asked = list[int]()
+    ends.desk._directory = lambda: (asked.append(1), ends.directory())[1]
+    kinds = [SRQ, SKQ, STQ]
+
+    def ask(number: int) -> None:
+        for i in range(40):
+            assert ends.slots.turn is not None
+            before, row = ends.slots.turn.number, stream.ask(kinds[(number + i) % 3])
+            found.append(row["as_of"]["round"] - before)
+
+    found: list[int] = []
+    with Stream(ends.store) as stream, ThreadPoolExecutor(4) as pool:
+        stream.ask(SRQ)
+        asks = [pool.submit(ask, number) for number in range(4)]
+        for number in range(1, 8):
+            until(lambda number=number: len(found) >= 20 * number)  # type: ignore[misc]
+            ends.slots.round(1_000 + number, objects(5, 1_000 + number))
+        for each in asks:
+            each.result(60.0)
+    assert len(found) == 160
+    assert min(found) >= 0
+    # each of two seats once a round, and again for what was asked while one was done; and the client now and then
+    assert len(asked) < 80
 
 
 def test_one_wrong_question_is_named_and_none_of_the_others_asked(ends: Endpoints) -> None:

@@ -54,12 +54,13 @@ class Stream:
 
     def round(self, upto: int, found: Sequence[SpatialObject] = ()) -> None:
         number = 0 if self.turn is None else self.turn.number + 1
-        self.turn = Round(number, (number,), (0,), upto, 0)
+        turn = Round(number, (number,), (0,), upto, 0)
         batch = ObjectBatch.of(list(found))
         slots = self.version.route_objects(batch)
         for slot, store in enumerate(self.stores):
             store.append(batch.take(np.flatnonzero(slots == slot)))
-            views.keep(PLACE, slot, View.of(store, self.turn, None))
+            views.keep(PLACE, slot, View.of(store, turn, None))
+        self.turn = turn  # it is told when all slots have done it
         self.seen += found
 
     def newest(self, seconds: float) -> Directory | None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from pyarrow import flight
 
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.seats import finder
 from spatialstream.seats.finder import Finder
 from spatialstream.seats.tally import OUTCOMES, Tally
+from spatialstream.seats.wire import SeatLost
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
@@ -37,14 +36,17 @@ class Seat:
 
     def __init__(self, world: World, seats: dict[str, Seat]) -> None:
         self.tally, self.away, self.calls, self.lost = Tally(), False, 0, list[str]()
-        self.finder = Finder(world, "secret", seats.__getitem__, self.lost.append, self.tally)  # type: ignore[arg-type]
+        self.seats: dict[str, Seat] = seats
+        self.finder = Finder(world, "secret", self, self.lost.append, self.tally)  # type: ignore[arg-type]
 
-    def do_action(self, action: flight.Action, how: Any) -> Iterator[flight.Result]:
-        self.calls += 1
-        if self.away:
-            raise flight.FlightUnavailableError("failed to connect")
-        assert action.type == "find"
-        yield from self.finder.answer(json.loads(action.body.to_pybytes()))
+    def ask(self, address: str, secret: str, body: bytes, seconds: float) -> bytes:
+        """As :class:`~spatialstream.seats.exchanges.Exchanges`."""
+        other = self.seats[address]
+        other.calls += 1
+        if other.away:
+            raise SeatLost("nobody is there", address)
+        assert secret == "secret"
+        return other.finder.answer(body)
 
 
 class Cluster:

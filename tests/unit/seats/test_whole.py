@@ -12,6 +12,7 @@ import pytest
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.seats import whole
+from spatialstream.seats.newest import Known, Newest
 from spatialstream.seats.whole import Whole, Wholes
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
@@ -19,6 +20,7 @@ from spatialstream.stages import views
 from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.versions import save_version
 from spatialstream.stream.settings import StreamSettings
+from tests.contracts.engines import until
 from tests.unit.client.test_snapshots import PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, Stream, objects
 
 ASKED = [SRQ, SKQ, STQ, SRQ | {"keywords": ["w3"]}]
@@ -29,6 +31,7 @@ class Slots:
 
     Attributes:
         looks: how often it was asked for what is newest.
+        doubts: how often something was not where it should have been.
         heavy: while it is not set, nothing that looks for ``heavy`` is answered.
     """
 
@@ -38,13 +41,18 @@ class Slots:
         channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
         self.world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
         save_version(self.world.storage, self.stream.version)
-        self.looks, self.reached, self.heavy = 0, threading.Event(), threading.Event()
+        self.looks, self.doubts, self.reached, self.heavy = 0, 0, threading.Event(), threading.Event()
         self.seats: dict[str, str | None] = {"0": "a", "1": "a", "2": "b"}
-        self.wholes = Wholes(self.world, self.newest, self)
+        self.wholes = Wholes(self.world, self, self)
 
-    def newest(self, seconds: float) -> Mapping[str, Any] | None:
+    def __call__(self, seconds: float) -> Known | None:
         self.looks += 1
-        return None if self.stream.turn is None else {**Directory.record(self.stream.turn), "seats": self.seats}
+        if self.stream.turn is None:
+            return None
+        return Known.of({**Directory.record(self.stream.turn), "seats": self.seats}, self.world)
+
+    def doubt(self) -> None:
+        self.doubts += 1
 
     def lines(
         self, queries: Sequence[Query], directory: Directory, seats: Mapping[int, str], seconds: float
@@ -97,9 +105,7 @@ def test_those_that_wait_are_answered_together_or_beside_who_takes_long(
         assert slots.reached.wait(60.0)
         others = [pool.submit(slots.wholes.ask, [record], 60.0) for record in named(ASKED)]
         if patience:
-            with slots.wholes._changed:
-                assert slots.wholes._changed.wait_for(lambda: len(slots.wholes._waiting) == len(ASKED), 60.0)
-                slots.wholes._changed.notify_all()
+            until(lambda: len(slots.wholes._waiting) == len(ASKED))
         else:
             assert [lines_of(other.result(60.0)) for other in others] == by_itself
         slots.heavy.set()
@@ -120,15 +126,14 @@ def test_what_is_not_found_is_left_to_who_asks_and_nothing_else(slots: Slots, mo
         pool.submit(slots.wholes.ask, named([SRQ | {"keywords": ["heavy"]}]), 60.0)
         assert slots.reached.wait(60.0)
         lost, found = (pool.submit(slots.wholes.ask, named([SRQ, corner])[i : i + 1], 60.0) for i in range(2))
-        with slots.wholes._changed:
-            assert slots.wholes._changed.wait_for(lambda: len(slots.wholes._waiting) == 2, 60.0)
-            slots.wholes._changed.notify_all()
+        until(lambda: len(slots.wholes._waiting) == 2)
         looks = slots.looks
         slots.heavy.set()
         assert lost.result(60.0) is None
         assert lines_of(found.result(60.0)) == [near]
         assert slots.looks == looks + 1
     assert slots.wholes.ask(named([SRQ, corner]), 10.0) is None, "not a part of what was asked together"
+    assert slots.doubts == 3, "with the first question, which concerns that slot too"
     assert everything != near
 
 
@@ -172,5 +177,25 @@ def test_a_driver_that_does_not_answer_is_told_to_all(slots: Slots) -> None:
     def away(seconds: float) -> None:
         raise Unavailable("away")
 
+    newest = Newest(slots.world, "a", away, lambda: 0.0)
     with pytest.raises(Unavailable, match="away"):
-        Wholes(slots.world, away, slots).ask(named([SRQ]), 10.0)
+        Wholes(slots.world, newest, slots).ask(named([SRQ]), 10.0)
+
+
+def test_many_threads_are_all_answered_and_nobody_leads_for_ever(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "_PATIENCE", 0.001)  # so that those who wait go on by themselves again and again
+    slots.heavy.set()
+    kinds = [SRQ | {"keywords": ["heavy"]}, SRQ]
+    heavy, light = (lines_of(slots.wholes.ask([each | {"id": "q"}], 60.0)) for each in kinds)
+
+    def ask(number: int) -> None:
+        for i in range(20):
+            record, right = (kinds[0], heavy) if (number + i) % 5 == 0 else (kinds[1], light)
+            row = lines_of(slots.wholes.ask([record | {"id": f"q{number}-{i}"}], 60.0))
+            assert [each.replace(f"q{number}-{i}", "q") for each in row] == right
+
+    with ThreadPoolExecutor(16) as pool:
+        for each in [pool.submit(ask, number) for number in range(16)]:
+            each.result(120.0)
+    assert not slots.wholes._busy
+    assert not slots.wholes._waiting

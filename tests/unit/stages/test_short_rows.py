@@ -21,7 +21,9 @@ SNAPSHOTS = {kind.type.value: kind for kind in KINDS if not kind.standing}
 
 texts = st.text(max_size=6) | st.sampled_from(["a", "b", '"', "\\", "\x7f", "\u2028", "ß"])
 times = st.integers(0, 3) | st.integers(-(2**62), 2**62)
-places = st.sampled_from([0.0, -0.0, 1.0, 0.1, 1e-7, 1e10, 123456789.125]) | st.floats(-1e150, 1e150)
+places = st.floats(-1e150, 1e150) | st.sampled_from(
+    [0.0, -0.0, 1.0, 0.1, 1e-7, 9.9e-5, 1e-4, 123456789.125, -9999999999.5, 1e10]
+)
 objects = st.lists(st.tuples(texts, times, places, places, st.sampled_from([0.0, 1.0, 2.5e-9]) | st.floats(0, 1e150)))
 counts = st.lists(st.tuples(texts, st.integers(1, 3) | st.integers(1, 2**40)), unique_by=lambda each: each[0])
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from pyarrow import flight
 
+from spatialstream.seats.newest import trust
 from spatialstream.seats.tally import Counts, none_asked
 from spatialstream.seats.wire import Guard, answer, client_of, endpoint
 from spatialstream.sources.requests import Requests, no_requests
@@ -34,6 +35,7 @@ class Seated:
         pid: of the process, on its machine.
         client: of its endpoint.
         heard: when it said hello last, s of the monotonic clock.
+        trusted: until when it may take what it knows for the newest round, likewise.
         worked: seconds of processor time for each item, since it is there.
         asked: of it, see :class:`~spatialstream.seats.tally.Tally`.
         requests: that it has made of an object store.
@@ -46,6 +48,7 @@ class Seated:
     pid: int
     client: flight.FlightClient
     heard: float
+    trusted: float = 0.0
     worked: dict[int, float] = field(default_factory=dict)
     asked: Counts = field(default_factory=none_asked)
     requests: Requests = field(default_factory=no_requests)
@@ -88,6 +91,8 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         self._seats: dict[str, Seated] = {}
         self._changed, self._changes, self._changed_at = threading.Condition(), 0, time.monotonic()
         self._closed = False
+        # seats of a driver before this one, if there was one, have been trusted for no longer
+        self._gone_until, self._doubted = time.monotonic() + trust(silence), frozenset[str]()
         self.asked, self.requests = none_asked(), no_requests()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
@@ -104,7 +109,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         raise ValueError(f"there is no action {name}")
 
     def _hello(self, said: Mapping[str, Any]) -> str:
-        """What the seat is to do: ``stay``, ``end``, or end because it is ``lost``."""
+        """What the seat is to do: ``stay``, ``ask`` (stay, but not trusted), ``end``, or end because it is ``lost``."""
         worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
         asked = np.array(said["asked"], float).reshape(self.asked.shape)
         requests = np.array(said["requests"], np.int64).reshape(self.requests.shape)
@@ -124,10 +129,15 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
             self.asked = self.asked + asked - seat.asked
             self.requests = self.requests + requests - seat.requests
             seat.heard, seat.worked, seat.asked, seat.requests = time.monotonic(), worked, asked, requests
+            if seat.name in self._doubted:
+                return "ask"
+            seat.trusted = seat.heard + trust(self._silence)
         return "stay"
 
     def _drop(self, name: str) -> None:
-        if self._seats.pop(name, None) is not None:
+        seat = self._seats.pop(name, None)
+        if seat is not None:
+            self._gone_until = max(self._gone_until, seat.trusted)
             self._tell()
 
     def _tell(self) -> None:
@@ -155,6 +165,21 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         with self._changed:
             for name in [each.name for each in self._seats.values() if each.address == address]:
                 self._drop(name)
+
+    def doubt(self, names: Iterable[str]) -> None:
+        """Trust these seats no longer, and all others again: they may have something that another one has now."""
+        with self._changed:
+            self._doubted = frozenset(names)
+
+    @property
+    def unsure_until(self) -> float:
+        """Until when a seat may know nothing of a round that is done without it, s of the monotonic clock.
+
+        See :mod:`~spatialstream.seats.newest`: those that have gone, and those that are doubted.
+        """
+        with self._changed:
+            trusted = [seat.trusted for name, seat in self._seats.items() if name in self._doubted]
+            return max([self._gone_until, *trusted])
 
     def seats(self) -> list[Seated]:
         """The seats that there are, by number; those that have been silent for too long are dropped."""

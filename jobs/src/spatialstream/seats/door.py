@@ -28,6 +28,7 @@ from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
+from spatialstream.seats.exchanges import Exchanges
 from spatialstream.seats.wire import SeatLost, act, answering, client_of, options, received
 from spatialstream.sources.calls import called
 from spatialstream.stages import messages
@@ -133,6 +134,7 @@ class Doorway:
         self._store, self._lock = store, threading.Lock()
         self._door: Door | None = None
         self._clients: dict[str, flight.FlightClient] = {}
+        self._asking = Exchanges("ask", lambda address: self._client(self.door, address))
         self._seats: dict[int, str] = {}
         self._parts: dict[int, str | None] = {}
         self._versions: dict[int, RoutingVersion] = {}
@@ -144,6 +146,7 @@ class Doorway:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._asking.close()
         for client in self._clients.values():
             client.close()
 
@@ -243,13 +246,9 @@ class Doorway:
             body = json.dumps({"asked": asked, "seconds": seconds}).encode()
         except (TypeError, ValueError, RecursionError):  # of a program's own types
             return None
-        door = self.door
-        action, how = flight.Action("ask", body), options(door.secret, seconds)
         try:
-            with answering(address):
-                results = self._client(door, address).do_action(action, how)
-                head, *lines = b"".join(result.body.to_pybytes() for result in results).split(b"\n")
-                answered = json.loads(head)
+            head, *lines = self._asking.ask(address, self.door.secret, body, seconds).split(b"\n")
+            answered = json.loads(head)
         except SeatLost:
             self._forget(address)
             self._known, self._whole_from = None, time.monotonic() + _WHOLE_AGAIN_SECONDS

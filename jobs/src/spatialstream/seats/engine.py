@@ -21,6 +21,7 @@ from spatialstream.model.errors import RunError
 from spatialstream.seats.desk import Desk, Seated
 from spatialstream.seats.identity import is_loopback, new_identity
 from spatialstream.seats.load import Load
+from spatialstream.seats.newest import Published
 from spatialstream.seats.placement import placed
 from spatialstream.seats.seat import Invitation
 from spatialstream.seats.tally import Counts
@@ -92,7 +93,7 @@ class SeatEngine:
         self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
         self._identity = None if self.is_near else new_identity()
         self._desk = Desk(self._host, self._secret, silence, self._identity, self._asking, self._directory)
-        self._published: dict[str, Any] | None = None
+        self._published = Published()
         self._tasks = tasks
         self._generation, self._lock = 1, threading.Lock()
         self._gatherings = count(1)
@@ -213,20 +214,25 @@ class SeatEngine:
         self._have_forgotten(before, seats)
 
     def _have_forgotten(self, before: Mapping[int, str], seats: Sequence[Seated]) -> None:
-        """Have seats let go of what other ones have now; no answer hangs on it, so one that does not is told again."""
+        """Have seats let go of what other ones have now; one that does not is told again.
+
+        Until it has it is not trusted to know the newest round, for it may be done without it.
+        """
         for item, name in before.items():
             self._to_forget.setdefault(name, set()).add(item)
         self._to_forget = {seat.name: self._to_forget.get(seat.name, set()) for seat in seats}
+        for name, gone in self._to_forget.items():
+            gone -= {item for item in gone if self._placement.get(item) == name}
+        self._desk.doubt(name for name, gone in self._to_forget.items() if gone)
         calls = dict[Future[Any], str]()
         for seat in seats:
-            gone = self._to_forget[seat.name]
-            gone -= {item for item in gone if self._placement.get(item) == seat.name}
-            if gone:
+            if gone := self._to_forget[seat.name]:
                 body = Command.of(IdleTasks().forget, sorted(gone), self._generation).to_json()
                 calls[self._asked(seat, "map", body, _FORGET_SECONDS)] = seat.name
         for call in wait(calls, timeout=_FORGET_SECONDS).done:
             if call.exception() is None:
                 self._to_forget[calls[call]].clear()
+        self._desk.doubt(name for name, gone in self._to_forget.items() if gone)
 
     def check(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
@@ -248,8 +254,11 @@ class SeatEngine:
         return {item: name for item, name in self._placement.items() if item >= 0}
 
     def publish(self, known: Mapping[str, Any]) -> None:
-        """Tell those who ask what the stream has got to; JSON-able."""
-        self._published = dict(known)
+        """Tell those who ask what the stream has got to; JSON-able.
+
+        It is told when no seat that has gone can take another round for the newest any more.
+        """
+        self._published.tell(dict(known), self._desk.unsure_until)
 
     @property
     def door(self) -> dict[str, Any]:
@@ -258,12 +267,13 @@ class SeatEngine:
         return {"address": self._address, "secret": self._asking, "certificate": root}
 
     def _directory(self) -> Any:
-        if self._published is None:
+        published = self._published.now
+        if published is None:
             return None
         addresses = {seat.name: seat.address for seat in self._desk.seats()}
         placed = {item: addresses.get(name) for item, name in self._placement.items()}
         seats = {item: address for item, address in placed.items() if item >= 0}
-        return {**self._published, "seats": seats, "parts": {~item: placed[item] for item in placed if item < 0}}
+        return {**published, "seats": seats, "parts": {~item: placed[item] for item in placed if item < 0}}
 
     def held(self) -> dict[int, int]:
         """How many slots, or partitions, each seat has, by its number."""

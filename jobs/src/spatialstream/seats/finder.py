@@ -1,6 +1,7 @@
-"""How a seat finds what few questions ask for: in its own slots without transport, in other seats with one call each.
+"""How a seat finds what few questions ask for: in its own slots without transport, in other seats with a message each.
 
-Between seats a question travels as JSON, and what was found as one Arrow block for each type of question. Where a seat
+Between seats a question travels as JSON, and what was found as one Arrow block for each type of question; that is a
+message and its answer on a call that stands (:mod:`~spatialstream.seats.exchanges`). Where a seat
 does not answer, or does not have what it is asked for, the question is left out; who has asked it has other ways.
 """
 
@@ -8,19 +9,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import flight
 
 from spatialstream.model.errors import Gone
 from spatialstream.model.queries import Query
+from spatialstream.seats.exchanges import Exchanges
 from spatialstream.seats.tally import Tally
 from spatialstream.seats.whole import LARGEST
-from spatialstream.seats.wire import SeatLost, answer, answering, options
+from spatialstream.seats.wire import SeatLost, told_of
 from spatialstream.sources.calls import called
 from spatialstream.stages import messages
 from spatialstream.stages.questions import Directory, Found, Wanted, blocks_of, found_in, found_of, lines_here
@@ -36,7 +37,7 @@ class Finder:
     Args:
         world: of the seat.
         secret: of the job.
-        client: of the endpoint at an address.
+        exchanges: with other seats.
         lose: is told the address of a seat that does not answer.
         tally: counts the questions that are answered.
     """
@@ -45,12 +46,12 @@ class Finder:
         self,
         world: World,
         secret: str,
-        client: Callable[[str], flight.FlightClient],
+        exchanges: Exchanges,
         lose: Callable[[str], None],
         tally: Tally,
     ) -> None:
         self._world, self._secret = world, secret
-        self._client, self._lose, self._tally = client, lose, tally
+        self._exchanges, self._lose, self._tally = exchanges, lose, tally
 
     def lines(
         self, queries: Sequence[Query], directory: Directory, seats: Mapping[int, str], seconds: float
@@ -89,35 +90,36 @@ class Finder:
     def _found_by(self, address: str, wanted: Sequence[Wanted], round_id: RoundId, seconds: float) -> Found:
         """What slots of another seat have."""
         body = json.dumps({"round": round_id, "wanted": [each.to_record() for each in wanted]}).encode()
-        action, how = flight.Action("find", body), options(self._secret, seconds)
         try:
-            with answering(address):
-                head, *blocks = (result.body for result in self._client(address).do_action(action, how))
-                told = json.loads(head.to_pybytes())
-                if "failed" in told:
-                    return {}
-                kinds = dict(zip(told["answer"]["kinds"], map(messages.unpack, blocks), strict=True))
-                return found_of(wanted, kinds, told["answer"]["numbers"])
+            head, _, blocks = self._exchanges.ask(address, self._secret, body, seconds).partition(b"\n")
         except SeatLost:
             self._lose(address)
             return {}
+        told = json.loads(head)
+        if "failed" in told:
+            return {}
+        kinds, first = dict[str, pa.RecordBatch](), 0
+        for kind, size in told["answer"]["kinds"].items():
+            kinds[kind] = messages.unpack(memoryview(blocks)[first : first + size])
+            first += size
+        return found_of(wanted, kinds, told["answer"]["numbers"])
 
-    def answer(self, given: Mapping[str, Any]) -> Iterator[flight.Result]:
+    def answer(self, body: bytes) -> bytes:
         """What another seat is answered: numbers of the questions that are answered here, and blocks by type."""
-        blocks = list[pa.RecordBatch]()
+        blocks = list[bytes]()
 
-        def find() -> dict[str, list[Any]]:
+        def find() -> dict[str, Any]:
+            given = json.loads(body)
             space, rule, (number, take) = self._world.settings.space, self._world.rule, given["round"]
             wanted = [Wanted.of(each, space, rule) for each in given["wanted"]]
             found = found_in(self._world.storage.place, (number, take), wanted)
             by_kind = blocks_of(wanted, found)
             if sum(block.nbytes for block in by_kind.values()) > LARGEST:
                 raise Gone("what is found is too large to be answered by one seat")
-            blocks.extend(by_kind.values())
-            return {"numbers": list(found), "kinds": list(by_kind)}
+            blocks.extend(messages.pack(block).to_pybytes() for block in by_kind.values())
+            return {"numbers": list(found), "kinds": dict(zip(by_kind, map(len, blocks), strict=True))}
 
-        yield answer(find)
-        yield from (flight.Result(messages.pack(block)) for block in blocks)
+        return b"\n".join([told_of(find).encode(), b"".join(blocks)])
 
 
 def _by_seat(wanted: Iterable[Wanted], seats: Mapping[int, str]) -> dict[str, list[Wanted]]:

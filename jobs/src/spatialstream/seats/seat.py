@@ -30,7 +30,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.model.errors import RunError
+from spatialstream.seats.exchanges import Exchanges, served
 from spatialstream.seats.finder import Finder
+from spatialstream.seats.newest import Newest, hello_pause, trust
 from spatialstream.seats.row_buffer import RowBuffer
 from spatialstream.seats.row_parts import RowParts
 from spatialstream.seats.tally import Tally
@@ -50,6 +52,7 @@ from spatialstream.seats.wire import (
     own_host,
     received,
     telling,
+    told_of,
     write_rows,
 )
 from spatialstream.sources.calls import called
@@ -66,7 +69,6 @@ __all__ = ["ELSEWHERE", "Invitation", "Seat", "sit"]
 ELSEWHERE = -(2**31)
 """Stands among items for those that have no seat of their own. A part of what is merged has ``~part`` there."""
 
-_HELLO_SECONDS = 1.0
 _FIRST_SECONDS = 0.1
 
 
@@ -116,6 +118,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         tally: of the questions that it has been asked between rounds.
         ended: is set when the driver has said that the seat may end.
         heard: when the driver was heard last, s of the monotonic clock.
+        trusted: until when what it knows may be taken for the newest round, likewise.
     """
 
     def __init__(self, invitation: Invitation, host: str) -> None:
@@ -130,31 +133,26 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         self.worked: dict[int, float] = defaultdict(float)
         self.tally = Tally()
         self.ended = threading.Event()
-        self.heard = time.monotonic()
+        self.heard, self.trusted = time.monotonic(), 0.0
         self._invitation = invitation
         self._turn, self._news = threading.RLock(), threading.Lock()
         self._merging: dict[int, threading.Lock] = defaultdict(threading.Lock)
         self._newest = 0.0
         self._standing: _Standing | None = None
         self._others: dict[str, flight.FlightClient] = {}
-        self._finder = Finder(invitation.world, invitation.secret, self._client, self._lose, self.tally)
-        self._wholes = Wholes(invitation.world, self._directory, self._finder)
+        self._exchanges = Exchanges("find", self._client)
+        self._finder = Finder(invitation.world, invitation.secret, self._exchanges, self._lose, self.tally)
+        newest = Newest(invitation.world, self.address, self._directory, lambda: self.trusted)
+        self._wholes = Wholes(invitation.world, newest, self._finder)
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``map``: lines of a task over items; ``gather``: lines of a merge of rows of several seats; ``end``.
 
-        For other seats: ``find``, see :class:`~spatialstream.seats.finder.Finder`. For those who ask: ``listed``, what
-        stands of a part of MERGE, see :func:`~spatialstream.stages.views.listed`; and ``ask``, see
-        :class:`~spatialstream.seats.whole.Wholes`, the rows of which come line by line after the JSON.
+        For those who ask: ``listed``, what stands of a part of MERGE, see
+        :func:`~spatialstream.stages.views.listed`.
         """
-        if action.type == "ask":
-            yield self._ask(json.loads(action.body.to_pybytes()))
-            return
         if action.type != "listed":
             Guard.check_own(context)
-        if action.type == "find":
-            yield from self._finder.answer(json.loads(action.body.to_pybytes()))
-            return
         yield answer(lambda: self._act(action.type, json.loads(action.body.to_pybytes())))
 
     def _act(self, name: str, given: Any) -> Any:
@@ -181,6 +179,28 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         command = Command.read(json.loads(ticket.ticket))
         return flight.GeneratorStream(ROWS, write_rows(self._rows(command)))
 
+    def do_exchange(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
+        """Calls that stand, see :mod:`~spatialstream.seats.exchanges`.
+
+        For those who ask ``ask``, see :class:`~spatialstream.seats.whole.Wholes`: rows come line by line after the
+        JSON. For other seats ``find``, see :class:`~spatialstream.seats.finder.Finder`.
+        """
+        answers = {b"ask": self._ask, b"find": self._finder.answer}
+        if descriptor.command not in answers:
+            raise ValueError(f"there is nothing to be exchanged of the name {descriptor.command!r}")
+        if descriptor.command != b"ask":
+            Guard.check_own(context)
+        served(reader, writer, answers[descriptor.command])
+
+    def shutdown(self) -> None:
+        """Wait for calls under way, and let nobody call any more."""
+        self.let_go()
+        super().shutdown()
+
+    def let_go(self) -> None:
+        """End the calls of other seats that stand."""
+        self._exchanges.close()
+
     def _answers(self, asked: Mapping[str, Any], questions: bytes) -> Iterator[pa.RecordBatch]:
         """What slots answer, beside the turns."""
         number, take = asked["round"]
@@ -188,10 +208,11 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         with self.tally.counting(slots, batch):
             yield from respond(self._invitation.world.storage.place, slots, (number, take), batch)
 
-    def _ask(self, given: Mapping[str, Any]) -> flight.Result:
+    def _ask(self, body: bytes) -> bytes:
         lines = list[str]()
 
         def ask() -> dict[str, int] | None:
+            given = json.loads(body)
             found = self._wholes.ask(given["asked"], float(given["seconds"]))
             if found is None:
                 return None
@@ -199,10 +220,8 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
             lines.extend(rows)
             return as_of
 
-        head = answer(ask)
-        return (
-            flight.Result(b"\n".join([head.body.to_pybytes(), *(line.encode() for line in lines)])) if lines else head
-        )
+        head = told_of(ask)
+        return "\n".join([head, *lines]).encode()
 
     def _directory(self, seconds: float) -> Any:
         """What the driver tells of the newest round."""
@@ -408,7 +427,7 @@ def sit(invitation: Invitation, number: int, executor: str = "driver") -> None:
 
 
 def _attend(invitation: Invitation, seat: Seat, number: int, executor: str) -> None:
-    pause, desk = min(_HELLO_SECONDS, invitation.silence / 10), client_of(invitation.desk, invitation.root)
+    pause, desk = hello_pause(invitation.silence), client_of(invitation.desk, invitation.root)
     about = {
         "name": uuid.uuid4().hex[:12],
         "number": number,
@@ -436,3 +455,5 @@ def _attend(invitation: Invitation, seat: Seat, number: int, executor: str) -> N
             if answered == "end":
                 return
             seat.heard, known, rest = asked, True, pause  # not later than the driver has heard it
+            if answered == "stay":
+                seat.trusted = asked + trust(invitation.silence)

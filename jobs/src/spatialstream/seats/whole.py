@@ -1,10 +1,10 @@
 """Few questions at a time, answered whole by one seat: it is sent them as they are, and gives their rows.
 
 A question that comes by itself costs more on its way, as blocks between processes, than where it is answered. So who
-has few sends them to the seat that is likely to hold most of their answer. That seat asks the driver for the newest
-round, its own slots without any transport, other seats where more is concerned, and makes the rows. What waits at a
-seat at the same moment is answered together, by one of the threads that wait: as of one round, with one look at what is
-newest.
+has few sends them to the seat that is likely to hold most of their answer. That seat knows the newest round
+(:mod:`~spatialstream.seats.newest`), asks its own slots without any transport, other seats where more is concerned, and
+makes the rows. What waits at a seat at the same moment is answered together, by one of the threads that wait: as of one
+round, with one look at what is newest.
 
 What a seat does not find so is left to who asks, see :mod:`~spatialstream.stages.questions`: answers that are large,
 which would take its memory, and what concerns slots that are moving, or seats that do not answer.
@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from spatialstream.model.queries import Query, parse_query
+from spatialstream.seats.newest import Known
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.tasks import World
-from spatialstream.stages.versions import load_version
 
 __all__ = ["LARGEST", "Whole", "Wholes"]
 
@@ -34,6 +35,16 @@ _PATIENCE = 0.02
 
 Whole = tuple[dict[str, int], list[str]]
 """The round and the clock that questions are answered as of, and the row of each as JSON."""
+
+
+class Looks(Protocol):
+    """How the newest round is known, see :class:`~spatialstream.seats.newest.Newest`."""
+
+    def __call__(self, seconds: float) -> Known | None:
+        """What is newest; None: no round is done."""
+
+    def doubt(self) -> None:
+        """Something was not where it should have been."""
 
 
 class Slots(Protocol):
@@ -61,12 +72,16 @@ class _Waiting:
     Attributes:
         queries: the questions; their times are not known yet.
         until: when nobody waits for them any more, by the monotonic clock.
+        leads: whether who waits for them is to answer all that wait.
+        woken: has something in it when that is so, and when the answer is there.
         found: their answer, None if there is none here, or what was raised.
         done: whether it is there.
     """
 
     queries: list[Query]
     until: float
+    leads: bool = False
+    woken: SimpleQueue[None] = field(default_factory=SimpleQueue)
     found: Whole | Exception | None = None
     done: bool = False
 
@@ -76,13 +91,13 @@ class Wholes:
 
     Args:
         world: of the seat.
-        newest: what the driver tells of the newest round, within so many seconds; None: none is done.
+        newest: how the newest round is known.
         slots: how slots are asked.
     """
 
-    def __init__(self, world: World, newest: Callable[[float], Mapping[str, Any] | None], slots: Slots) -> None:
+    def __init__(self, world: World, newest: Looks, slots: Slots) -> None:
         self._world, self._newest, self._slots = world, newest, slots
-        self._changed, self._busy = threading.Condition(), False
+        self._lock, self._busy = threading.Lock(), False
         self._waiting: list[_Waiting] = []
 
     def ask(self, records: Sequence[Mapping[str, Any]], seconds: float) -> Whole | None:
@@ -97,30 +112,40 @@ class Wholes:
         """
         space, rule = self._world.settings.space, self._world.rule
         queries = [parse_query({**record, "t": 0}, space, rule) for record in records]
-        mine = _Waiting(
-            [query for query in queries if isinstance(query, Query) and not query.lifetime.continuous],
-            time.monotonic() + seconds,
-        )
-        if len(mine.queries) != len(queries):
+        asked = [query for query in queries if isinstance(query, Query) and not query.lifetime.continuous]
+        if len(asked) != len(queries):
             raise ValueError("these are no questions")
-        with self._changed:
+        mine = _Waiting(asked, time.monotonic() + seconds)
+        with self._lock:
             self._waiting.append(mine)
-            self._changed.wait_for(lambda: mine.done or not self._busy, _PATIENCE)
-            if mine not in self._waiting:
-                self._changed.wait_for(lambda: mine.done)
-                return _result(mine)
-            leads, self._busy = not self._busy, True
-            some, self._waiting = self._waiting, []
+            mine.leads, self._busy = not self._busy, True
+        if not mine.leads:
+            with suppress(Empty):
+                mine.woken.get(timeout=_PATIENCE)
+        some = list[_Waiting]()
+        with self._lock:
+            if mine in self._waiting:
+                some, self._waiting = self._waiting, some
         try:
-            self._answer(some)
+            if some:
+                self._answer(some)
         finally:
-            with self._changed:
-                if leads:
-                    self._busy = False
-                for each in some:
-                    each.done = True
-                self._changed.notify_all()
+            for each in some:
+                each.done = True
+                each.woken.put(None)
+            self._hand_on(mine)
+        while not mine.done:
+            mine.woken.get()
         return _result(mine)
+
+    def _hand_on(self, mine: _Waiting) -> None:
+        """Who has led has the next one lead, if one waits: that one alone is woken, and takes all with it."""
+        with self._lock:
+            if mine.leads:
+                mine.leads, self._busy = False, bool(self._waiting)
+                if self._busy:
+                    self._waiting[0].leads = True
+                    self._waiting[0].woken.put(None)
 
     def _answer(self, some: Sequence[_Waiting]) -> None:
         """Find what several wait for; what fails for all together is tried for each by itself."""
@@ -149,13 +174,12 @@ class Wholes:
             return max(0.001, until - time.monotonic())
 
         known = self._newest(left())
-        if known is None:
+        if known is None or not known.directory.begun:
             return None
-        directory = Directory.of(known, partial(load_version, self._world.storage))
-        if not directory.begun:
-            return None
-        seats = {int(slot): address for slot, address in known["seats"].items() if address}
-        lines = self._slots.lines([replace(query, t=directory.clock) for query in queries], directory, seats, left())
+        directory, timed = known.directory, [replace(query, t=known.directory.clock) for query in queries]
+        lines = self._slots.lines(timed, directory, known.seats, left())
+        if len(lines) < len(queries):
+            self._newest.doubt()  # a seat may have gone, or a slot moved
         return {"round": directory.round[0], "clock": directory.clock}, lines
 
 

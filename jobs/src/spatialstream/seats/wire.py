@@ -46,6 +46,7 @@ __all__ = [
     "rows_of",
     "telling",
     "told",
+    "told_of",
     "write_rows",
 ]
 
@@ -327,11 +328,15 @@ def act(
 
 def answer(do: Callable[[], Any]) -> flight.Result:
     """What :func:`act` is answered: what a function gives, or what it raises."""
+    return flight.Result(told_of(do).encode())
+
+
+def told_of(do: Callable[[], Any]) -> str:
+    """What a function gives, or what it raises, as JSON."""
     try:
-        text = json.dumps({"answer": do()})
+        return json.dumps({"answer": do()})
     except Exception as error:  # noqa: BLE001 - it is told
-        text = json.dumps({"failed": told(error)})
-    return flight.Result(text.encode())
+        return json.dumps({"failed": told(error)})
 
 
 @contextmanager

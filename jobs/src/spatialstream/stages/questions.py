@@ -21,7 +21,7 @@ import pyarrow as pa
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import Gone, Missing
-from spatialstream.model.kinds import CODE, KINDS, Kind
+from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
 from spatialstream.model.queries import Nearest, Query, QueryBatch, parse_query
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
@@ -31,9 +31,9 @@ from spatialstream.stages.messages import Row
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.short_rows import SHORT, short_row
-from spatialstream.stages.snapshots import Answers, Columns, answers, nbytes, reach, rows_of, search, stack
+from spatialstream.stages.snapshots import Answers, Columns, answers, nbytes, rows_of, search, stack
 from spatialstream.stages.turns import NEVER, Round
-from spatialstream.stages.two_phase import others_within, requests, still_to_ask
+from spatialstream.stages.two_phase import others_of, requests, still_to_ask
 from spatialstream.stages.views import RoundId, views_here
 
 __all__ = [
@@ -259,10 +259,9 @@ def lines_here(
         begin: asks slots that are elsewhere. By default it finds nothing, so that questions which concern them are left
             out.
     """
-    batch = QueryBatch.of(queries)
-    row, slot = directory.routing.route_queries(batch)
-    concerned = np.split(slot, np.searchsorted(row, np.arange(1, len(queries))))
-    since, whole = reach(batch, retention, directory.clock)
+    routing = directory.routing
+    concerned = [routing.slots_of(query) for query in queries]
+    since = [_since(query, retention, directory.clock) for query in queries]
 
     def find(asked: Mapping[int, Sequence[int]], *, first: bool) -> Found:
         here = views_here(place, {each for slots in asked.values() for each in slots}, directory.round)
@@ -274,51 +273,69 @@ def lines_here(
                 (others, [s for s in slots if s not in here]),
             ):
                 if some:
-                    wanted.append(Wanted(i, queries[i], int(since[i]), tuple(some), alone))
+                    wanted.append(Wanted(i, queries[i], since[i], tuple(some), alone))
         answer = begin(others) if others else dict
         parts = [(mine, found_in(place, directory.round, mine)), (others, answer())]
         lost = {each.number for wanted, found in parts for each in wanted if each.number not in found}
         return {i: [part for _, found in parts for part in found.get(i, ())] for i in asked if i not in lost}
 
-    found = find({i: slots for i, each in enumerate(concerned) if (slots := each.tolist())}, first=True)
-    nearest = [i for i in found if isinstance(queries[i].selection, Nearest)]
-    if nearest:
-        radius = np.array([_radius(found[i][0]["distance"], int(batch.k[i])) for i in nearest])
-        first = np.array([concerned[i][0] for i in nearest])
-        given = batch.at[nearest], radius, since[nearest], batch.t[nearest], first, directory.routing, space
-        row, slot = others_within(*given)
-        rest = np.split(slot, np.searchsorted(row, np.arange(1, len(nearest))))
-        second = {i: slots for i, each in zip(nearest, rest, strict=True) if (slots := each.tolist())}
-        more = find(second, first=False) if second else {}
+    found = find({i: slots for i, slots in enumerate(concerned) if slots}, first=True)
+    second = dict[int, list[int]]()
+    for i, parts in found.items():
+        match queries[i].selection:
+            case Nearest(k=k) as at:
+                (first,), radius = concerned[i], _radius(parts[0]["distance"], k)
+                second[i] = others_of(queries[i], at, radius, since[i], first, routing, space)
+    second = {i: slots for i, slots in second.items() if slots}
+    if second:
+        more = find(second, first=False)
         found = {i: parts + more.get(i, []) for i, parts in found.items() if i not in second or i in more}
-    lines = dict[int, str]()
-    for kind in KINDS:
-        rows = [i for i in sorted(found) if batch.code[i] == CODE[kind.type]]
+    lines, by_type = dict[int, str](), dict[QueryType, list[int]]()
+    for i in sorted(found):
+        by_type.setdefault(queries[i].type, []).append(i)
+    for kind, rows in by_type.items():
         size = np.cumsum([sum(map(nbytes, found[i])) for i in rows], dtype=np.int64)
         if rows := rows[: int(np.searchsorted(size, most, "right"))]:
             most -= int(size[len(rows) - 1])
+            after = {i: None if since[i] == _asked_since(queries[i]) else since[i] for i in rows}
             if sum(len(part["number"]) for i in rows for part in found[i]) <= SHORT:
-                lines |= {i: short_row(queries[i], found[i], None if whole[i] else int(since[i]), space) for i in rows}
+                lines |= {i: short_row(queries[i], found[i], after[i], space) for i in rows}
             else:
-                lines |= zip(rows, _lines(kind, rows, found, batch, since, whole, space), strict=True)
+                lines |= zip(rows, _lines(KINDS[CODE[kind]], rows, queries, found, after, space), strict=True)
     return lines
 
 
 def _lines(
     kind: Kind,
     rows: Sequence[int],
+    queries: Sequence[Query],
     found: Mapping[int, Sequence[Columns]],
-    batch: QueryBatch,
-    since: npt.NDArray[np.int64],
-    whole: npt.NDArray[np.bool_],
+    after: Mapping[int, int | None],
     space: Space,
 ) -> list[str]:
     """The rows of questions of one type, from what was found for them."""
-    ids, t, k = batch.ids.take(pa.array(rows)), batch.t[rows], batch.k[rows]
-    asked = messages.columns(number=np.array(rows), id=ids, t=t, k=k, since=since[rows], whole=whole[rows])
+    some = [queries[i] for i in rows]
+    asked = messages.columns(
+        number=np.array(rows),
+        id=pa.array([each.id for each in some], pa.string()),
+        t=np.array([each.t for each in some]),
+        k=np.array([each.k for each in some]),
+        since=np.array([after[i] or 0 for i in rows]),
+        whole=np.array([after[i] is None for i in rows]),
+    )
     parts = stack([part for i in rows for part in found[i]])
     lines: list[str] = rows_of(kind, asked, [parts] if parts.num_rows else [], space, None).lines.to_pylist()
     return lines
+
+
+def _asked_since(query: Query) -> int:
+    return query.t - query.lifetime.duration
+
+
+def _since(query: Query, retention: int | None, clock: int) -> int:
+    """From when on a query looks at objects, see :func:`~spatialstream.stages.snapshots.reach`."""
+    since = _asked_since(query)
+    return since if retention is None else max(since, max(query.t, clock) - retention)
 
 
 def _radius(distance: npt.NDArray[np.float64], k: int) -> float:

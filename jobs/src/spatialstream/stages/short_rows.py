@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from spatialstream.model.queries import Nearest, Query, TopTerms
@@ -66,9 +65,7 @@ def _objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Space) ->
     if not found:
         return []
     distance, _, _, x, y = zip(*found, strict=True)
-    # numbers are written as where rows are made column by column, which is not as Python writes all of them
-    texts = pa.array(np.array([*x, *y, *distance])).cast(pa.string()).to_pylist()
-    n, (first, second) = len(found), space.axes
+    texts, n, (first, second) = [*map(_number, (*x, *y, *distance))], len(found), space.axes
     items = [
         f'{{"id": {_quoted(each[2])}, "t": {each[1]}, "{first}": {texts[i]}, "{second}": {texts[n + i]}'
         for i, each in enumerate(found)
@@ -76,6 +73,14 @@ def _objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Space) ->
     if k is None:
         return [f"{item}}}" for item in items]
     return [f'{item}, "{space.distance_field}": {shown}}}' for item, shown in zip(items, texts[2 * n :], strict=True)]
+
+
+def _number(value: float) -> str:
+    """As Arrow writes it, by which rows are made column by column; Python writes others otherwise."""
+    if 1e-4 <= abs(value) < 1e10 or value == 0.0:
+        return repr(value).removesuffix(".0")
+    text: str = pa.scalar(value).cast(pa.string()).as_py()
+    return text
 
 
 def _terms(parts: Sequence[Mapping[str, Any]], k: int) -> list[str]:

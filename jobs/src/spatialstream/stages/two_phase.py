@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.queries import Nearest, Query, QueryBatch
+from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
@@ -33,6 +35,7 @@ __all__ = [
     "Second",
     "answer_second",
     "asked_of",
+    "others_of",
     "others_within",
     "requests",
     "second_name",
@@ -139,10 +142,18 @@ def others_within(
         routing: where objects are.
         space: of the stream.
     """
-    wide = radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
-    row, target = routing.slots_within(at, wide, since, t)
+    row, target = routing.slots_within(at, _widened(radius, space), since, t)
     others = target != slot[row]
     return row[others], target[others]
+
+
+def others_of(
+    query: Query, at: Nearest, radius: float, since: int, slot: int, routing: Routing, space: Space
+) -> list[int]:
+    """What :func:`others_within` gives for one query, sooner: the slots, ascending."""
+    wide = _widened(radius, space)
+    region = Circle(at.x, at.y, wide) if wide < np.inf else None
+    return [each for each in routing.reaching(region, since, query.t) if each != slot]
 
 
 def requests(record: pa.RecordBatch, row: npt.NDArray[np.integer], slot: npt.NDArray[np.int32]) -> pa.RecordBatch:
@@ -155,6 +166,10 @@ def requests(record: pa.RecordBatch, row: npt.NDArray[np.integer], slot: npt.NDA
     """
     offsets = np.searchsorted(row, np.arange(record.num_rows + 1)).astype(np.int32)
     return record.append_column("slots", pa.ListArray.from_arrays(pa.array(offsets), pa.array(slot)))
+
+
+def _widened(radius: Any, space: Space) -> Any:
+    return radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
 
 
 def asked_of(slot: int, record: pa.RecordBatch) -> npt.NDArray[np.int64]:

@@ -40,6 +40,7 @@ __all__ = [
     "forget",
     "keep",
     "listed",
+    "newest_view",
     "respond",
     "view_of",
     "views_here",
@@ -146,6 +147,12 @@ def views_here(place: str, slots: Iterable[int], round_id: RoundId) -> dict[int,
         with suppress(Gone):
             found[slot] = view_of(place, slot, round_id)
     return found
+
+
+def newest_view(place: str, slot: int) -> RoundId | None:
+    """The last round of which a slot has a view here, done or not; None: there is none."""
+    known = _views.get((place, slot))
+    return known[-1].round if known else None
 
 
 def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -> list[Listed]:

@@ -1,0 +1,194 @@
+"""Calls that stand: each thread has one for itself, what takes too long is broken off, and what nobody uses ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from spatialstream.seats import exchanges
+from spatialstream.seats.exchanges import Exchanges, served
+from spatialstream.seats.seat import Invitation, Seat
+from spatialstream.seats.wire import Guard, SeatLost, client_of, options
+from tests.contracts.engines import until, world
+
+
+class Endpoint(flight.FlightServerBase):  # type: ignore[misc]
+    """Answers what it is asked, backwards; ``slow`` when it is let, and ``wrong`` with an error.
+
+    Attributes:
+        begun, ended: how many calls have.
+        slow: is set when it may answer.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("grpc+tcp://127.0.0.1:0", middleware={Guard.NAME: Guard("own", "asking")})
+        self.begun, self.ended, self.slow, self.lock = 0, 0, threading.Event(), threading.Lock()
+        self.address = f"127.0.0.1:{self.port}"
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        assert descriptor.command == b"name"
+        with self.lock:
+            self.begun += 1
+        try:
+            served(reader, writer, self.answer)
+        finally:
+            with self.lock:
+                self.ended += 1
+
+    def answer(self, body: bytes) -> bytes:
+        if body == b"slow":
+            assert self.slow.wait(60.0)
+        if body == b"wrong":
+            raise RuntimeError("a defect")
+        return body[::-1]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint()
+    yield made
+    made.slow.set()
+    made.shutdown()
+
+
+@pytest.fixture
+def asking() -> Iterator[Exchanges]:
+    made = Exchanges("name", client_of)
+    yield made
+    made.close()
+
+
+def test_each_thread_gets_its_own_answers_and_no_call_is_begun_twice(endpoint: Endpoint, asking: Exchanges) -> None:
+    def ask(number: int) -> None:
+        for i in range(50):
+            body = f"{number}-{i}-{'x' * 100 * i}".encode()
+            assert asking.ask(endpoint.address, "asking", body, 60.0) == body[::-1]
+
+    with ThreadPoolExecutor(8) as pool:
+        for each in [pool.submit(ask, number) for number in range(8)]:
+            each.result(120.0)
+    begun = endpoint.begun
+    assert begun <= 8
+    ask(0)
+    assert endpoint.begun == begun
+
+
+def test_an_answer_may_be_larger_than_a_message(endpoint: Endpoint, asking: Exchanges) -> None:
+    body = bytes(range(256)) * 100_000
+    assert asking.ask(endpoint.address, "asking", body, 60.0) == body[::-1]
+
+
+def test_what_takes_too_long_is_broken_off_and_nothing_else(endpoint: Endpoint, asking: Exchanges) -> None:
+    began = time.monotonic()
+    with pytest.raises(SeatLost, match="does not answer") as lost:
+        asking.ask(endpoint.address, "asking", b"slow", 0.3)
+    assert 0.3 <= time.monotonic() - began < 30.0
+    assert lost.value.address == endpoint.address
+    assert asking.ask(endpoint.address, "asking", b"ab", 60.0) == b"ba"
+    endpoint.slow.set()
+    until(lambda: endpoint.ended == 1)
+
+
+def test_of_one_that_has_gone_only_the_first_to_ask_hears(asking: Exchanges, endpoint: Endpoint) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        held = [pool.submit(asking.ask, endpoint.address, "asking", b"slow", 60.0) for _ in range(4)]
+        until(lambda: endpoint.begun == 4)
+        endpoint.slow.set()
+        for each in held:
+            each.result(60.0)
+    assert len(asking._free) == 4
+    with pytest.raises(SeatLost):
+        asking.ask(endpoint.address, "asking", b"wrong", 60.0)
+    assert not asking._free
+    until(lambda: endpoint.ended == 4)
+    assert asking.ask(endpoint.address, "asking", b"ab", 60.0) == b"ba"
+
+
+def test_an_error_ends_the_call_and_nothing_else(endpoint: Endpoint, asking: Exchanges) -> None:
+    with pytest.raises(SeatLost, match="does not answer"):
+        asking.ask(endpoint.address, "asking", b"wrong", 60.0)
+    assert asking.ask(endpoint.address, "asking", b"ab", 60.0) == b"ba"
+
+
+def test_calls_that_nobody_uses_end_and_so_does_who_looks_after_them(
+    endpoint: Endpoint, asking: Exchanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchanges, "_IDLE_SECONDS", 0.2)
+    for round_number in (1, 2):
+        asking.ask(endpoint.address, "asking", b"ab", 60.0)
+        until(lambda number=round_number: endpoint.ended == number)  # type: ignore[misc]
+        until(lambda: not asking._watched)
+        assert not asking._free
+        assert not asking._all
+
+
+def test_all_end_with_who_asks(endpoint: Endpoint, asking: Exchanges) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        waits = pool.submit(asking.ask, endpoint.address, "asking", b"slow", 60.0)
+        until(lambda: endpoint.begun == 1)
+        assert asking.ask(endpoint.address, "asking", b"ab", 60.0) == b"ba"
+        asking.close()
+        with pytest.raises(SeatLost):
+            waits.result(60.0)
+        endpoint.slow.set()
+    until(lambda: endpoint.ended == 2)
+    until(lambda: not asking._watched)
+
+
+def test_who_is_not_there_or_does_not_know_the_secret(endpoint: Endpoint, asking: Exchanges) -> None:
+    with pytest.raises(SeatLost, match="nobody is there"):
+        asking.ask("127.0.0.1:1", "asking", b"ab", 60.0)
+    with pytest.raises(SeatLost, match="for the processes of one stream"):
+        asking.ask(endpoint.address, "guessed", b"ab", 60.0)
+    assert endpoint.begun == 0
+
+
+def test_one_that_was_there_and_is_another_now(asking: Exchanges) -> None:
+    first = Endpoint()
+    assert asking.ask(first.address, "asking", b"ab", 60.0) == b"ba"
+    with ThreadPoolExecutor(1) as pool:
+        gone = pool.submit(first.shutdown)  # waits for the call that stands, and takes no other
+        until(lambda: not asking._free, within=60.0)  # which ends when nobody has used it for a while
+        gone.result(60.0)
+    with pytest.raises(SeatLost, match="does not answer"):
+        asking.ask(first.address, "asking", b"ab", 60.0)
+
+
+@pytest.mark.parametrize(("name", "secret", "why"), [("find", "asking", "own processes"), ("other", "own", "nothing")])
+def test_a_seat_refuses_strangers_and_what_it_does_not_know(name: str, secret: str, why: str) -> None:
+    seat = Seat(Invitation("127.0.0.1:1", "own", world(), "asking"), "127.0.0.1")
+    asking = Exchanges(name, client_of)
+    try:
+        with pytest.raises(SeatLost, match=why):
+            asking.ask(seat.address, secret, json.dumps({}).encode(), 60.0)
+    finally:
+        asking.close()
+        seat.shutdown()
+
+
+def test_a_seat_tells_what_is_wrong_with_what_it_is_asked() -> None:
+    seat = Seat(Invitation("127.0.0.1:1", "own", world(), "asking"), "127.0.0.1")
+    asking = Exchanges("ask", client_of)
+    try:
+        for body in (b"{", b"[]", b"\xff"):
+            assert b'"failed"' in asking.ask(seat.address, "asking", body, 60.0)
+    finally:
+        asking.close()
+        seat.shutdown()
+
+
+def test_who_ends_a_call_without_a_word_is_gone(endpoint: Endpoint) -> None:
+    client = client_of(endpoint.address)
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command("name"), options("own"))
+    writer.write_metadata(pa.py_buffer(b"ab"))
+    assert reader.read_chunk().app_metadata.to_pybytes() == b"ba"
+    writer.close()
+    until(lambda: endpoint.ended == 1)
