@@ -153,6 +153,7 @@ class Wanted:
         since: it looks at objects of (since, t].
         slots: which ones.
         alone: whether no other slot is asked, see :func:`~spatialstream.stages.snapshots.answer`.
+        within: nothing farther than this is wanted of an SKQ: the distance of the k-th object that is known.
     """
 
     number: int
@@ -160,18 +161,19 @@ class Wanted:
     since: int
     slots: tuple[int, ...]
     alone: bool
+    within: float = np.inf
 
     def to_record(self) -> list[Any]:
         """As JSON, for :meth:`of`."""
-        return [self.number, self.query.to_record(), self.since, self.slots, self.alone]
+        return [self.number, self.query.to_record(), self.since, self.slots, self.alone, self.within]
 
     @classmethod
     def of(cls, record: Sequence[Any], space: Space, rule: TermRule) -> Self:
         """From :meth:`to_record`."""
-        number, query, since, slots, alone = record
+        number, query, since, slots, alone, within = record
         parsed = parse_query(query, space, rule)
         assert isinstance(parsed, Query)
-        return cls(number, parsed, since, tuple(slots), alone)
+        return cls(number, parsed, since, tuple(slots), alone, within)
 
 
 Found = dict[int, list[Columns]]
@@ -196,7 +198,9 @@ def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted]) -> Found:
         if len(views) == len(each.slots):
             with suppress(Missing):  # a segment that was never read, and has been dropped since
                 found[each.number] = [
-                    search(views[slot].objects, each.query, each.number, each.since, alone=each.alone)
+                    search(
+                        views[slot].objects, each.query, each.number, each.since, alone=each.alone, within=each.within
+                    )
                     for slot in each.slots
                 ]
     return found
@@ -263,32 +267,32 @@ def lines_here(
     concerned = [routing.slots_of(query) for query in queries]
     since = [_since(query, retention, directory.clock) for query in queries]
 
-    def find(asked: Mapping[int, Sequence[int]], *, first: bool) -> Found:
+    def find(asked: Mapping[int, Sequence[int]], within: Mapping[int, float] | None = None) -> Found:
         here = views_here(place, {each for slots in asked.values() for each in slots}, directory.round)
         mine, others = list[Wanted](), list[Wanted]()
         for i, slots in asked.items():
-            alone = first and len(slots) == 1
+            alone, radius = (len(slots) == 1, np.inf) if within is None else (False, within[i])
             for wanted, some in (
                 (mine, [s for s in slots if s in here]),
                 (others, [s for s in slots if s not in here]),
             ):
                 if some:
-                    wanted.append(Wanted(i, queries[i], since[i], tuple(some), alone))
+                    wanted.append(Wanted(i, queries[i], since[i], tuple(some), alone, radius))
         answer = begin(others) if others else dict
         parts = [(mine, found_in(place, directory.round, mine)), (others, answer())]
         lost = {each.number for wanted, found in parts for each in wanted if each.number not in found}
         return {i: [part for _, found in parts for part in found.get(i, ())] for i in asked if i not in lost}
 
-    found = find({i: slots for i, slots in enumerate(concerned) if slots}, first=True)
-    second = dict[int, list[int]]()
+    found = find({i: slots for i, slots in enumerate(concerned) if slots})
+    second, within = dict[int, list[int]](), dict[int, float]()
     for i, parts in found.items():
         match queries[i].selection:
             case Nearest(k=k) as at:
-                (first,), radius = concerned[i], _radius(parts[0]["distance"], k)
-                second[i] = others_of(queries[i], at, radius, since[i], first, routing, space)
+                (first,), within[i] = concerned[i], _radius(parts[0]["distance"], k)
+                second[i] = others_of(queries[i], at, within[i], since[i], first, routing, space)
     second = {i: slots for i, slots in second.items() if slots}
     if second:
-        more = find(second, first=False)
+        more = find(second, within)
         found = {i: parts + more.get(i, []) for i, parts in found.items() if i not in second or i in more}
     lines, by_type = dict[int, str](), dict[QueryType, list[int]]()
     for i in sorted(found):

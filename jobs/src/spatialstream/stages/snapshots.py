@@ -135,7 +135,7 @@ def answer(
         yield from ((slot, kind, piece) for piece in _pieces(stack(parts)))
 
 
-def search(objects: Objects, query: Query, number: int, since: int, *, alone: bool) -> Columns:
+def search(objects: Objects, query: Query, number: int, since: int, *, alone: bool, within: float = np.inf) -> Columns:
     """What a slot has for a snapshot query.
 
     Args:
@@ -144,6 +144,7 @@ def search(objects: Objects, query: Query, number: int, since: int, *, alone: bo
         number: stands for it.
         since: it looks at objects of (since, t].
         alone: see :func:`answer`.
+        within: nothing farther than this is wanted of an SKQ, in the unit of distances.
     """
     region, keywords = query.predicate.region, query.predicate.expression.literals
     match query.selection:
@@ -154,7 +155,7 @@ def search(objects: Objects, query: Query, number: int, since: int, *, alone: bo
                 terms, counts = terms.take(pa.array(kept)), counts[kept]
             return {"number": np.full(len(counts), number), "term": terms, "count": counts}
         case Nearest(x, y, k):
-            return found_columns(number, objects.nearest(x, y, k, keywords, since, query.t))
+            return found_columns(number, objects.nearest(x, y, k, keywords, since, query.t, within))
         case _:
             return found_columns(number, objects.range_query(region, keywords, since, query.t))
 
