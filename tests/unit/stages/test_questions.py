@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.oracle import answers
@@ -194,3 +195,34 @@ def test_retention_says_what_is_not_complete(stream: Stream) -> None:
     lines = here(stream, queries, retention=1_200)
     assert [lines[i] for i in range(len(queries))] == by_blocks(stream, queries)
     assert any("complete_after" in line for line in lines.values())
+
+
+@pytest.mark.parametrize("elsewhere", [set(), {1}, {0, 2}])
+def test_the_nearest_of_other_slots_are_told_up_to_the_distance_that_is_known(elsewhere: set[int]) -> None:
+    """On a lattice many are equally far, in slots that are asked first and in others, and times and ids decide."""
+    views.forget()
+    made, half = Stream(), np.arange(17) / 2
+    times = np.random.default_rng(1).integers(100, CLOCK, (17, 17)).tolist()
+    lattice = [
+        SpatialObject(f"{i}-{j}", times[i][j], float(half[i]), float(half[j]), ("a",))
+        for i in range(17)
+        for j in range(17)
+    ]
+    made.round(CLOCK, sorted(lattice, key=lambda each: each.t))
+    queries = []
+    for number, (i, j) in enumerate(np.ndindex(17, 17)):
+        at = [float(half[i]), float(half[j])]
+        record = {"id": f"q{number}", "type": "SKQ", "t": CLOCK, "duration": "1h", "at": at, "k": 1 + number % 13}
+        query = parse_query(record, PLANE)
+        assert isinstance(query, Query)
+        queries.append(query)
+    right, directory = by_blocks(made, queries), made.newest(1.0)
+    rows, _ = answers(made.seen, queries, PLANE)
+    by_id = {row["query"]: row for row in rows}
+    assert [json.loads(line) for line in right] == [by_id[query.id] for query in queries]
+    assert directory is not None
+    other = Elsewhere(made, elsewhere)
+    lines = lines_here(queries, directory, PLANE, None, PLACE, MOST, other.begin)
+    assert [lines[i] for i in range(len(queries))] == right
+    assert not elsewhere or other.asked
+    views.forget()
