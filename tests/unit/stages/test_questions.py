@@ -85,7 +85,7 @@ class Elsewhere:
         sent = json.loads(json.dumps([each.to_record() for each in wanted]))
         got = [Wanted.of(record, PLANE, DEFAULT_RULE) for record in sent]
         assert got == list(wanted)
-        found = found_in(self.place, self.round, [each for each in got if self.silent.isdisjoint(each.slots)])
+        found = found_in(self.place, self.round, [each for each in got if self.silent.isdisjoint(each.slots)], MOST)
         blocks = blocks_of(got, found)
         return lambda: found_of(wanted, blocks, list(found))
 
@@ -185,6 +185,21 @@ def test_what_is_too_much_together_is_left_out(stream: Stream) -> None:
     assert sizes[1] < sizes[2] < sizes[3] == len(queries)
     right = by_blocks(stream, queries)
     assert all(line == right[i] for i, line in here(stream, queries, 20_000).items())
+
+
+def test_no_more_is_looked_for_than_may_be_told(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = list[str]()
+    search = questions.search
+
+    def counted(objects: Any, query: Query, *given: Any, **more: Any) -> Any:
+        looked.append(query.id)
+        return search(objects, query, *given, **more)
+
+    monkeypatch.setattr(questions, "search", counted)
+    record = {"type": "SRQ", "region": {"box": [0, 0, 8, 8]}, "t": CLOCK, "duration": "1h"}
+    wide = [parse_query(record | {"id": f"q{i}"}, PLANE) for i in range(50)]
+    assert here(stream, [each for each in wide if isinstance(each, Query)], 1_000) == {}
+    assert set(looked) == {"q0"}
 
 
 def test_retention_says_what_is_not_complete(stream: Stream) -> None:

@@ -28,8 +28,8 @@ __all__ = ["SnapshotAsker"]
 MOST = 1_000
 """Questions that are answered together. What has more is cut, and each part is as of the round that is newest then."""
 
-FEW = 8
-"""Questions that one seat is given to answer whole, at most: more are better shared by seats and who asks."""
+FEW = 128
+"""Questions that one seat is given to answer whole, at most: of more the work is shared by seats and who asks."""
 
 Whole = Callable[[Sequence[tuple[Query, Mapping[str, Any]]], float], tuple[dict[str, int], list[str]] | None]
 """Has questions answered whole, see :meth:`~spatialstream.seats.door.Doorway.ask`."""

@@ -112,7 +112,7 @@ class Finder:
             given = json.loads(body)
             space, rule, (number, take) = self._world.settings.space, self._world.rule, given["round"]
             wanted = [Wanted.of(each, space, rule) for each in given["wanted"]]
-            found = found_in(self._world.storage.place, (number, take), wanted)
+            found = found_in(self._world.storage.place, (number, take), wanted, LARGEST)
             by_kind = blocks_of(wanted, found)
             if sum(block.nbytes for block in by_kind.values()) > LARGEST:
                 raise Gone("what is found is too large to be answered by one seat")

@@ -184,16 +184,19 @@ Begin = Callable[[Sequence[Wanted]], Callable[[], Found]]
 """Begins to ask slots that are elsewhere, of a round; what it gives waits for their answers."""
 
 
-def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted]) -> Found:
+def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted], most: int) -> Found:
     """What slots of this process have for questions.
 
     Args:
         place: of the storage that the slots' state is in.
         round_id: of a round that is done.
         wanted: the questions.
+        most: bytes; when more has been found, the questions that follow are left out.
     """
-    found: Found = {}
+    found, size = Found(), 0
     for each in wanted:
+        if size > most:
+            break
         views = views_here(place, each.slots, round_id)
         if len(views) == len(each.slots):
             with suppress(Missing):  # a segment that was never read, and has been dropped since
@@ -203,6 +206,7 @@ def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted]) -> Found:
                     )
                     for slot in each.slots
                 ]
+                size += sum(map(nbytes, found[each.number]))
     return found
 
 
@@ -279,7 +283,7 @@ def lines_here(
                 if some:
                     wanted.append(Wanted(i, queries[i], since[i], tuple(some), alone, radius))
         answer = begin(others) if others else dict
-        parts = [(mine, found_in(place, directory.round, mine)), (others, answer())]
+        parts = [(mine, found_in(place, directory.round, mine, most)), (others, answer())]
         lost = {each.number for wanted, found in parts for each in wanted if each.number not in found}
         return {i: [part for _, found in parts for part in found.get(i, ())] for i in asked if i not in lost}
 
