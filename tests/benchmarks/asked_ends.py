@@ -1,8 +1,9 @@
-"""What a question costs with its transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds]``.
+"""What a question costs with its transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds] [together]``.
 
-A driver's desk, two seats with two slots each, and clients that ask one question in a call, all of them processes: no
-Kafka, no Spark, no rounds. Told is the processor time that each kind of process has for a question, which is much the
-same on a busy machine; answered whole by a seat, and by the slots, as questions are that have times of their own.
+A driver's desk, two seats with two slots each, and clients that ask one question in a call, or so many together, all of
+them processes: no Kafka, no Spark, no rounds. Told is the processor time that each kind of process has for a question,
+which is much the same on a busy machine; answered whole by a seat, and by the slots, as questions are that have times of
+their own.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def seat(n: int, port: int, number: int) -> None:
     serve()
 
 
-def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: float) -> None:
+def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: float, together: int) -> None:
     """Asks one question after the other; tells how many, the seconds, its processor time, p50 and p95 (ms)."""
     slots, batch = slots_of(n)
     store = MemoryStore()
@@ -107,11 +108,15 @@ def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: floa
         times, at, began, before = [], 997 * number, time.monotonic(), spent()
         while time.monotonic() - began < seconds:
             asked = time.perf_counter()
-            stream.ask(records[at % len(records)], timeout=120.0)
+            if together == 1:
+                stream.ask(records[at % len(records)], timeout=120.0)
+            else:
+                first = at % (len(records) - together)
+                stream.ask(records[first : first + together], timeout=120.0)
             times.append((time.perf_counter() - asked) * 1e3)
-            at += 1
+            at += together
         p50, p95 = np.percentile(times, [50, 95]).tolist()
-        print(json.dumps([len(times), time.monotonic() - began, spent() - before, p50, p95]), flush=True)
+        print(json.dumps([len(times) * together, time.monotonic() - began, spent() - before, p50, p95]), flush=True)
 
 
 def begun(*arguments: object) -> subprocess.Popen[str]:
@@ -130,7 +135,7 @@ def said(process: subprocess.Popen[str], line: str = "") -> str:
     return process.stdout.readline().strip()
 
 
-def measure(n: int, seconds: float) -> None:
+def measure(n: int, seconds: float, together: int) -> None:
     """Print a line for each run, the two ways alternating."""
     driver = begun("desk", n)
     port = int(said(driver))
@@ -138,7 +143,8 @@ def measure(n: int, seconds: float) -> None:
     assert said(driver) == "ready"
     for kind, clients in RUNS:
         for whole in (False, True):
-            asking = [begun("client", n, port, kind, int(whole), number, seconds) for number in range(clients)]
+            given = n, port, kind, int(whole)
+            asking = [begun("client", *given, number, seconds, together) for number in range(clients)]
             for each in asking:
                 assert said(each) == "ready"
             before = [_sum([driver]), _sum(seats)]
@@ -187,10 +193,11 @@ def main(given: Sequence[str]) -> None:
             desk(int(n))
         case ["seat", n, port, number]:
             seat(int(n), int(port), int(number))
-        case ["client", n, port, kind, whole, number, seconds]:
-            client(int(n), int(port), kind, whole == "1", int(number), float(seconds))
+        case ["client", n, port, kind, whole, number, seconds, together]:
+            client(int(n), int(port), kind, whole == "1", int(number), float(seconds), int(together))
         case _:
-            measure(int(given[0]) if given else 1_000_000, float(given[1]) if len(given) > 1 else 10.0)
+            n, seconds, together = (*given, *("1000000", "10", "1")[len(given) :])
+            measure(int(n), float(seconds), int(together))
 
 
 if __name__ == "__main__":
