@@ -2,8 +2,8 @@
 
 A driver's desk, two seats with two slots each, and clients that ask one question in a call, or so many together, all of
 them processes: no Kafka, no Spark, no rounds. Told is the processor time that each kind of process has for a question,
-which is much the same on a busy machine; answered whole by a seat, and by the slots, as questions are that have times of
-their own.
+which is much the same on a busy machine; answered whole by a seat, and by the slots, as questions are that have times
+of their own.
 """
 
 from __future__ import annotations
