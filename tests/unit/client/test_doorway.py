@@ -269,7 +269,7 @@ def test_seats_that_are_trusted_ask_the_driver_once_a_round_and_no_answer_is_old
     assert len(found) == 160
     assert min(found) >= 0
     # each of two seats once a round, and again for what was asked while one was done; and the client now and then
-    assert len(asked) < 80
+    assert len(asked) < 120, "not for each of 160 questions"
 
 
 def test_one_wrong_question_is_named_and_none_of_the_others_asked(ends: Endpoints) -> None:
