@@ -95,6 +95,7 @@ def test_a_seat_that_did_not_let_go_of_what_others_have_is_told_again(monkeypatc
         engine._have_forgotten(before, seats)
         assert told == [("a", [0, 1]), ("b", [3])]
 
+        assert engine._desk._doubted == {"a"}
         told.clear()
         engine._placement = now = {**now, 1: "a"}  # which has come back
         answers += [future(SeatLost("it does not answer"))]
@@ -103,6 +104,10 @@ def test_a_seat_that_did_not_let_go_of_what_others_have_is_told_again(monkeypatc
         engine._have_forgotten(now, seats)
         engine._have_forgotten(now, seats)
         assert told == [("a", [0])] * 2
+        # what it has of 1 is of the time before, and rounds have been done without it since
+        assert engine._desk._doubted == {"a"}
+        engine.publish({})
+        assert engine._desk._doubted == set()
 
 
 def test_executors_that_are_to_go_are_emptied_when_the_stream_is_settled() -> None:

@@ -166,7 +166,7 @@ class Process:
         trusted: see :class:`~spatialstream.seats.seat.Seat`.
         ended: whether it was told that it is lost.
         cut: whether it does not reach the driver, nor the driver it.
-        moved: slots that are another one's, which it has not let go of.
+        moved: slots that were another one's since it has done a round with them, and of which it has not let go.
     """
 
     name: str
@@ -279,6 +279,9 @@ class Driver(RuleBasedStateMachine):
                 return
             keep(process.world, slot, (self.number, 0), self.now)
         if done == SLOTS:
+            for process in there:
+                process.moved -= {slot for slot, name in self.placement.items() if name == process.name}
+            self.doubts()
             self.published.tell(told((self.number, 0), {}), self.desk.unsure_until)
             self.number += 1
 
@@ -304,15 +307,16 @@ class Driver(RuleBasedStateMachine):
         self.placement[slot] = new
         if old != new:
             self.processes[old].moved.add(slot)
-        for process in there:
-            process.moved -= {each for each, name in self.placement.items() if name == process.name}
-        self.desk.doubt(each.name for each in there if each.moved)
+        self.doubts()
         for process in there:
             if forgets and not process.cut:
-                for each in process.moved:
+                for each in [each for each in process.moved if self.placement[each] != process.name]:
                     views.forget(process.world.storage.place, each)
-                process.moved.clear()
-        self.desk.doubt(each.name for each in there if each.moved)
+                    process.moved.remove(each)
+        self.doubts()
+
+    def doubts(self) -> None:
+        self.desk.doubt(each.name for each in self.there() if each.moved)
 
     @rule()
     def all_are_asked(self) -> None:
@@ -330,6 +334,27 @@ class Driver(RuleBasedStateMachine):
             known: Known | None = process.newest._known
             if known is not None and process.newest._holds(known):
                 assert list(known.directory.round) == tells["round"]
+
+
+def test_a_slot_that_comes_back_to_a_seat_that_did_not_let_go_of_it() -> None:
+    driver = Driver()
+    try:
+        first, names = driver.placement[0], [each.name for each in driver.there()]
+        driver.moves_a_slot(0, (names.index(first) + 1) % len(names), forgets=False)
+        for _ in range(2):
+            driver.does_a_round(SLOTS, recalled=False)
+            driver.time_passes(trust(SILENCE) + 0.1)
+        driver.moves_a_slot(0, names.index(first), forgets=False)
+        driver.all_say_hello()
+        driver.a_seat_says_what_the_driver_would_say()
+        driver.does_a_round(SLOTS, recalled=False)
+        driver.all_say_hello()
+        driver.all_are_asked()
+        driver.a_seat_says_what_the_driver_would_say()
+        process = driver.processes[first]
+        assert process.newest._holds(process.newest._known), "it is trusted again"
+    finally:
+        driver.teardown()
 
 
 TestDriver = Driver.TestCase

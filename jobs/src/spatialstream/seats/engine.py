@@ -216,23 +216,28 @@ class SeatEngine:
     def _have_forgotten(self, before: Mapping[int, str], seats: Sequence[Seated]) -> None:
         """Have seats let go of what other ones have now; one that does not is told again.
 
-        Until it has it is not trusted to know the newest round, for it may be done without it.
+        Until it has it is not trusted to know the newest round, for that may be done without it. If it gets back what
+        it has not let go of, it is trusted when there is a round with it: what it knows of it is of the time before.
         """
         for item, name in before.items():
-            self._to_forget.setdefault(name, set()).add(item)
+            if self._placement.get(item) != name:
+                self._to_forget.setdefault(name, set()).add(item)
         self._to_forget = {seat.name: self._to_forget.get(seat.name, set()) for seat in seats}
-        for name, gone in self._to_forget.items():
-            gone -= {item for item in gone if self._placement.get(item) == name}
-        self._desk.doubt(name for name, gone in self._to_forget.items() if gone)
-        calls = dict[Future[Any], str]()
+        self._doubt()
+        calls = dict[Future[Any], tuple[str, list[int]]]()
         for seat in seats:
-            if gone := self._to_forget[seat.name]:
-                body = Command.of(IdleTasks().forget, sorted(gone), self._generation).to_json()
-                calls[self._asked(seat, "map", body, _FORGET_SECONDS)] = seat.name
+            gone = sorted(item for item in self._to_forget[seat.name] if self._placement.get(item) != seat.name)
+            if gone:
+                body = Command.of(IdleTasks().forget, gone, self._generation).to_json()
+                calls[self._asked(seat, "map", body, _FORGET_SECONDS)] = seat.name, gone
         for call in wait(calls, timeout=_FORGET_SECONDS).done:
             if call.exception() is None:
-                self._to_forget[calls[call]].clear()
-        self._desk.doubt(name for name, gone in self._to_forget.items() if gone)
+                name, gone = calls[call]
+                self._to_forget[name].difference_update(gone)
+        self._doubt()
+
+    def _doubt(self) -> None:
+        self._desk.doubt(name for name, items in self._to_forget.items() if items)
 
     def check(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
@@ -256,8 +261,12 @@ class SeatEngine:
     def publish(self, known: Mapping[str, Any]) -> None:
         """Tell those who ask what the stream has got to; JSON-able.
 
-        It is told when no seat that has gone can take another round for the newest any more.
+        It is told when no seat that has gone can take another round for the newest any more. Every seat has a view of
+        it, of each of its items: those too that it got back.
         """
+        for name, items in self._to_forget.items():
+            items -= {item for item in items if self._placement.get(item) == name}
+        self._doubt()
         self._published.tell(dict(known), self._desk.unsure_until)
 
     @property
