@@ -8,18 +8,23 @@ what decides is single. Each figure is how much one of these does in a second, o
 from __future__ import annotations
 
 import json
+import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import flight
 
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.row_counts import Counts
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.queries import QueryBatch
+from spatialstream.seats.exchanges import Exchanges, served
+from spatialstream.seats.wire import client_of
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
@@ -246,6 +251,52 @@ def trees() -> Iterator[Figure]:
         yield {"name": f"a CRQ through {leaves:,} leaves", "value": 1e6 * query / len(asked), "unit": "us"}
 
 
+# ---------------------------------------------------------------------------------------------------------------- calls
+
+
+def _held() -> int:
+    """Bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+class _Echo(flight.FlightServerBase):  # type: ignore[misc]
+    def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
+        yield flight.Result(action.body)
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        served(reader, writer, lambda body: body)
+
+
+def calls(standing: int = 500) -> Iterator[Figure]:
+    """What a question costs both sides in a call of its own, and on one that stands; and what those take that stand."""
+    server = _Echo("grpc+tcp://127.0.0.1:0")
+    address, body = f"127.0.0.1:{server.port}", b"x" * 200
+    client, asking = client_of(address), Exchanges("echo", client_of)
+
+    def of_its_own() -> None:
+        for _ in range(2_000):
+            list(client.do_action(flight.Action("echo", body)))
+
+    def on_one_that_stands() -> None:
+        for _ in range(2_000):
+            asking.ask(address, "", body, 60.0)
+
+    for name, work in (("a call of its own", of_its_own), ("a call that stands", on_one_that_stands)):
+        work()
+        yield {"name": f"a question in {name}, both sides", "value": 1e6 * cpu(work) / 2_000, "unit": "us"}
+    before, held = _held(), []
+    for _ in range(standing):
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_command("echo"))
+        writer.write_metadata(pa.py_buffer(body))
+        reader.read_chunk()
+        held.append((writer, reader))
+    yield {"name": "a call that stands, both sides", "value": (_held() - before) / standing / 1e6, "unit": "MB"}
+    for writer, _ in held:
+        writer.close()
+    asking.close()
+    server.shutdown()
+
+
 def _figures() -> Iterable[Figure]:
     for partitions in (1, 2, 8):
         yield from admission(partitions)
@@ -254,6 +305,7 @@ def _figures() -> Iterable[Figure]:
     for slots, partitions in ((4, 2), (64, 16), (1_024, 64)):
         yield from turns(slots, partitions)
     yield from trees()
+    yield from calls()
 
 
 def run() -> list[Figure]:

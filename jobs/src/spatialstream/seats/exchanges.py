@@ -1,6 +1,6 @@
 """Calls that stand: a question is a message on one, and its answer another.
 
-A call of its own, as Flight makes them, takes both sides three times as long as two messages do. So each thread that
+A call of its own, as Flight makes them, takes both sides twice the processor time that two messages do. So each thread that
 asks has a call for itself meanwhile, and leaves it to the next one; what nobody has used for a while ends. Such a call
 has no deadline, for it is to last: another thread looks whether a question has waited for too long, and breaks its call
 off.
@@ -119,7 +119,7 @@ class Exchanges:
         """Break off what takes too long, and end what nobody uses, for as long as there are calls."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, _LOOK_SECONDS)
+                self._changed.wait(_LOOK_SECONDS)
                 now = time.monotonic()
                 late = {call for call in self._all if call.until < now or self._closed}
                 idle = late & set(self._free)

@@ -1,8 +1,8 @@
 """How a seat finds what few questions ask for: in its own slots without transport, in other seats with a message each.
 
 Between seats a question travels as JSON, and what was found as one Arrow block for each type of question; that is a
-message and its answer on a call that stands (:mod:`~spatialstream.seats.exchanges`). Where a seat
-does not answer, or does not have what it is asked for, the question is left out; who has asked it has other ways.
+message and its answer on a call that stands (:mod:`~spatialstream.seats.exchanges`). Where a seat does not answer, or
+does not have what it is asked for, the question is left out; who has asked it has other ways.
 """
 
 from __future__ import annotations

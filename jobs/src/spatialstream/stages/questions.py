@@ -31,7 +31,7 @@ from spatialstream.stages.messages import Row
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.short_rows import SHORT, short_row
-from spatialstream.stages.snapshots import Answers, Columns, answers, nbytes, rows_of, search, stack
+from spatialstream.stages.snapshots import Answers, Columns, answers, nbytes, reach_of, rows_of, search, stack
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.two_phase import others_of, requests, still_to_ask
 from spatialstream.stages.views import RoundId, views_here
@@ -269,7 +269,8 @@ def lines_here(
     """
     routing = directory.routing
     concerned = [routing.slots_of(query) for query in queries]
-    since = [_since(query, retention, directory.clock) for query in queries]
+    looked_at = [reach_of(query, retention, directory.clock) for query in queries]
+    since = [each for each, _ in looked_at]
 
     def find(asked: Mapping[int, Sequence[int]], within: Mapping[int, float] | None = None) -> Found:
         here = views_here(place, {each for slots in asked.values() for each in slots}, directory.round)
@@ -305,7 +306,7 @@ def lines_here(
         size = np.cumsum([sum(map(nbytes, found[i])) for i in rows], dtype=np.int64)
         if rows := rows[: int(np.searchsorted(size, most, "right"))]:
             most -= int(size[len(rows) - 1])
-            after = {i: None if since[i] == _asked_since(queries[i]) else since[i] for i in rows}
+            after = {i: None if looked_at[i][1] else since[i] for i in rows}
             if sum(len(part["number"]) for i in rows for part in found[i]) <= SHORT:
                 lines |= {i: short_row(queries[i], found[i], after[i], space) for i in rows}
             else:
@@ -334,16 +335,6 @@ def _lines(
     parts = stack([part for i in rows for part in found[i]])
     lines: list[str] = rows_of(kind, asked, [parts] if parts.num_rows else [], space, None).lines.to_pylist()
     return lines
-
-
-def _asked_since(query: Query) -> int:
-    return query.t - query.lifetime.duration
-
-
-def _since(query: Query, retention: int | None, clock: int) -> int:
-    """From when on a query looks at objects, see :func:`~spatialstream.stages.snapshots.reach`."""
-    since = _asked_since(query)
-    return since if retention is None else max(since, max(query.t, clock) - retention)
 
 
 def _radius(distance: npt.NDArray[np.float64], k: int) -> float:

@@ -40,6 +40,7 @@ __all__ = [
     "found_columns",
     "nbytes",
     "reach",
+    "reach_of",
     "rows_of",
     "search",
     "stack",
@@ -83,6 +84,13 @@ def reach(queries: QueryBatch, retention: int | None, upto: int | None) -> Reach
         return asked, np.ones(len(queries), np.bool_)
     floor = queries.t if upto is None else np.maximum(queries.t, upto)
     since = np.maximum(asked, floor - retention)
+    return since, since == asked
+
+
+def reach_of(query: Query, retention: int | None, upto: int) -> tuple[int, bool]:
+    """What :func:`reach` gives for one query."""
+    asked = query.t - query.lifetime.duration
+    since = asked if retention is None else max(asked, max(query.t, upto) - retention)
     return since, since == asked
 
 
