@@ -1,9 +1,9 @@
 """Calls that stand: a question is a message on one, and its answer another.
 
-A call of its own, as Flight makes them, takes both sides twice the processor time that two messages do. So each thread that
-asks has a call for itself meanwhile, and leaves it to the next one; what nobody has used for a while ends. Such a call
-has no deadline, for it is to last: another thread looks whether a question has waited for too long, and breaks its call
-off.
+A call of its own, as Flight makes them, takes both sides twice the processor time that two messages do. So each thread
+that asks has a call for itself meanwhile, and leaves it to the next one; what nobody has used for a while ends. Such a
+call has no deadline, for it is to last: another thread looks whether a question has waited for too long, and breaks its
+call off.
 """
 
 from __future__ import annotations
