@@ -52,15 +52,27 @@ def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
                     note = f"client {spent['client']:.2f}, driver {spent['driver']:.2f}"
                     rows.append(row("   CPU of the seats", spent["Python"], "ms/question", None, note))
             for together in (1, 100):
-                rate, refused = several_clients(live, together)
+                rate, refused, spent = several_clients(live, together)
                 name = f"asked snapshots, {CLIENTS} clients, {together} at a time, {load}"
                 rows.append(row(name, rate, "questions/s", 1_500 if load == "idle" else None, f"{refused} refused"))
+                if load == "idle":
+                    rows += [row(f"   CPU of {who}", each, "ms/question") for who, each in spent.items()]
     return rows, record
 
 
 def _spent(live: Live) -> dict[str, float]:
     """Seconds of processor time so far: of the worker, see :func:`~.bench_live.cpu_below`, and of this client."""
     return {**live_stream.cpu_below(live.worker.pid), "client": time.process_time()}
+
+
+def _spent_by_all(live: Live) -> dict[str, float]:
+    """Seconds of processor time so far of the stream's processes, but for those that have just gone."""
+    return {
+        f"{name} {kind}" if kind != "driver" else name: seconds
+        for name, server in live.servers.items()
+        if server.pid is not None
+        for kind, seconds in live_stream.cpu_below(server.pid).items()
+    }
 
 
 @contextmanager
@@ -97,17 +109,22 @@ def one_client(live: Live, records: list[dict[str, Any]]) -> dict[str, float]:
     return {"p50": p50, "p95": p95, "oldest": max(ages)}
 
 
-def several_clients(live: Live, together: int) -> tuple[float, int]:
-    """Questions answered a second, and calls without an answer."""
+def several_clients(live: Live, together: int) -> tuple[float, int, dict[str, float]]:
+    """Questions answered a second, calls without an answer, and the processor time of a question by process, ms."""
     command = [sys.executable, "-m", "tests.benchmarks.live_asked", live.name, live.zookeeper.hosts]
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     clients = [subprocess.Popen([*command, str(seed), str(SECONDS), str(together)], **piped) for seed in range(CLIENTS)]
     for client in clients:  # that one is still starting is not to be measured
         assert client.stdout is not None
         assert client.stdout.readline() == "ready\n"
+    before = _spent_by_all(live)
     told = [json.loads(answer) for answer in _begun(clients)]
-    say(f"{together} at a time: {sum(each['answered'] for each in told)} answers")
-    return sum(each["answered"] / each["seconds"] for each in told), sum(each["refused"] for each in told)
+    total = {name: sum(each[name] for each in told) for name in ("answered", "refused", "cpu")}
+    say(f"{together} at a time: {total['answered']} answers")
+    gained = {who: now - before.get(who, 0.0) for who, now in _spent_by_all(live).items()} | {"clients": total["cpu"]}
+    most = sorted(gained.items(), key=lambda item: -item[1])
+    spent = {who: 1e3 * seconds / max(1, total["answered"]) for who, seconds in most}
+    return sum(each["answered"] / each["seconds"] for each in told), int(total["refused"]), spent
 
 
 def _begun(clients: list[subprocess.Popen[str]]) -> list[str]:
@@ -128,7 +145,7 @@ def client(name: str, zookeeper: str, seed: int, seconds: float, together: int) 
         stream.ask(records[:3], timeout=120.0)
         print("ready", flush=True)
         sys.stdin.readline()
-        began, at = time.monotonic(), 997 * seed
+        began, before, at = time.monotonic(), time.process_time(), 997 * seed
         while time.monotonic() - began < seconds:
             part = [records[(at + i) % len(records)] for i in range(together)]
             at += together
@@ -136,7 +153,8 @@ def client(name: str, zookeeper: str, seed: int, seconds: float, together: int) 
                 answered += len(stream.ask(part, timeout=30.0))
             except Exception:  # noqa: BLE001 -- it is counted, whatever it is
                 refused += 1
-        return {"answered": answered, "refused": refused, "seconds": time.monotonic() - began}
+        told = {"answered": answered, "refused": refused, "seconds": time.monotonic() - began}
+        return {**told, "cpu": time.process_time() - before}
 
 
 if __name__ == "__main__":

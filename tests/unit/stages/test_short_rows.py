@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spatialstream.model.kinds import KINDS, Kind
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.space import WGS84, Space
+from spatialstream.stages import short_rows
 from spatialstream.stages.messages import columns
-from spatialstream.stages.short_rows import short_row
+from spatialstream.stages.short_rows import SHORT, short_row
 from spatialstream.stages.snapshots import Columns, rows_of, stack
 
 PLANE = Space.planar(-1e150, -1e150, 1e150, 1e150)
@@ -88,9 +90,11 @@ def test_of_objects(
     k=st.integers(1, 4),
     slots=st.lists(counts, min_size=1, max_size=3),
     after=st.none() | st.integers(0, 4_000),
+    short=st.sampled_from([0, SHORT]),
 )
-@example("q", 1, [[("b", 2), ("a", 1)], [("a", 1)]], None)
-def test_of_terms(name: str, k: int, slots: list[list[tuple[str, int]]], after: int | None) -> None:
+@example("q", 1, [[("b", 2), ("a", 1)], [("a", 1)]], None, 0)
+@example("q", 1, [[("b", 2), ("a", 1)], [("a", 1)]], None, SHORT)
+def test_of_terms(name: str, k: int, slots: list[list[tuple[str, int]]], after: int | None, short: int) -> None:
     query = asked(SNAPSHOTS["STQ"], name, k)
     parts = [
         {
@@ -100,4 +104,6 @@ def test_of_terms(name: str, k: int, slots: list[list[tuple[str, int]]], after: 
         }
         for found in slots
     ]
-    assert short_row(query, parts, after, WGS84) == by_columns(query, parts, after, WGS84)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(short_rows, "SHORT", short)  # of more they are not counted one by one
+        assert short_row(query, parts, after, WGS84) == by_columns(query, parts, after, WGS84)

@@ -30,7 +30,7 @@ from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import Row
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.routing import PastVersion, Routing
-from spatialstream.stages.short_rows import SHORT, short_row
+from spatialstream.stages.short_rows import SHORT, items_of, short_row
 from spatialstream.stages.snapshots import Answers, Columns, answers, nbytes, reach_of, rows_of, search, stack
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.two_phase import others_of, requests, still_to_ask
@@ -307,7 +307,7 @@ def lines_here(
         if rows := rows[: int(np.searchsorted(size, most, "right"))]:
             most -= int(size[len(rows) - 1])
             after = {i: None if looked_at[i][1] else since[i] for i in rows}
-            if sum(len(part["number"]) for i in rows for part in found[i]) <= SHORT:
+            if sum(items_of(queries[i], found[i]) for i in rows) <= SHORT:
                 lines |= {i: short_row(queries[i], found[i], after[i], space) for i in rows}
             else:
                 lines |= zip(rows, _lines(KINDS[CODE[kind]], rows, queries, found, after, space), strict=True)

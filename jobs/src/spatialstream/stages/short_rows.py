@@ -1,4 +1,4 @@
-"""Rows of snapshot queries for which little was found, each made by itself.
+"""Rows of snapshot queries that are short, each made by itself.
 
 They are, to the byte, those of :func:`~spatialstream.stages.snapshots.rows_of`, which makes many rows column by column:
 for one that is short, to begin its kernels takes ten times as long as the row.
@@ -9,20 +9,27 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from heapq import nsmallest
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from spatialstream.model.hashing import distinct
 from spatialstream.model.queries import Nearest, Query, TopTerms
 from spatialstream.model.space import Space
 
-__all__ = ["SHORT", "short_row"]
+__all__ = ["SHORT", "items_of", "short_row"]
 
 SHORT = 200
-"""Objects or terms that were found for rows which are made here, at most: with some 300 both ways cost the same."""
+"""Objects or terms of rows which are made here, at most: with some 300 both ways cost the same."""
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def items_of(query: Query, parts: Sequence[Mapping[str, Any]]) -> int:
+    """How many objects or terms the row of a query has, at most, before more than k are left out of an SKQ's."""
+    found = sum(len(part["number"]) for part in parts)
+    return min(found, query.k) if isinstance(query.selection, TopTerms) else found
 
 
 def short_row(query: Query, parts: Sequence[Mapping[str, Any]], after: int | None, space: Space) -> str:
@@ -85,9 +92,19 @@ def _number(value: float) -> str:
 
 def _terms(parts: Sequence[Mapping[str, Any]], k: int) -> list[str]:
     """The k first by (count descending, term)."""
-    counts = Counter[str]()
-    for part in parts:
-        for term, count in zip(part["term"].to_pylist(), part["count"].tolist(), strict=True):
-            counts[term] += count
-    ranked = nsmallest(k, counts.items(), key=lambda each: (-each[1], each[0]))
-    return [f'{{"term": {_quoted(term)}, "count": {count}}}' for term, count in ranked]
+    if sum(len(part["count"]) for part in parts) <= SHORT:
+        counts = Counter[str]()
+        for part in parts:
+            for term, count in zip(part["term"].to_pylist(), part["count"].tolist(), strict=True):
+                counts[term] += count
+        found = list(counts.items())
+    else:
+        terms = pa.concat_arrays([part["term"] for part in parts])
+        codes, firsts = distinct(terms)
+        totals = np.bincount(codes, np.concatenate([part["count"] for part in parts]), len(firsts)).astype(np.int64)
+        kept = np.arange(len(totals))
+        if k < len(totals):
+            kept = np.flatnonzero(totals >= np.partition(totals, -k)[-k])
+        found = list(zip(terms.take(pa.array(firsts[kept])).to_pylist(), totals[kept].tolist(), strict=True))
+    found.sort(key=lambda each: (-each[1], each[0]))
+    return [f'{{"term": {_quoted(term)}, "count": {count}}}' for term, count in found[:k]]

@@ -157,10 +157,7 @@ def search(objects: Objects, query: Query, number: int, since: int, *, alone: bo
     region, keywords = query.predicate.region, query.predicate.expression.literals
     match query.selection:
         case TopTerms(k):
-            terms, counts = objects.term_counts(region, keywords, since, query.t)
-            if alone and k < len(counts):
-                kept = np.flatnonzero(counts >= np.partition(counts, -k)[-k])
-                terms, counts = terms.take(pa.array(kept)), counts[kept]
+            terms, counts = objects.term_counts(region, keywords, since, query.t, k if alone else None)
             return {"number": np.full(len(counts), number), "term": terms, "count": counts}
         case Nearest(x, y, k):
             return found_columns(number, objects.nearest(x, y, k, keywords, since, query.t, within))

@@ -226,10 +226,10 @@ class SegmentStore(LocalIndex):
         return self._now.nearest(x, y, k, keywords, t_after, t_last, bound)
 
     def term_counts(
-        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
+        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, most: int | None = None
     ) -> tuple[pa.StringArray, Ints]:
         """See :meth:`ObjectsView.term_counts <spatialstream.local.snapshot.views.ObjectsView.term_counts>`."""
-        return self._now.term_counts(region, keywords, t_after, t_last)
+        return self._now.term_counts(region, keywords, t_after, t_last, most)
 
     # -------------------------------------------------------------------------------------------------------- keeping
 
@@ -282,6 +282,7 @@ def prepare() -> None:
     store.range_query(everywhere, ["a", "b"], -1, FAN_IN)
     store.nearest(0.0, 0.0, 1, ["a"], -1, FAN_IN)
     store.term_counts(everywhere, [], -1, FAN_IN)
+    store.term_counts(everywhere, [], -1, FAN_IN, 1)
     store.range_query(everywhere, ["0|a", "1|b", "!c"], -1, FAN_IN)
     store.term_counts(everywhere, ["0|a", "1|b"], -1, FAN_IN)
     list(store.leaving(FAN_IN))

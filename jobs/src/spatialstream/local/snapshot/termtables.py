@@ -28,7 +28,7 @@ from spatialstream.local.wordtable import add_word, gather, room_of, slots_of
 from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
 
-__all__ = ["AGGREGATE", "count_words", "term_tables"]
+__all__ = ["AGGREGATE", "count", "count_words", "term_tables"]
 
 AGGREGATE = 8192
 """Least number of objects of a node that has a table."""
@@ -36,15 +36,18 @@ AGGREGATE = 8192
 
 @kernel
 def _add_set(s: Columns, position: int, counts: npt.NDArray[Any], touched: npt.NDArray[Any], m: int) -> int:
-    """Count the terms of one object; ``touched[:m]`` lists the codes counted so far. Returns the new m."""
+    """Count the terms of one object; ``touched[:m]`` lists the codes counted so far. Returns the new m.
+
+    ``touched`` has room for one code more than there are: a code is written there before it is known whether it is new,
+    so that the processor need not wait for its count.
+    """
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
     code = 0
     while at < end:
         step, at = get_unit(s.units, at)
         code += step
-        if counts[code] == 0:
-            touched[m] = code
-            m += 1
+        touched[m] = code
+        m += counts[code] == 0
         counts[code] += 1
     return m
 
@@ -57,9 +60,8 @@ def _add_table(s: Columns, table: int, counts: npt.NDArray[Any], touched: npt.ND
         step, at = get_unit(s.tables, at)
         number, at = get_unit(s.tables, at)
         code += step
-        if counts[code] == 0:
-            touched[m] = code
-            m += 1
+        touched[m] = code
+        m += counts[code] == 0
         counts[code] += number
     return m
 
@@ -79,7 +81,7 @@ def term_tables(table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[
     offsets = np.zeros(len(keys) + 1, np.int64)
     units = np.empty(1024, np.uint16)
     counts = np.zeros(terms, np.int32)
-    touched = np.empty(terms, np.int32)
+    touched = np.empty(terms + 1, np.int32)
     made, at = 0, 0
     stack = np.empty((4 * LEVELS + 8, 4), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 0, 0, len(s.x)
@@ -116,10 +118,13 @@ def term_tables(table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[
 
 
 @kernel
-def _count(
+def count(
     table: npt.NDArray[Any], row: int, asked: tuple[Any, ...], counts: npt.NDArray[Any], touched: npt.NDArray[Any]
 ) -> tuple[int, int]:
-    """Count one segment's terms in ``counts``: (how many codes there are in ``touched``, objects checked)."""
+    """Count one segment's terms in ``counts``: (how many codes there are in ``touched``, objects checked).
+
+    ``counts`` has room for all codes of the segment, and ``touched`` for one more.
+    """
     ask = Ask(*asked)
     s = columns_at(table, row)
     m, checked = 0, 0
@@ -171,9 +176,8 @@ def _add_up(
     for i in range(m):
         code = touched[i]
         number = numbers[code] - 1
-        if totals[number] == 0:
-            present[n] = number
-            n += 1
+        present[n] = number
+        n += totals[number] == 0
         totals[number] += counts[code]
         counts[code] = 0
     return n
@@ -206,14 +210,14 @@ def count_words(
             most = max(most, len(s.word_offsets) - 1)
     if most > len(counts):
         counts = np.zeros(most, np.int32)
-    touched = np.empty(most, np.int32)
-    present = np.empty(most, np.int64)
+    touched = np.empty(most + 1, np.int32)
+    present = np.empty(most + 1, np.int64)
     n, checked = 0, 0
     for row in range(len(table)):
         s = columns_at(table, row)
         if s.t_max <= ask.t_after or s.t_min > ask.t_last or s.t_min > s.t_max:
             continue
-        m, more = _count(table, row, asked, counts, touched)
+        m, more = count(table, row, asked, counts, touched)
         checked += more
         _in_order(counts, len(s.word_offsets) - 1, touched, m)
         if size + m >= len(known_offsets):
@@ -222,8 +226,8 @@ def count_words(
             totals[size:] = 0
         if 2 * (size + m) > room_of(slots):
             slots = slots_of(slots, known_offsets, known, size, 2 * (size + m))
-        if n + m > len(present):
-            present = grown(present, n, 2 * (n + m))
+        if n + m >= len(present):
+            present = grown(present, n, 2 * (n + m) + 1)
         for i in range(m):
             code = touched[i]
             if s.numbers[code] == 0:

@@ -29,6 +29,7 @@ from spatialstream.local.snapshot.nearest import nearest as search_nearest
 from spatialstream.local.snapshot.rows import ObjectRows, rows_at
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termtables import count_words
+from spatialstream.local.snapshot.topterms import top_words
 from spatialstream.local.snapshot.unions import count_terms, nearest_of_groups, search_groups
 from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
@@ -202,6 +203,31 @@ class TermNumbers:
 _NO_NUMBERS = np.empty(0, np.int32)
 
 
+_spare: list[Codes] = []
+"""Zeros to count with, which threads that count leave for the next ones: to make them takes longer than to count."""
+_MOST_SPARE = 4
+
+
+def _first(table: _Table, asked: tuple[Any, ...], most: int) -> tuple[Strings, Ints, int] | None:
+    """What :meth:`TermNumbers.count` gives, of the terms alone that may be the first; None: this would take longer."""
+    try:
+        zeros = _spare.pop()
+    except IndexError:
+        zeros = np.empty(0, np.int32)
+    pays, offsets, words, counts, checked, zeros = top_words(table.rows, asked, most, process_seed(), zeros)
+    if len(_spare) < _MOST_SPARE:
+        _spare.append(zeros)
+    return ((offsets, words), counts, checked) if pays else None
+
+
+def _largest(terms: pa.StringArray, counts: Ints, most: int | None) -> tuple[pa.StringArray, Ints]:
+    """The terms with the largest counts, and all that are equal to the last of these."""
+    if most is None or most >= len(counts):
+        return terms, counts
+    kept = np.flatnonzero(counts >= np.partition(counts, -most)[-most])
+    return terms.take(pa.array(kept)), counts[kept]
+
+
 class ObjectsView:
     """All objects of a slot at one moment.
 
@@ -280,19 +306,22 @@ class ObjectsView:
         return rows
 
     def term_counts(
-        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
+        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, most: int | None = None
     ) -> tuple[pa.StringArray, Ints]:
         """How many of the objects of :meth:`range_query` have each term: (terms, counts), in no particular order.
 
-        Only counts above 0. An object counts a term once.
+        Only counts above 0; with ``most``, at least 1, only those not below the one that is at this place by size. An
+        object counts a term once.
         """
         if is_marked(keywords):
             table, owners, positions = self._found(region, keywords, t_after, t_last)
-            return count_terms(table.rows, owners, positions)
+            return _largest(*count_terms(table.rows, owners, positions), most)
         ask = self._ask(region, keywords, t_after, t_last)
-        (offsets, words), counts, checked = self._numbers.count(self._reaching(ask.t_after, t_last), tuple(ask))
+        table, asked = self._reaching(ask.t_after, t_last), tuple(ask)
+        found = None if most is None else _first(table, asked, most)
+        (offsets, words), counts, checked = found or self._numbers.count(table, asked)
         self.checked += checked
-        return to_arrow(offsets, words), counts
+        return _largest(to_arrow(offsets, words), counts, most)
 
     def _ask(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
         return Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
