@@ -2,16 +2,20 @@
 
 A child has a process group of its own: the terminal's signals reach none of it, and a kill reaches all of it. Asked to
 end, the child ends its own children in order. It ends with this process unless it is detached; then
-:func:`stop_recorded` ends it, by the note that it left in its folder.
+:func:`stop_recorded` ends it, by the note that it left in its folder. After a ``kill -9`` of this process the warden
+does that (:mod:`~spatialstream.servers.warden`).
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -27,6 +31,70 @@ __all__ = ["Server", "recorded", "stop_recorded"]
 
 _POLL = 0.05
 _LOG_LINES = 20
+
+
+class _Warden:
+    """Has what this process leaves behind ended, by a process that is told what runs, and sees when this one is gone.
+
+    Threads may start and end servers at the same time; a fork of this process has a warden of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folders: dict[str, None] = {}
+        self._process: subprocess.Popen[str] | None = None
+        self._owner = 0
+
+    def watch(self, folder: Path) -> None:
+        """The server of this folder is to end with this process."""
+        with self._lock:
+            if self._owner != os.getpid():
+                self._folders, self._process, self._owner = {}, None, os.getpid()
+                atexit.register(self._close)
+            self._folders[str(folder.resolve())] = None
+            self._tell()
+
+    def release(self, folder: Path) -> None:
+        """It has ended, or is to stay."""
+        with self._lock:
+            if self._owner == os.getpid() and str(folder.resolve()) in self._folders:
+                del self._folders[str(folder.resolve())]
+                self._tell()
+
+    def _tell(self) -> None:
+        """Tell all folders; to a new process if there is none, or it has been killed."""
+        line = json.dumps(list(self._folders)) + "\n"
+        for _ in range(2):
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "spatialstream.servers.warden"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                    text=True,
+                )
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+                return
+            except BrokenPipeError:
+                self._end()
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._owner == os.getpid():
+                self._end()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.communicate()
+            self._process = None
+
+
+_warden = _Warden()
 
 
 class Server(ABC):
@@ -102,6 +170,7 @@ class Server(ABC):
         self._parent = os.getpid()
         atexit.register(self._stop_at_exit)
         _record(self.folder, self._child.pid)
+        _warden.watch(self.folder)
         return self
 
     def await_answer(self, timeout: float = 60.0) -> Self:
@@ -130,6 +199,7 @@ class Server(ABC):
     def detach(self) -> None:
         """Let it outlive this process; from now on :func:`stop_recorded` ends it."""
         atexit.unregister(self._stop_at_exit)
+        _warden.release(self.folder)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -153,6 +223,7 @@ class Server(ABC):
         self._child = None
         atexit.unregister(self._stop_at_exit)
         _note(self.folder).unlink(missing_ok=True)
+        _warden.release(self.folder)
         return in_order
 
     def _stop_at_exit(self) -> None:
