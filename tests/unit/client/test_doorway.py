@@ -162,7 +162,7 @@ def test_a_seat_that_has_gone_is_not_asked_again(ends: Endpoints, silent: str) -
         began = time.monotonic()
         assert len(stream.ask(SRQ, timeout=2.0)["objects"]) == 300
         assert len(stream.ask(SRQ, timeout=2.0)["objects"]) == 300
-        assert time.monotonic() - began < 60.0
+        assert time.monotonic() - began < 10.0  # and not for as long as gRPC waits for a connection
 
 
 def test_k_may_be_a_million(ends: Endpoints) -> None:

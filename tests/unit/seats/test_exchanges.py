@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -149,6 +150,31 @@ def test_who_is_not_there_or_does_not_know_the_secret(endpoint: Endpoint, asking
     with pytest.raises(SeatLost, match="for the processes of one stream"):
         asking.ask(endpoint.address, "guessed", b"ab", 60.0)
     assert endpoint.begun == 0
+
+
+def test_nobody_waits_for_a_connection_for_longer_than_for_an_answer(asking: Exchanges) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # lets in whoever comes, and says nothing
+        address, began = f"127.0.0.1:{silent.getsockname()[1]}", time.monotonic()
+        with pytest.raises(SeatLost, match="no connection in time"):
+            asking.ask(address, "asking", b"ab", 0.2)
+        assert time.monotonic() - began < 10.0  # gRPC gives up after 20 s
+    assert not asking._all
+
+
+def test_a_call_that_is_begun_too_late_is_ended(endpoint: Endpoint) -> None:
+    late = threading.Event()
+
+    class Late:
+        def do_exchange(self, *given: Any) -> Any:
+            assert late.wait(60.0)
+            return client_of(endpoint.address).do_exchange(*given)
+
+    asking = Exchanges("name", lambda address: Late())
+    with pytest.raises(SeatLost, match="no connection in time"):
+        asking.ask(endpoint.address, "asking", b"ab", 0.1)
+    late.set()
+    until(lambda: endpoint.begun == endpoint.ended == 1)
+    assert not asking._all
 
 
 def test_one_that_was_there_and_is_another_now(asking: Exchanges) -> None:

@@ -3,7 +3,7 @@
 A call of its own, as Flight makes them, takes both sides twice the processor time that two messages do. So each thread
 that asks has a call for itself meanwhile, and leaves it to the next one; what nobody has used for a while ends. Such a
 call has no deadline, for it is to last: another thread looks whether a question has waited for too long, and breaks its
-call off.
+call off; nor does anybody wait for its connection for longer than for an answer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.seats.wire import SeatLost, answering, options
+from spatialstream.sources.calls import called
 
 __all__ = ["Exchanges", "served"]
 
@@ -106,14 +108,23 @@ class Exchanges:
                     self._free.remove(call)
                     call.until = until
                     return call
-        writer, reader = self._client(address).do_exchange(self._descriptor, options(secret))
-        call = _Standing(address, secret, writer, reader, until)
+        call = _Standing(address, secret, *self._begun(address, secret, until), until)
         with self._changed:
             self._all.add(call)
             if not self._watched:
                 self._watched = True
                 threading.Thread(target=self._watch, name="exchanges", daemon=True).start()
         return call
+
+    def _begun(self, address: str, secret: str, until: float) -> tuple[Any, Any]:
+        """A new call's ends. gRPC waits for a connection for as long as it likes, so another thread does."""
+        begun = called(lambda: self._client(address).do_exchange(self._descriptor, options(secret)))
+        try:
+            ends: tuple[Any, Any] = begun.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            begun.add_done_callback(_end_unused)
+            raise TimeoutError("there is no connection in time") from None
+        return ends
 
     def _watch(self) -> None:
         """Break off what takes too long, and end what nobody uses, for as long as there are calls."""
@@ -146,6 +157,15 @@ class Exchanges:
                 call.writer.close()
             with self._changed:
                 self._all.discard(call)
+
+
+def _end_unused(begun: Future[Any]) -> None:
+    """End a call that has come too late."""
+    if begun.exception() is None:
+        writer, reader = begun.result()
+        reader.cancel()
+        with suppress(pa.ArrowException):
+            writer.close()
 
 
 def served(reader: Any, writer: Any, answer: Callable[[bytes], bytes]) -> None:
