@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from spatialstream.local.snapshot import segments
 from spatialstream.local.snapshot.segment import Segment
@@ -108,12 +107,8 @@ def query(index: SegmentStore, name: str, batch: ObjectBatch, row: Callable[...,
 
 def top(store: SegmentStore, box: Box, k: int = 20) -> list[str]:
     """The most frequent terms."""
-    terms, counts = store.term_counts(box, (), *FOREVER)
-    candidates = np.arange(len(counts))
-    if k < len(counts):
-        candidates = np.flatnonzero(counts >= np.partition(counts, len(counts) - k)[len(counts) - k])
-    names = terms.take(pa.array(candidates)).to_pylist()
-    return [name for _, name in sorted(zip((-counts[candidates]).tolist(), names, strict=True))[:k]]
+    terms, counts = store.term_counts(box, (), *FOREVER, k)
+    return [name for _, name in sorted(zip((-counts).tolist(), terms.to_pylist(), strict=True))[:k]]
 
 
 def measured(ask: Callable[[int], Any], n: int = QUERIES) -> tuple[list[float], float]:
