@@ -307,6 +307,32 @@ def test_a_driver_that_is_back_is_asked_though_the_store_is_away(ends: Endpoints
         assert len(stream.ask(SRQ)["objects"]) == 5
 
 
+def test_a_store_that_is_silent_is_not_waited_for_longer_than_said(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    back, load = threading.Event(), ends.store.load_statistics
+    looks = []
+
+    def late(name: str) -> Any:
+        looks.append(name)
+        assert back.wait(60.0)
+        return load(name)
+
+    with Stream(ends.store) as stream:
+        assert len(stream.ask(SRQ)["objects"]) == 5
+        ends.store.load_statistics = late
+        right = replace(ends.door, secret="changed")
+        ends.desk._directory = lambda: time.sleep(3.0)
+        began = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="does not answer"):
+                stream.ask(SRQ, timeout=0.0)
+        assert time.monotonic() - began < 20.0
+        assert len(looks) == 1  # however often it is asked
+        right.save(ends.store)
+        back.set()
+        until(lambda: stream._doorway.door == right, within=60.0)
+
+
 def test_a_version_that_is_new_while_the_store_is_away_is_not_waited_for_longer_than_said(ends: Endpoints) -> None:
     ends.slots.round(1_000, objects(5, 900))
     with Stream(ends.store) as stream:

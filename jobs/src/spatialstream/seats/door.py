@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -140,6 +141,8 @@ class Doorway:
         self._versions: dict[int, RoutingVersion] = {}
         self._known: _Known | None = None
         self._whole_from = float("-inf")
+        self._looking = Future[None]()
+        self._looking.set_result(None)
         self._stream = self.door.space, self.door.rule
 
     def __enter__(self) -> Self:
@@ -162,10 +165,21 @@ class Doorway:
         """The address of the seat of each slot, as the driver has told it last; not of slots that are moving."""
         return dict(self._seats)
 
-    def _look_for_another(self) -> None:
-        """The next driver has another door; where the store cannot be reached the known one may yet be right."""
-        with suppress(Unavailable):
-            found = Door.read(self._store)
+    def _look_for_another(self, seconds: float) -> None:
+        """The next driver has another door; where the store cannot be reached the known one may yet be right.
+
+        A store that is slow to answer is waited for so long, and what it says is taken when it comes.
+        """
+        with self._lock:
+            if self._looking.done():
+                self._looking = called(self._look)
+            looking = self._looking
+        with suppress(TimeoutError, Unavailable):
+            looking.result(max(0.0, seconds))
+
+    def _look(self) -> None:
+        found = Door.read(self._store)
+        with self._lock:
             if found != self._door:
                 # versions of a stream that was removed and begun anew have the same numbers
                 self._door, self._versions = found, {}
@@ -180,20 +194,21 @@ class Doorway:
             Unavailable: it does not.
             Replaced: the stream is another one now.
         """
-        door = self.door
+        until = time.monotonic() + seconds
+        with self._lock:
+            door, versions = self.door, self._versions
         if (door.space, door.rule) != self._stream:
             raise Replaced("the stream was begun anew with another space or rule for terms: connect to it again")
         try:
             known = act(self._client(door, door.address), "directory", b"", options(door.secret, seconds), door.address)
         except SeatLost as error:
             self._forget(door.address)
-            self._look_for_another()
+            self._look_for_another(until - time.monotonic())
             raise Unavailable(f"the stream's worker cannot be asked: {error}") from None
         if known is None:
             return None
         self._seats = {int(slot): address for slot, address in known["seats"].items() if address}
         self._parts = {int(part): address for part, address in known["parts"].items()}
-        until, versions = time.monotonic() + seconds, self._versions
         directory = Directory.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
         self._known = _Known(self._seats, directory.routing.active)
         self._keep({known["version"], *(past[0] for past in known["past"])}, {door.address, *self._seats.values()})
