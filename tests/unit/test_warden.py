@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spatialstream.servers.process import Server, await_condition, recorded, stop_recorded
+from spatialstream.servers.process import Server, _warden, await_condition, recorded, stop_recorded
 from spatialstream.store.holder import began
 
 ROOT = Path(__file__).parents[2]
@@ -50,12 +50,9 @@ def parent(folder: Path, names: list[str], detached: str, ended: str) -> None:
     for each in (detached, ended):
         if each in servers:
             servers[each].detach() if each == detached else servers[each].stop()
-    (warden,) = [
-        int(each)
-        for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        if b"servers.warden" in Path(f"/proc/{each}/cmdline").read_bytes()
-    ]
-    print(json.dumps({"warden": warden, **{name: server.pid for name, server in servers.items()}}), flush=True)
+    warden = _warden._process
+    assert warden is not None
+    print(json.dumps({"warden": warden.pid, **{name: server.pid for name, server in servers.items()}}), flush=True)
     sys.stdin.readline()
     os._exit(0)
 
@@ -96,14 +93,12 @@ def test_what_a_killed_process_has_started_ends_in_order(begun: Any, tmp_path: P
 
 def test_a_warden_is_replaced_when_it_was_killed(tmp_path: Path) -> None:
     first = Sleeper(tmp_path / "first", 1).start(60.0)
-    from spatialstream.servers import process
-
-    killed = process._warden._process
+    killed = _warden._process
     assert killed is not None
     killed.kill()
     killed.wait()
     with Sleeper(tmp_path / "second", 1) as second:
-        warden = process._warden._process
+        warden = _warden._process
         assert warden is not None
         assert warden.poll() is None
         assert second.running
