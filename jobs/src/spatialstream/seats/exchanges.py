@@ -152,9 +152,7 @@ class Exchanges:
     def _end(self, calls: Iterable[_Standing]) -> None:
         """End calls that nobody uses, or this thread alone."""
         for call in calls:
-            call.reader.cancel()
-            with suppress(pa.ArrowException):  # it says that it was cancelled; unasked it would write that to the log
-                call.writer.close()
+            _break_off(call.writer, call.reader)
             with self._changed:
                 self._all.discard(call)
 
@@ -162,10 +160,13 @@ class Exchanges:
 def _end_unused(begun: Future[Any]) -> None:
     """End a call that has come too late."""
     if begun.exception() is None:
-        writer, reader = begun.result()
-        reader.cancel()
-        with suppress(pa.ArrowException):
-            writer.close()
+        _break_off(*begun.result())
+
+
+def _break_off(writer: Any, reader: Any) -> None:
+    reader.cancel()
+    with suppress(pa.ArrowException):  # it says that it was cancelled; unasked it would write that to the log
+        writer.close()
 
 
 def served(reader: Any, writer: Any, answer: Callable[[bytes], bytes]) -> None:
