@@ -110,7 +110,15 @@ def test_zeros_are_left_as_they_were(skewed: tuple[SegmentStore, Twin]) -> None:
     for most in (1, 3, 11, 500):
         for where in (None, WEST, Box(0.9, 0.9, 1.0, 1.0)):
             assert first(store, most, where, (), -1, 9) == expected(twin.term_counts(where, (), -1, 9), most)
+            assert views._spare
             assert not any(zeros.any() for zeros in views._spare)
+
+
+def test_where_there_is_nothing_nothing_is_first(skewed: tuple[SegmentStore, Twin]) -> None:
+    store, _ = skewed
+    assert first(SegmentStore(SPACE), 3, None, (), -1, 9) == {}
+    assert first(store, 3, None, (), 9, 20) == {}
+    assert first(store, 3, Box(0.9, 0.9, 1.0, 1.0), (), -1, 9) == {}
 
 
 @given(values=st.lists(st.integers(0, 600), min_size=1, max_size=50), data=st.data())

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from spatialstream.model.hashing import distinct
+from spatialstream.local.snapshot.totals import added_up, largest
 from spatialstream.model.queries import Nearest, Query, TopTerms
 from spatialstream.model.space import Space
 
@@ -99,12 +98,7 @@ def _terms(parts: Sequence[Mapping[str, Any]], k: int) -> list[str]:
                 counts[term] += count
         found = list(counts.items())
     else:
-        terms = pa.concat_arrays([part["term"] for part in parts])
-        codes, firsts = distinct(terms)
-        totals = np.bincount(codes, np.concatenate([part["count"] for part in parts]), len(firsts)).astype(np.int64)
-        kept = np.arange(len(totals))
-        if k < len(totals):
-            kept = np.flatnonzero(totals >= np.partition(totals, -k)[-k])
-        found = list(zip(terms.take(pa.array(firsts[kept])).to_pylist(), totals[kept].tolist(), strict=True))
+        terms, totals = largest(*added_up([(part["term"], part["count"]) for part in parts]), k)
+        found = list(zip(terms.to_pylist(), totals.tolist(), strict=True))
     found.sort(key=lambda each: (-each[1], each[0]))
     return [f'{{"term": {_quoted(term)}, "count": {count}}}' for term, count in found[:k]]

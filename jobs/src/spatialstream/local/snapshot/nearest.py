@@ -20,7 +20,7 @@ from spatialstream.local.arrays import Array, grown, wide
 from spatialstream.local.snapshot.addresses import columns_at
 from spatialstream.local.snapshot.termlists import has_all
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
-from spatialstream.local.snapshot.zranges import bisect, lookup, nearest_bound
+from spatialstream.local.snapshot.zranges import bisect, is_reached, lookup, nearest_bound
 from spatialstream.local.wordtable import compare
 from spatialstream.model.geometry import distance
 from spatialstream.model.kernels import kernel
@@ -149,7 +149,7 @@ def nearest(
     used, waiting, m, checked, most = 0, 0, 0, 0, 0
     for row in range(len(table)):
         s = columns_at(table, row)
-        if s.t_max <= t_after or s.t_min > t_last or s.t_min > s.t_max:
+        if not is_reached(s, t_after, t_last):
             continue
         known, codes[row], _ = lookup(s, word_offsets, words)
         if not known:

@@ -23,12 +23,12 @@ from spatialstream.local.arrays import grown, wide
 from spatialstream.local.snapshot.addresses import Columns, columns_at
 from spatialstream.local.snapshot.termlists import get_unit, put_unit
 from spatialstream.local.snapshot.zorder import LEVELS, node_start
-from spatialstream.local.snapshot.zranges import Ask, ranges, search
+from spatialstream.local.snapshot.zranges import Ask, is_reached, ranges, search
 from spatialstream.local.wordtable import add_word, gather, room_of, slots_of
 from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
 
-__all__ = ["AGGREGATE", "count", "count_words", "term_tables"]
+__all__ = ["AGGREGATE", "count", "count_words", "term_tables", "zeros_for"]
 
 AGGREGATE = 8192
 """Least number of objects of a node that has a table."""
@@ -118,6 +118,17 @@ def term_tables(table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[
 
 
 @kernel
+def zeros_for(table: npt.NDArray[Any], ask: Ask, zeros: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Zeros for the codes of any segment that is reached, int32: those that there are, or new ones if they are few."""
+    most = 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if is_reached(s, ask.t_after, ask.t_last):
+            most = max(most, len(s.word_offsets) - 1)
+    return zeros if len(zeros) >= most else np.zeros(most, np.int32)
+
+
+@kernel
 def count(
     table: npt.NDArray[Any], row: int, asked: tuple[Any, ...], counts: npt.NDArray[Any], touched: npt.NDArray[Any]
 ) -> tuple[int, int]:
@@ -132,7 +143,7 @@ def count(
         _, found, checked = search(table[row : row + 1], asked)
         for i in range(len(found)):
             m = _add_set(s, found[i], counts, touched, m)
-    elif ask.t_after < s.t_max and s.t_min <= ask.t_last:
+    elif is_reached(s, ask.t_after, ask.t_last):
         a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
         timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
         first, end, inside = ranges(s, ask, False)
@@ -203,19 +214,13 @@ def count_words(
         the state; and what is counted: terms (offsets, bytes), counts, and how many objects were checked.
     """
     ask = Ask(*asked)
-    most = 0
-    for row in range(len(table)):
-        s = columns_at(table, row)
-        if s.t_max > ask.t_after and s.t_min <= ask.t_last:
-            most = max(most, len(s.word_offsets) - 1)
-    if most > len(counts):
-        counts = np.zeros(most, np.int32)
-    touched = np.empty(most + 1, np.int32)
-    present = np.empty(most + 1, np.int64)
+    counts = zeros_for(table, ask, counts)
+    touched = np.empty(len(counts) + 1, np.int32)
+    present = np.empty(len(counts) + 1, np.int64)
     n, checked = 0, 0
     for row in range(len(table)):
         s = columns_at(table, row)
-        if s.t_max <= ask.t_after or s.t_min > ask.t_last or s.t_min > s.t_max:
+        if not is_reached(s, ask.t_after, ask.t_last):
             continue
         m, more = count(table, row, asked, counts, touched)
         checked += more

@@ -11,14 +11,14 @@ Cost: that of counting (:mod:`~spatialstream.local.snapshot.termtables`), and O(
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from spatialstream.local.arrays import Array, grown
+from spatialstream.local.arrays import Array, Codes, Ints, grown
 from spatialstream.local.snapshot.addresses import columns_at
-from spatialstream.local.snapshot.termtables import count
-from spatialstream.local.snapshot.zranges import Ask
+from spatialstream.local.snapshot.termtables import count, zeros_for
+from spatialstream.local.snapshot.zranges import Ask, is_reached
 from spatialstream.local.wordtable import add_word, find_word, gather, slots_with
 from spatialstream.model.hashing import Seed
 from spatialstream.model.kernels import kernel
@@ -26,6 +26,7 @@ from spatialstream.model.kernels import kernel
 __all__ = ["top_words"]
 
 _SMALL = 256
+"""Below it values are counted by size."""
 
 
 @kernel
@@ -44,23 +45,104 @@ def _kth(values: Array, k: int) -> int:
     return int(np.partition(large, len(large) - left)[len(large) - left])
 
 
+class _Counted(NamedTuple):
+    """What is counted in the rows of a table.
+
+    Attributes:
+        begin: int64[rows + 1], where each row's begins in the other two.
+        codes: int32, of terms.
+        times: int32, how many objects have each.
+    """
+
+    begin: Ints
+    codes: Codes
+    times: Codes
+
+
+@kernel
+def _counted(table: Array, asked: tuple[Any, ...], counts: Array) -> tuple[_Counted, int, Array]:
+    """What there is in each row, how many objects were checked, and ``counts``, with zeros."""
+    ask = Ask(*asked)
+    counts = zeros_for(table, ask, counts)
+    codes, times = np.empty(2 * len(counts) + 1, np.int32), np.empty(2 * len(counts) + 1, np.int32)
+    begin = np.zeros(len(table) + 1, np.int64)
+    size, checked = 0, 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if is_reached(s, ask.t_after, ask.t_last):
+            if size + len(s.word_offsets) > len(codes):
+                room = 2 * (size + len(s.word_offsets))
+                codes, times = grown(codes, size, room), grown(times, size, room)
+            m, more = count(table, row, asked, counts, codes[size:])
+            checked += more
+            for i in range(size, size + m):
+                times[i] = counts[codes[i]]
+                counts[codes[i]] = 0
+            size += m
+        begin[row + 1] = size
+    return _Counted(begin, codes[:size], times[:size]), checked, counts
+
+
+@kernel
+def _largest_of(c: _Counted, first: int, last: int, k: int) -> Array:
+    """Positions in [first, last), ascending, of the k largest numbers there, and perhaps of some of equal size."""
+    least = _kth(c.times[first:last], k)
+    chosen, n = np.empty(last - first, np.int64), 0
+    for i in range(first, last):
+        if c.times[i] > least or (c.times[i] == least and n < k):
+            chosen[n] = i
+            n += 1
+    return chosen[:n]
+
+
+@kernel
+def _not_below(c: _Counted, bound: int) -> Array:
+    """Positions, ascending, of all terms that may have more than ``bound`` in all rows together.
+
+    The rows share the bound by the roots of what they have: in proportion, a row of little would have a share of less
+    than one, and all of its terms would be left.
+    """
+    weights = np.zeros(len(c.begin) - 1, np.float64)
+    for row in range(len(weights)):
+        weights[row] = np.sqrt(c.times[c.begin[row] : c.begin[row + 1]].sum())
+    shares = weights / weights.sum() * bound
+    chosen, n = np.empty(len(c.codes), np.int64), 0
+    for row in range(len(weights)):
+        share = int(shares[row])
+        for i in range(c.begin[row], c.begin[row + 1]):
+            if c.times[i] > share:
+                chosen[n] = i
+                n += 1
+    return chosen[:n]
+
+
+@kernel
+def _add_words(
+    table: Array, c: _Counted, chosen: Array, slots: Array, offsets: Array, words: Array, n: int
+) -> tuple[int, Array]:
+    """Add the words at ascending positions to n others: (how many there are, bytes).
+
+    Of more than ``offsets`` has room for not all are added.
+    """
+    row = 0
+    for i in chosen:
+        while i >= c.begin[row + 1]:
+            row += 1
+        if n == len(offsets) - 1:
+            break
+        s, code = columns_at(table, row), c.codes[i]
+        _, n, words = add_word(slots, offsets, words, n, s.words, s.word_offsets[code], s.word_offsets[code + 1])
+    return n, words
+
+
 @kernel
 def _look_up(
-    table: Array,
-    begin: Array,
-    codes: Array,
-    times: Array,
-    counts: Array,
-    offsets: Array,
-    words: Array,
-    first: int,
-    last: int,
-    totals: Array,
+    table: Array, c: _Counted, counts: Array, offsets: Array, words: Array, first: int, last: int, totals: Array
 ) -> None:
     """Add up what all rows have of words [first, last): of word i in ``totals[i + 1]``."""
     marked = np.empty(last - first, np.int64)
     for row in range(len(table)):
-        if begin[row] == begin[row + 1]:
+        if c.begin[row] == c.begin[row + 1]:
             continue
         s = columns_at(table, row)
         m = 0
@@ -70,31 +152,10 @@ def _look_up(
                 counts[code] = i + 1
                 marked[m] = code
                 m += 1
-        for j in range(begin[row], begin[row + 1]):
-            totals[counts[codes[j]]] += times[j]  # of all others in the first one: there is no branch to foretell
+        for j in range(c.begin[row], c.begin[row + 1]):
+            totals[counts[c.codes[j]]] += c.times[j]  # of all others in the first: there is no branch to foretell
         for i in range(m):
             counts[marked[i]] = 0
-
-
-@kernel
-def _add_words(
-    table: Array, begin: Array, codes: Array, chosen: Array, slots: Array, offsets: Array, words: Array, n: int
-) -> tuple[int, Array]:
-    """Add the words of some codes, which are ascending positions in ``codes``, to n others: (how many, bytes).
-
-    Of more than there is room for not all are added.
-    """
-    row = 0
-    for i in chosen:
-        while i >= begin[row + 1]:
-            row += 1
-        s = columns_at(table, row)
-        if n == len(offsets) - 1:
-            break
-        _, n, words = add_word(
-            slots, offsets, words, n, s.words, s.word_offsets[codes[i]], s.word_offsets[codes[i] + 1]
-        )
-    return n, words
 
 
 @kernel
@@ -114,68 +175,23 @@ def top_words(
         whether this is a way that pays, otherwise nothing was found; terms (offsets, bytes), int64 counts, how many
         objects were checked, and ``counts``, with zeros.
     """
-    ask = Ask(*asked)
-    most = 0
-    for row in range(len(table)):
-        s = columns_at(table, row)
-        if s.t_max > ask.t_after and s.t_min <= ask.t_last:
-            most = max(most, len(s.word_offsets) - 1)
-    if most > len(counts):
-        counts = np.zeros(most, np.int32)
-    codes, times = np.empty(2 * most + 1, np.int32), np.empty(2 * most + 1, np.int32)
-    begin, weights = np.zeros(len(table) + 1, np.int64), np.zeros(len(table), np.float64)
-    size, checked, reached, heaviest = 0, 0, 0, 0
-    for row in range(len(table)):
-        begin[row] = size
-        s = columns_at(table, row)
-        if s.t_max <= ask.t_after or s.t_min > ask.t_last or s.t_min > s.t_max:
-            continue
-        if size + len(s.word_offsets) > len(codes):
-            room = 2 * (size + len(s.word_offsets))
-            codes, times = grown(codes, size, room), grown(times, size, room)
-        m, more = count(table, row, asked, counts, codes[size:])
-        checked += more
-        total = 0
-        for i in range(size, size + m):
-            times[i] = counts[codes[i]]
-            counts[codes[i]] = 0
-            total += times[i]
-        weights[row] = np.sqrt(total)
-        size += m
-        begin[row + 1] = size
-        if m > begin[heaviest + 1] - begin[heaviest]:
-            heaviest = row
-        reached += m > 0
-    begin[len(table)] = size
+    c, checked, counts = _counted(table, asked, counts)
+    lengths = np.diff(c.begin)
+    limit = len(c.codes) // max(1, 2 * int(np.count_nonzero(lengths)))  # a lookup costs about as much as two additions
     offsets, words = np.zeros(1, np.int32), np.empty(0, np.uint8)
-    limit = size // max(1, 2 * reached)
-    first, last = begin[heaviest], begin[heaviest + 1]
-    if last - first < k or limit < k:
-        return False, offsets, words, begin, checked, counts
-    chosen, n = np.empty(size, np.int64), 0
-    least = _kth(times[first:last], k)
-    for i in range(first, last):
-        if times[i] > least or (times[i] == least and n < k):
-            chosen[n] = i
-            n += 1
+    if limit < k or lengths.max() < k:
+        return False, offsets, words, lengths, checked, counts
+    heaviest = np.argmax(lengths)
     slots = slots_with(seed, offsets, words, 0, limit)
-    offsets = np.zeros(limit + 1, np.int32)
-    n, words = _add_words(table, begin, codes, chosen[:n], slots, offsets, words, 0)
-    totals = np.zeros(limit + 1, np.int64)
-    _look_up(table, begin, codes, times, counts, offsets, words, 0, n, totals)
-    bound = _kth(totals[1 : n + 1], k) - 1  # at most what a term has that is not among the first
-    shares = weights / weights.sum() * bound
-    m, known = 0, n
-    for row in range(len(table)):
-        share = int(shares[row])
-        for i in range(begin[row], begin[row + 1]):
-            if times[i] > share:
-                chosen[m] = i
-                m += 1
-    n, words = _add_words(table, begin, codes, chosen[:m], slots, offsets, words, n)
+    offsets, totals = np.zeros(limit + 1, np.int32), np.zeros(limit + 1, np.int64)
+    largest = _largest_of(c, c.begin[heaviest], c.begin[heaviest + 1], k)
+    known, words = _add_words(table, c, largest, slots, offsets, words, 0)
+    _look_up(table, c, counts, offsets, words, 0, known, totals)
+    bound = _kth(totals[1 : known + 1], k) - 1  # at most what a term has that is not among the first
+    n, words = _add_words(table, c, _not_below(c, bound), slots, offsets, words, known)
     if n == limit:
-        return False, offsets, words, begin, checked, counts
-    _look_up(table, begin, codes, times, counts, offsets, words, known, n, totals)
+        return False, offsets, words, lengths, checked, counts
+    _look_up(table, c, counts, offsets, words, known, n, totals)
     totals = totals[1 : n + 1]
     kept = np.flatnonzero(totals >= _kth(totals, k))
     offsets, words = gather(offsets, words, kept)

@@ -19,9 +19,9 @@ from spatialstream.local.arrays import Array, Codes, Flags, Floats, Ints, wide
 from spatialstream.local.snapshot.addresses import columns_at
 from spatialstream.local.snapshot.rows import ObjectRows, rows_at
 from spatialstream.local.snapshot.termlists import get_unit
+from spatialstream.local.snapshot.totals import Counts, added_up
 from spatialstream.local.wordtable import find_word, gather, pack, to_arrow
 from spatialstream.model.expressions import Expression
-from spatialstream.model.hashing import distinct
 from spatialstream.model.kernels import kernel
 
 __all__ = ["count_terms", "nearest_of_groups", "search_groups"]
@@ -130,14 +130,10 @@ def nearest_of_groups(
     return ObjectRows(ids, found.t[order], found.x[order], found.y[order], distance), checked
 
 
-def count_terms(table: Array, rows: Codes, positions: Codes) -> tuple[pa.StringArray, Ints]:
+def count_terms(table: Array, rows: Codes, positions: Codes) -> Counts:
     """How many of some objects have each term: (terms, counts), in no particular order."""
-    words, counts = [pa.array([], pa.string())], [np.empty(0, np.int64)]
+    found = [(pa.array([], pa.string()), np.empty(0, np.int64))]
     for row in np.unique(rows).tolist():
-        offsets, data, found = _tally(table, row, positions[rows == row])
-        words.append(to_arrow(offsets, data))
-        counts.append(found)
-    terms = pa.concat_arrays(words)
-    codes, firsts = distinct(terms)
-    totals = np.bincount(codes, np.concatenate(counts), len(firsts)).astype(np.int64)
-    return terms.take(pa.array(firsts)), totals
+        offsets, data, counts = _tally(table, row, positions[rows == row])
+        found.append((to_arrow(offsets, data), counts))
+    return added_up(found)

@@ -30,6 +30,7 @@ from spatialstream.local.snapshot.rows import ObjectRows, rows_at
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termtables import count_words
 from spatialstream.local.snapshot.topterms import top_words
+from spatialstream.local.snapshot.totals import largest
 from spatialstream.local.snapshot.unions import count_terms, nearest_of_groups, search_groups
 from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
@@ -220,14 +221,6 @@ def _first(table: _Table, asked: tuple[Any, ...], most: int) -> tuple[Strings, I
     return ((offsets, words), counts, checked) if pays else None
 
 
-def _largest(terms: pa.StringArray, counts: Ints, most: int | None) -> tuple[pa.StringArray, Ints]:
-    """The terms with the largest counts, and all that are equal to the last of these."""
-    if most is None or most >= len(counts):
-        return terms, counts
-    kept = np.flatnonzero(counts >= np.partition(counts, -most)[-most])
-    return terms.take(pa.array(kept)), counts[kept]
-
-
 class ObjectsView:
     """All objects of a slot at one moment.
 
@@ -315,13 +308,13 @@ class ObjectsView:
         """
         if is_marked(keywords):
             table, owners, positions = self._found(region, keywords, t_after, t_last)
-            return _largest(*count_terms(table.rows, owners, positions), most)
+            return largest(*count_terms(table.rows, owners, positions), most)
         ask = self._ask(region, keywords, t_after, t_last)
         table, asked = self._reaching(ask.t_after, t_last), tuple(ask)
         found = None if most is None else _first(table, asked, most)
         (offsets, words), counts, checked = found or self._numbers.count(table, asked)
         self.checked += checked
-        return _largest(to_arrow(offsets, words), counts, most)
+        return largest(to_arrow(offsets, words), counts, most)
 
     def _ask(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
         return Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)

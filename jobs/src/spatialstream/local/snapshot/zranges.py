@@ -27,7 +27,7 @@ from spatialstream.model.kernels import kernel
 from spatialstream.model.regions import Region, Regions
 from spatialstream.model.space import Space
 
-__all__ = ["Ask", "bisect", "farthest", "lookup", "nearest_bound", "ranges", "search"]
+__all__ = ["Ask", "bisect", "farthest", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
 
 _CAPACITY = 512
 _SPLIT = 8
@@ -60,6 +60,12 @@ class Ask(NamedTuple):
         regions = Regions.of([region])
         boxes = region_parts(space, regions)[0]
         return cls(space.geographic, int(regions.kind[0]), regions.shape[0], boxes, *pack(keywords), t_after, t_last)
+
+
+@kernel
+def is_reached(s: Columns, t_after: int, t_last: int) -> bool:
+    """Whether a segment has objects, and may have some of (t_after, t_last]; only then its arrays may be read."""
+    return s.t_max > t_after and s.t_min <= t_last and s.t_min <= s.t_max
 
 
 @kernel
@@ -288,7 +294,7 @@ def search(table: npt.NDArray[Any], asked: tuple[Any, ...]) -> tuple[npt.NDArray
     m, checked = 0, 0
     for row in range(len(table)):
         s = columns_at(table, row)
-        if s.t_max > ask.t_after and s.t_min <= ask.t_last and s.t_min <= s.t_max:
+        if is_reached(s, ask.t_after, ask.t_last):
             positions, m, more = _search(s, ask, positions, m)
             checked += more
         ends[row + 1] = m
