@@ -40,11 +40,13 @@ class Visit:
     Attributes:
         page: what they see.
         problems: what the page says to its developers: errors, and what its policy has refused.
+        planted: those that a test has made itself, and which may come until the page is closed.
         failed: requests that have failed, and why.
     """
 
     def __init__(self, browser: Browser, gateway: GatewayServer, host: str = "localhost", **how: Any) -> None:
         self.problems: list[str] = []
+        self.planted: set[str] = set()
         self.failed: list[str] = []
         self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | how))
         self.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -115,7 +117,7 @@ class Visit:
 
     def end(self) -> None:
         self.context.close()
-        assert self.problems == []
+        assert [each for each in self.problems if each not in self.planted] == []
 
 
 @pytest.fixture
@@ -551,8 +553,8 @@ def test_what_cannot_be_shown_costs_a_row_and_not_the_connection(visit: Visit) -
     expect(page.locator("#toast")).to_contain_text("has failed")
     page.unroute(re.compile("/results[?]"))
     assert set(asked[1:]) <= {"2"}, "it goes on after the last row"
-    assert visit.problems
-    visit.problems.clear()
+    visit.planted.add("Cannot read properties of undefined (reading 'lon')")  # what is on its way yet says it once more
+    assert set(visit.problems) == visit.planted
     cancel(visit)
 
 
