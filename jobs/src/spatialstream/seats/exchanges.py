@@ -30,6 +30,9 @@ _IDLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 """By so much a question may wait longer than it says."""
 
+_CLOSE_SECONDS = 1.0
+"""For which is waited for calls to end that others use; they are broken off."""
+
 
 @dataclass(eq=False, slots=True)
 class _Standing:
@@ -62,7 +65,8 @@ class Exchanges:
         self._client, self._changed = client, threading.Condition()
         self._free: list[_Standing] = []
         self._all: set[_Standing] = set()
-        self._watched = self._closed = False
+        self._watcher: threading.Thread | None = None
+        self._closed = False
 
     def ask(self, address: str, secret: str, body: bytes, seconds: float) -> bytes:
         """What an endpoint answers.
@@ -97,8 +101,11 @@ class Exchanges:
         """End all calls; nothing is to be asked any more."""
         with self._changed:
             self._closed, idle, self._free = True, self._free, []
+            watcher = self._watcher
             self._changed.notify_all()
         self._end(idle)
+        if watcher is not None:  # if the process ended while it lets go of a call, that would be an abort (of CPython to 3.13)
+            watcher.join(_CLOSE_SECONDS)
 
     def _taken(self, address: str, secret: str, until: float) -> _Standing:
         """A call for this thread alone."""
@@ -111,9 +118,9 @@ class Exchanges:
         call = _Standing(address, secret, *self._begun(address, secret, until), until)
         with self._changed:
             self._all.add(call)
-            if not self._watched:
-                self._watched = True
-                threading.Thread(target=self._watch, name="exchanges", daemon=True).start()
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, name="exchanges", daemon=True)
+                self._watcher.start()
         return call
 
     def _begun(self, address: str, secret: str, until: float) -> tuple[Any, Any]:
@@ -136,7 +143,7 @@ class Exchanges:
                 idle = late & set(self._free)
                 self._free = [call for call in self._free if call not in idle]
                 if not self._all:
-                    self._watched = False
+                    self._watcher = None
                     return
             self._end(idle)
             for call in late - idle:
