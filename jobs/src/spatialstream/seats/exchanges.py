@@ -104,7 +104,7 @@ class Exchanges:
             watcher = self._watcher
             self._changed.notify_all()
         self._end(idle)
-        if watcher is not None:  # if the process ended while it lets go of a call, that would be an abort (of CPython to 3.13)
+        if watcher is not None:  # CPython to 3.13 aborts if it ends while another thread lets go of a call
             watcher.join(_CLOSE_SECONDS)
 
     def _taken(self, address: str, secret: str, until: float) -> _Standing:
