@@ -144,6 +144,23 @@ def test_all_end_with_who_asks(endpoint: Endpoint, asking: Exchanges) -> None:
     until(lambda: not asking._watcher)
 
 
+def test_nothing_of_one_that_is_closed_runs_any_more(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = Exchanges("name", client_of)
+    wait = asking._changed.wait
+
+    def late(seconds: float) -> bool:
+        woken = wait(seconds)
+        time.sleep(0.3)  # as on a busy machine
+        return woken
+
+    monkeypatch.setattr(asking._changed, "wait", late)
+    asking.ask(endpoint.address, "asking", b"ab", 60.0)
+    watcher = asking._watcher
+    assert watcher is not None
+    asking.close()
+    assert not watcher.is_alive()  # the process may end now
+
+
 def test_who_is_not_there_or_does_not_know_the_secret(endpoint: Endpoint, asking: Exchanges) -> None:
     with pytest.raises(SeatLost, match="nobody is there"):
         asking.ask("127.0.0.1:1", "asking", b"ab", 60.0)

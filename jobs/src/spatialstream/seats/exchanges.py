@@ -98,13 +98,16 @@ class Exchanges:
         return answer
 
     def close(self) -> None:
-        """End all calls; nothing is to be asked any more."""
+        """End all calls, and the thread that looks after them, so that the process may end.
+
+        Nothing is to be asked any more.
+        """
         with self._changed:
             self._closed, idle, self._free = True, self._free, []
             watcher = self._watcher
             self._changed.notify_all()
         self._end(idle)
-        if watcher is not None:  # CPython to 3.13 aborts if it ends while another thread lets go of a call
+        if watcher is not None:  # CPython to 3.13 aborts if the process ends while it lets go of a call
             watcher.join(_CLOSE_SECONDS)
 
     def _taken(self, address: str, secret: str, until: float) -> _Standing:
