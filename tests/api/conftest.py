@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tests.api.prometheus import FakePrometheus
 from tests.api.servers import ApiServer, Etcd
 
 ROOT = Path(__file__).parents[2]
+LINES = 60
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -133,6 +134,18 @@ def played(request, api: Api, namespace, zookeeper: ZooKeeperServer) -> Iterator
     yield make
     for each in streams:
         each.vanish()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its operators have said last."""
+    report = yield
+    if report.failed:
+        for name, each in getattr(item, "funcargs", {}).items():
+            if isinstance(each, OperatorProcess) and each.log.exists():
+                said = each.log.read_text(errors="replace").splitlines()
+                report.sections.append((f"log of {name}", "\n".join(said[-LINES:])))
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

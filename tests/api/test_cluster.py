@@ -184,6 +184,15 @@ def test_custom_resources_are_listed_too(api, ask):
     assert [each["metadata"]["name"] for each in found] == ["listed"]
 
 
+def test_who_asks_what_there_is_is_told_of_resources_that_are_installed(ask):
+    kinds = ("SpatialStream", "SpatialQuery", "Lease", "PodMonitor")
+
+    async def act(cluster):
+        return [await cluster.tells_of(each) for each in kinds]
+
+    assert ask(act) == [True, True, True, False]
+
+
 def test_a_namespace_that_is_gone_or_cannot_be_seen_is_told_from_one_that_stays(ask, token):
     assert ask(lambda cluster: cluster.is_terminating("no-such-namespace"))
     assert not ask(lambda cluster: cluster.is_terminating(SPACE))

@@ -152,6 +152,24 @@ class Cluster:
                 raise
             return [each async for each in self._pages(path, selected)]  # the first page is too old to go on from
 
+    async def tells_of(self, kind: str) -> bool:
+        """Whether the API server tells those who ask what there is of a kind that is no core one.
+
+        What it tells is written down by controllers of its own: for some moments after a custom resource has come, its
+        objects can be listed, and who asks which resources there are does not hear of it.
+        """
+        version, plural = _RESOURCES[kind]
+        groups = (await self._ask("GET", "/apis"))["groups"]
+        if not any(version == f"apis/{each['groupVersion']}" for group in groups for each in group["versions"]):
+            return False
+        try:
+            resources = (await self._ask("GET", f"/{version}"))["resources"]
+        except ClusterError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            return False
+        return any(each["name"] == plural for each in resources)
+
     async def apply(self, wanted: Object) -> None:
         """Create an object or make it as it is wanted; fields that others own stay."""
         owned = {"fieldManager": MANAGER, "force": "true"}

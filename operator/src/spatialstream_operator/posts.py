@@ -3,7 +3,8 @@
 Rights, namespaces and the custom resources themselves come and go while the operator runs, and Kopf as a whole ends by
 that. So there is one Kopf for each kind and each namespace that the operator was told of, or for the whole cluster. It
 is begun where the resources can be listed, ended where listing them is refused, and begun again when it has ended by
-itself. The same lists tell whether its watch is alive (:mod:`spatialstream_operator.watch`).
+itself. The same lists tell whether its watch is alive (:mod:`spatialstream_operator.watch`); if it is not, it is ended,
+and begun again. Should that be no help, the process is found unhealthy (:mod:`spatialstream_operator.health`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ _INTERVALS = 4
 """Looks at a stream between two lists."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 20.0
 _HEALTHY = 60.0
+_DEAD = 60.0
+"""Seconds after which a watch that has not shown what is listed is given up."""
+_UNTOLD_PAUSE = 1.0
 _REFUSALS = frozenset({403, 404, 410})
 """What the API server says where rights, or the resource, are gone. It has answered: starting again would not help."""
 
@@ -68,6 +72,7 @@ class Post:
         try:
             while True:
                 if await self._listed():
+                    await self._give_up_if_dead()
                     self._begin()
                 await self._wait()
         finally:
@@ -123,6 +128,17 @@ class Post:
 
     # -------------------------------------------------------------------------------------------------------- its Kopf
 
+    async def _give_up_if_dead(self) -> None:
+        """End a Kopf whose watch does not show what is listed; it may have shown nothing ever since it was begun."""
+        now = time.monotonic()
+        lag = self.watch.lag(now, self._place)
+        if self._kopf is not None and min(lag, now - self._begun) > _DEAD:
+            where, what = self._where, self.charge.plural
+            _log.warning(
+                "%s: the watch has not shown for %.0f s what a list of %s shows: it begins again", where, lag, what
+            )
+            await self._end()
+
     def _begin(self) -> None:
         if self._kopf is None:
             self._begun = time.monotonic()
@@ -157,8 +173,11 @@ class Post:
         """Run Kopf until it fails.
 
         Not by its own ``run_tasks``, which in the end cancels all tasks that have come into being meanwhile: those of
-        other places among them.
+        other places among them. Kopf asks once which resources there are, and would watch nothing, for ever and without
+        an error, if it were not told then of the one that it is for.
         """
+        while not await self.environment.cluster.tells_of(self.charge.kind):
+            await asyncio.sleep(_UNTOLD_PAUSE)
         tasks: Collection[asyncio.Task[Any]] = await kopf.spawn_tasks(
             registry=Handlers(self.environment, self.watch, self.charge).registry(),
             settings=settings(namespaced=self.namespace is not None),

@@ -51,7 +51,12 @@ class Watch:
             missing[uid] = (last, since) if last == (shown or "") else (shown or "", now)
         self._missing[place] = missing
 
-    def lag(self, now: float) -> float:
-        """For how many seconds something that is listed has not been shown; 0 if there is no such thing."""
-        every = (since for missing in self._missing.values() for _, since in missing.values())
+    def lag(self, now: float, *places: Hashable) -> float:
+        """For how many seconds something that is listed has not been shown; 0 if there is no such thing.
+
+        Args:
+            now: the time.
+            places: where; none: everywhere.
+        """
+        every = (since for place in places or self._missing for _, since in self._missing.get(place, {}).values())
         return max((now - since for since in every), default=0.0)

@@ -52,6 +52,7 @@ class SimulatedCluster:
         objects: what there is.
         calls: what was asked for: (verb, kind, name), reads left out.
         terminating: whether all namespaces are on their way out.
+        untold: kinds of which those who ask what there is do not hear.
         before, after: awaited around each call, with the verb and the kind; they may wait or raise.
     """
 
@@ -61,6 +62,7 @@ class SimulatedCluster:
     after: Callable[[str, str], Awaitable[None]] | None = None
     counter: int = 0
     terminating: bool = False
+    untold: set[str] = field(default_factory=set)
 
     def put(self, body: dict[str, Any]) -> dict[str, Any]:
         """An object is there, or is another."""
@@ -98,6 +100,10 @@ class SimulatedCluster:
             and (labels or {}).items() <= body["metadata"].get("labels", {}).items()
             and all(_field(body, path) == value for path, value in (fields or {}).items())
         ]
+
+    async def tells_of(self, kind: str) -> bool:
+        await self._called("list", "APIResource")
+        return kind not in self.untold
 
     async def apply(self, wanted: dict[str, Any]) -> None:
         await self._called("apply", wanted["kind"], wanted["metadata"]["name"])

@@ -232,6 +232,48 @@ def test_a_list_that_is_too_old_to_go_on_with_is_asked_for_as_a_whole(server, co
     ]
 
 
+STREAMS = "/apis/spatialstream.dev/v1alpha1"
+OTHERS = {"versions": [{"groupVersion": "apps/v1"}]}
+OURS = {"versions": [{"groupVersion": "spatialstream.dev/v1beta1"}, {"groupVersion": "spatialstream.dev/v1alpha1"}]}
+OLDER = {"versions": [{"groupVersion": "spatialstream.dev/v1beta1"}]}
+RESOURCES = {"resources": [{"name": "spatialqueries"}, {"name": "spatialstreams/status"}, {"name": "spatialstreams"}]}
+
+
+@pytest.mark.parametrize(
+    ("groups", "status", "resources", "told"),
+    [
+        ([OTHERS, OURS], 200, RESOURCES, True),
+        ([OTHERS], 200, RESOURCES, False),
+        ([OTHERS, OLDER], 200, RESOURCES, False),
+        ([OTHERS, OURS], 404, b"404 page not found\n", False),
+        ([OTHERS, OURS], 200, {"resources": RESOURCES["resources"][:2]}, False),
+    ],
+    ids=["told", "no group", "another version", "no resources", "other resources"],
+)
+def test_a_resource_is_told_of_where_both_its_group_and_itself_are(server, connect, groups, status, resources, told):
+    server.answer = {"/apis": (200, {"groups": groups}), STREAMS: (status, resources)}.__getitem__
+
+    async def main():
+        cluster = connect(server.url)
+        found = await cluster.tells_of("SpatialStream")
+        await cluster.close()
+        return found
+
+    assert asyncio.run(main()) is told
+
+
+def test_an_error_is_not_the_word_that_a_resource_is_not_there(server, connect):
+    server.answer = {"/apis": (200, {"groups": [OURS]}), STREAMS: (503, b"later")}.__getitem__
+
+    async def main():
+        cluster = connect(server.url)
+        with pytest.raises(ClusterError, match="later"):
+            await cluster.tells_of("SpatialStream")
+        await cluster.close()
+
+    asyncio.run(main())
+
+
 def test_a_name_cannot_lead_elsewhere(server, connect):
     cluster = connect(server.url)
 

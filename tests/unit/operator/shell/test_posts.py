@@ -167,3 +167,51 @@ def test_a_watch_that_fails_begins_again_and_is_told_once(kept, caplog):
     assert 10 <= kept.begun.count("geo") <= 25
     (line,) = [each.getMessage() for each in caplog.records]
     assert line == "geo: watching spatialstreams has ended, and begins again: ApiError: not to be watched"
+
+
+def test_a_watch_that_shows_nothing_begins_again_long_before_the_process_does(world, kept, caplog):
+    """As one that was begun where its resource was not known yet: it watches nothing, and says nothing of it."""
+    world.stream(metadata={"namespace": "geo"})
+    kept.watch.show(world.stream("other", metadata={"namespace": "weather"}))
+
+    assert kept.keep(119, "geo", "weather") == ("", {"geo", "weather"})
+
+    assert (kept.begun.count("geo"), kept.begun.count("weather")) == (2, 1)
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line == "geo: the watch has not shown for 80 s what a list of spatialstreams shows: it begins again"
+
+
+def test_one_that_has_begun_again_has_its_time_to_show_what_there_is(world, kept):
+    world.stream(metadata={"namespace": "geo"})
+
+    kept.keep(1000, "geo")
+
+    assert 10 <= kept.begun.count("geo") <= 1000 / posts_module._DEAD
+
+
+@pytest.mark.parametrize("charge", [STREAMS, QUERIES], ids=["streams", "queries"])
+def test_nothing_is_watched_before_who_asks_is_told_of_the_resource(world, monkeypatch, charge):
+    """Kopf asks once: a resource that can be listed, and of which nobody is told yet, would never be watched."""
+    spawned = []
+
+    async def spawn_tasks(**_):
+        spawned.append(asyncio.get_running_loop().time())
+        return [asyncio.create_task(asyncio.Event().wait())]
+
+    monkeypatch.setattr(posts_module.kopf, "spawn_tasks", spawn_tasks)
+    world.cluster.untold.add(charge.kind)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        begun, watch = loop.time(), Watch()
+        kept = asyncio.create_task(Post(world.environment, watch, Health(watch), "geo", lambda: None, charge).keep())
+        await asyncio.sleep(30)
+        assert not spawned
+        world.cluster.untold.clear()
+        await asyncio.sleep(30)
+        kept.cancel()
+        await asyncio.wait({kept})
+        return [at - begun for at in spawned]
+
+    (at,) = simulate(main)
+    assert 30 <= at <= 31

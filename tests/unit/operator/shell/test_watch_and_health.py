@@ -49,6 +49,14 @@ def test_a_stream_that_nobody_has_ever_shown_is_missing_too():
     assert watch.lag(150.0) == 150.0
 
 
+def test_what_is_missing_at_a_place_is_not_missing_at_another():
+    watch = Watch()
+    watch.list([body("a", 1)], 10.0, "geo")
+    watch.list([body("b", 1)], 30.0, "weather")
+
+    assert [watch.lag(60.0, *places) for places in ((), ("geo",), ("weather",), ("elsewhere",))] == [50, 50, 30, 0]
+
+
 def test_what_is_gone_is_not_missed():
     watch = Watch()
     watch.list([body("a", 1), body("b", 1)], 0.0)
