@@ -48,8 +48,8 @@ def test_a_time_is_the_milliseconds_since_1970_rounded_down(moment):
         ("now", "'now' is not a time; give milliseconds or ISO 8601, such as \"2018-02-07T01:26:13.840Z\""),
         ("", "'' is not a time; give milliseconds or ISO 8601, such as \"2018-02-07T01:26:13.840Z\""),
         ("5", "'5' is not a time; give milliseconds or ISO 8601, such as \"2018-02-07T01:26:13.840Z\""),
-        (TIME_LIMIT + 1, f"{TIME_LIMIT + 1} is out of range; milliseconds may be at most {TIME_LIMIT}"),
-        (-TIME_LIMIT - 1, f"{-TIME_LIMIT - 1} is out of range; milliseconds may be at most {TIME_LIMIT}"),
+        (TIME_LIMIT + 1, f"{TIME_LIMIT + 1} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}"),
+        (-TIME_LIMIT - 1, f"{-TIME_LIMIT - 1} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}"),
     ],
 )
 def test_what_is_no_time_is_told(value, problem):
@@ -85,8 +85,8 @@ def test_durations(value, milliseconds):
         ("-5m", '\'-5m\' is not a duration; give milliseconds or a string such as "30m", "2h", "7d"'),
         ("5M", '\'5M\' is not a duration; give milliseconds or a string such as "30m", "2h", "7d"'),
         (-1, "-1 is negative; a duration is at least 0"),
-        (TIME_LIMIT + 1, f"{TIME_LIMIT + 1} is out of range; milliseconds may be at most {TIME_LIMIT}"),
-        ("99999999999w", f"'99999999999w' is out of range; milliseconds may be at most {TIME_LIMIT}"),
+        (TIME_LIMIT + 1, f"{TIME_LIMIT + 1} is out of range; give at most {TIME_LIMIT} ms"),
+        ("99999999999w", f"'99999999999w' is out of range; give at most {TIME_LIMIT} ms"),
     ],
 )
 def test_what_is_no_duration_is_told(value, problem):

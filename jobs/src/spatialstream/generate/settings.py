@@ -11,6 +11,7 @@ import numpy as np
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.queries import MOST_STEPS
+from spatialstream.model.schema import LARGEST_K
 from spatialstream.model.space import WGS84, Space
 
 __all__ = ["KINDS", "GenerateSettings"]
@@ -112,7 +113,7 @@ class GenerateSettings:
             ("region", "give percents of the space with 0 < smallest <= largest <= 100"): not 0 < low <= high <= 100,
             ("circles", "give a share from 0 to 1"): not 0 <= self.circles <= 1,
             ("keywords", "give 0 <= fewest <= most"): not 0 <= fewest <= most,
-            ("k", "give 1 or more, below 2^31"): not 1 <= self.k < 2**31,
+            ("k", f"give 1 to {LARGEST_K}"): not 1 <= self.k <= LARGEST_K,
             ("duration", "give at least 0 ms"): self.duration < 0,
             ("window", "give at least 0 ms"): self.window < 0,
             ("step", "give at least 1 ms"): self.step < 1,

@@ -20,7 +20,7 @@ from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.expressions import MOST_GIVEN, MOST_GROUPS, Expression, absorbed
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, QueryType, Selects
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
-from spatialstream.model.schema import BY, LONGEST_BY, QUERIES, QUERY_FIELDS
+from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import FOREVER, TIME_LIMIT, parse_duration, parse_time
@@ -264,8 +264,8 @@ def check_by(value: object) -> str:
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise RecordError("k", f"{value!r} is not an integer")
-    if not 1 <= value < 2**31:
-        raise RecordError("k", f"{value} is out of range; k must be at least 1")
+    if not 1 <= value <= LARGEST_K:
+        raise RecordError("k", f"{value} is out of range; give 1 to {LARGEST_K}")
     return value
 
 

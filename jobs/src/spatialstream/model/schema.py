@@ -12,6 +12,7 @@ from spatialstream.model.times import TIME_LIMIT, UNITS
 
 __all__ = [
     "BY",
+    "LARGEST_K",
     "LONGEST_BY",
     "OBJECTS",
     "OBJECT_JSON",
@@ -50,6 +51,9 @@ QUERIES = _columns(
 
 BY = pa.field("by", pa.string(), nullable=False)
 """One column more, where any query says who has registered it: a batch of which none does is as it was without."""
+
+LARGEST_K = 2**31 - 1
+"""The most objects or terms that a query may ask for: what an int32 holds."""
 
 LONGEST_BY = 512
 """Bytes of that, at most: a cluster's account, or a resource of it, takes up to 340."""
@@ -117,7 +121,7 @@ QUERY_JSON: dict[str, Any] = {
         "keywords": _STRINGS,
         "any": {"type": "array", "items": _STRINGS | {"minItems": 1}, "minItems": 1, "maxItems": MOST_GIVEN},
         "none": _STRINGS,
-        "k": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+        "k": {"type": "integer", "minimum": 1, "maximum": LARGEST_K},
         "duration": _DURATION,
         "window": _DURATION,
         "step": _DURATION,

@@ -55,7 +55,7 @@ def parse_time(value: object, field: str = "t") -> int:
     else:
         raise RecordError(field, f"{value!r} is not a time; give integer milliseconds or an ISO 8601 string")
     if abs(result) > TIME_LIMIT:
-        raise RecordError(field, f"{value!r} is out of range; milliseconds may be at most {TIME_LIMIT}")
+        raise RecordError(field, f"{value!r} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}")
     return result
 
 
@@ -77,7 +77,7 @@ def parse_duration(value: object, field: str = "duration") -> int:
     if result < 0:
         raise RecordError(field, f"{value!r} is negative; a duration is at least 0")
     if result > TIME_LIMIT:
-        raise RecordError(field, f"{value!r} is out of range; milliseconds may be at most {TIME_LIMIT}")
+        raise RecordError(field, f"{value!r} is out of range; give at most {TIME_LIMIT} ms")
     return result
 
 

@@ -31,7 +31,7 @@ from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
 from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
 from spatialstream.model.regions import Regions
-from spatialstream.model.schema import LONGEST_BY, QUERY_FIELDS
+from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import FOREVER, TIME_LIMIT
@@ -635,7 +635,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> Q
     at = values.read_points(cells["at"])
     kind, shape = values.read_regions(cells["region"])
     values.read_strings(name)
-    good &= (k >= ((required >> np.uint16(_GIVEN.index("k"))) & 1)) & (k < 2**31) & (step != 0)
+    good &= (k >= ((required >> np.uint16(_GIVEN.index("k"))) & 1)) & (k <= LARGEST_K) & (step != 0)
     good &= (step < 0) | (duration // np.maximum(step, 1) <= MOST_STEPS)
     with_at = cells["at"].kind != ABSENT
     good &= ~with_at | (_within(at[:, 0], space.west, space.east) & _within(at[:, 1], space.south, space.north))

@@ -516,7 +516,7 @@ def _mark_time(value: bytes) -> int:
     if not isinstance(t, int) or isinstance(t, bool):
         raise RecordError("clock", 'a mark is {"clock": t} with t in integer milliseconds')
     if abs(t) > TIME_LIMIT:
-        raise RecordError("clock", f"{t} is out of range; milliseconds may be at most {TIME_LIMIT}")
+        raise RecordError("clock", f"{t} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}")
     return t
 
 
