@@ -162,22 +162,6 @@ class Puts(Protocol):
         """Wait until all is there, so long at most; whether it is."""
 
 
-class _Done:
-    """See :class:`Puts`: all is there."""
-
-    trouble = None
-
-    def wait(self, seconds: float) -> bool:
-        return True
-
-
-def put_at_once(storage: Storage, files: Sequence[File], seal: File) -> Puts:
-    """See :meth:`Storage.put_set`, of a storage that is near."""
-    for name, parts in (*files, seal):
-        storage.put(name, *parts)
-    return _Done()
-
-
 def find(storage: Storage, name: str) -> pa.Buffer | None:
     """A file's bytes; None if there is none."""
     try:

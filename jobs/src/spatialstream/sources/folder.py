@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from spatialstream.model.errors import Missing
-from spatialstream.sources.contracts import File, Puts, put_at_once
 from spatialstream.sources.disk import mapped, new_file, whole_file
+from spatialstream.sources.near import NearStorage
 
 __all__ = ["Folder", "checked"]
 
@@ -34,7 +34,7 @@ def checked(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(NearStorage):
     """A folder as a :class:`~spatialstream.sources.contracts.Storage`; nothing is made before something is written.
 
     A file is written aside, under a hidden name of its own, and renamed. What is read is
@@ -53,27 +53,11 @@ class Folder:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         return str(self.path)
 
-    @property
-    def is_far(self) -> bool:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        return False
-
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         with whole_file(self.path / checked(name)) as file:
             for part in parts:
                 file.write(part)
-
-    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, *parts)
-
-    def await_puts(self) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
-
-    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        return put_at_once(self, files, seal)
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
@@ -106,18 +90,6 @@ class Folder:
                 while folder:
                     os.rmdir(f"{self.path}/{folder}")  # noqa: PTH106
                     folder = folder.rpartition("/")[0]
-
-    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, data)
-
-    def share(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, data)
-
-    def discard(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.delete(names)
 
 
 def _below(folder: str, prefix: str) -> Iterator[str]:

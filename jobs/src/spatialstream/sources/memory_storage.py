@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from spatialstream.model.errors import Missing
-from spatialstream.sources.contracts import File, Puts, Storage, find, put_at_once
+from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.folder import checked
+from spatialstream.sources.near import NearStorage
 
 __all__ = ["MemoryStorage", "Overlay"]
 
 _numbers = itertools.count()
 
 
-class MemoryStorage:
+class MemoryStorage(NearStorage):
     """A storage that is gone with the process. A pickle of it is the same storage, in this process only."""
-
-    is_far = False
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
@@ -36,17 +35,6 @@ class MemoryStorage:
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self._files[checked(name)] = b"".join(parts)
-
-    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, *parts)
-
-    def await_puts(self) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
-
-    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        return put_at_once(self, files, seal)
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
@@ -68,18 +56,6 @@ class MemoryStorage:
         for name in names:
             self._files.pop(checked(name), None)
 
-    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, data)
-
-    def share(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, data)
-
-    def discard(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.delete(names)
-
 
 _storages: WeakValueDictionary[str, MemoryStorage] = WeakValueDictionary()
 
@@ -88,14 +64,12 @@ def _of_place(place: str) -> MemoryStorage:
     return _storages[place]
 
 
-class Overlay:
+class Overlay(NearStorage):
     """What another storage holds, and what has been written and deleted since, which stays in this process's memory.
 
     Args:
         base: the other one, which is only read.
     """
-
-    is_far = False
 
     def __init__(self, base: Storage) -> None:
         self._base = base
@@ -110,17 +84,6 @@ class Overlay:
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self._above.put(name, *parts)
-
-    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, *parts)
-
-    def await_puts(self) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
-
-    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        return put_at_once(self, files, seal)
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
@@ -147,15 +110,3 @@ class Overlay:
         gone = [checked(name) for name in names]
         self._above.delete(gone)
         self._deleted.update(gone)
-
-    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, data)
-
-    def share(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.put(name, data)
-
-    def discard(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self.delete(names)
