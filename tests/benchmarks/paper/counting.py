@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.grid import KeywordGrid
+from spatialstream.local.grid.keyword_grid import KeywordGrid
 from spatialstream.local.nearest.ckq import ContinuousNearestIndex
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.terms.ctq import ContinuousTermsIndex

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spatialstream.local.expression_grid import ExpressionGrid, build_grid, grid_from_arrays
-from spatialstream.local.grid import ProbeBatch
+from spatialstream.local.grid.expression_grid import ExpressionGrid, build_grid, grid_from_arrays
+from spatialstream.local.grid.keyword_grid import ProbeBatch
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.expressions import Expression

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local import grid
-from spatialstream.local.grid import KeywordGrid, ProbeBatch
+from spatialstream.local.grid import building, matching
+from spatialstream.local.grid.keyword_grid import KeywordGrid, ProbeBatch
 from spatialstream.local.keywords import KeywordTable, TermKeys
 from spatialstream.local.range import crq
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
@@ -337,9 +337,12 @@ def test_every_kernel_has_a_single_signature():
         queries, objects = many(space, 100, 5)
         pairs(build(space, queries, frequency=lambda words: np.arange(float(len(words)))), objects)
     called_from_python = [
-        *("_index_keywords", "_natural_levels", "_level_masks", "_assign_cells", "_write_postings"),
-        *("_group_by_keyword", "_arrange", "_match", "_unpack"),
+        *(
+            getattr(building, f"_{name}")
+            for name in ("index_keywords", "natural_levels", "level_masks", "assign_cells")
+        ),
+        *(building._write_postings, building._group_by_keyword, matching.arrange, matching.match, matching.unpack),
     ]
-    assert {name: len(getattr(grid, name).signatures) for name in called_from_python} == dict.fromkeys(
-        called_from_python, 1
-    )
+    assert {each.__name__: len(each.signatures) for each in called_from_python} == {
+        each.__name__: 1 for each in called_from_python
+    }

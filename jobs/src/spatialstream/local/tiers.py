@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local.arrays import Codes
-from spatialstream.local.expression_grid import Grid, build_grid, grid_from_arrays
+from spatialstream.local.grid.expression_grid import Grid, build_grid, grid_from_arrays
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space

@@ -1,10 +1,10 @@
 """ContinuousRangeIndex: the continuous range-keyword queries (CRQ) of one slot, which come, end and expire at any time.
 
 A log-structured merge (O'Neil et al., "The log-structured merge-tree", 1996) of immutable grids
-(:class:`~spatialstream.local.grid.KeywordGrid`): registrations gather in a tail; the tail becomes a tier; a tier is
-merged with the next older one as long as that is at most 4 times as large, up to a size of 524,288 queries. Of a tier
-only the ends of lifetimes change. A query that has expired is skipped at once and leaves when its tier is merged; a
-tier of which more than half is dead is rebuilt by itself.
+(:class:`~spatialstream.local.grid.keyword_grid.KeywordGrid`): registrations gather in a tail; the tail becomes a tier;
+a tier is merged with the next older one as long as that is at most 4 times as large, up to a size of 524,288 queries.
+Of a tier only the ends of lifetimes change. A query that has expired is skipped at once and leaves when its tier is
+merged; a tier of which more than half is dead is rebuilt by itself.
 
 Cost: a query is rewritten O(log n) times, about 1 us each. The longest pause of one call is the rebuild of one full
 tier, about half a second, because a call begins at most one merge of more than 65,536 queries (registering more than
@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
-from spatialstream.local.expression_grid import Grid, build_grid, grid_from_arrays
-from spatialstream.local.grid import UNLIMITED, ProbeBatch
+from spatialstream.local.grid.expression_grid import Grid, build_grid, grid_from_arrays
+from spatialstream.local.grid.keyword_grid import UNLIMITED, ProbeBatch
 from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow

@@ -1,4 +1,4 @@
-"""Grids of queries with expressions, beside :class:`~spatialstream.local.grid.KeywordGrid`, which knows conjunctions.
+"""Grids of queries with expressions; a :class:`~spatialstream.local.grid.keyword_grid.KeywordGrid` knows conjunctions.
 
 A query is in the grid once for each of its groups, as the conjunction that the group is. What matches several groups is
 one match: the entries of a query follow one another, so what is found twice lies side by side. Terms that must be
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from spatialstream.local.arrays import Array, Codes, Flags, Ints
-from spatialstream.local.grid import UNLIMITED, Frequency, GridMatches, KeywordGrid, ProbeBatch
+from spatialstream.local.grid.building import Frequency
+from spatialstream.local.grid.keyword_grid import UNLIMITED, GridMatches, KeywordGrid, ProbeBatch
 from spatialstream.local.keywords import KeywordTable
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.expressions import expanded, has_marks

@@ -1,0 +1,202 @@
+"""KeywordGrid: standing range-keyword queries, pruned by space and by rarest keyword together.
+
+The idea of FAST (Mahmood, Aref, Aly: "FAST: Frequency-Aware Indexing for Spatio-Textual Data Streams", ICDE 2018), as
+immutable flat arrays: a pyramid of grids; a query is kept at the deepest level where its cover still meets only a few
+cells, and there under its rarest keyword alone. What is done otherwise than there:
+
+- A query is in every cell that its cover meets and a point lies in one cell of a level, so each match is found once.
+- Everything of a cell lies together: a directory (hash table) leads to the cell, which has a filter (one bit a
+  keyword), a hash table from keywords to posting lists, and the lists. The objects of a batch are visited in Z-order,
+  so that neighbours find their cell in the first-level cache.
+- A posting holds what decides most candidates on the spot: what the cell sees of the cover, in 15-bit coordinates,
+  and one signature bit for each of two more keywords. Rounding is monotone, so strictly inside is inside and strictly
+  outside is outside: only a point on the border of the rounded rectangle, a circle, or a second keyword needs the
+  query itself. And it says how many postings are left of its list, so that all candidates of a block are one loop.
+- Objects go through stages (terms, cells, filters, tables, postings, exact checks) in blocks, each stage a loop that
+  keeps what passes without a branch, because a processor mispredicts tests that pass half of the time; and that asks
+  for the memory which the next stage will read (:mod:`spatialstream.local.cachelines`).
+- Nobody who chooses queries chooses who shares a slot: cells have keyed hashes, words are numbered in a random order,
+  both by a seed (:func:`~spatialstream.model.hashing.seed_of`) that follows from all queries of the grid.
+- Words are looked up once per batch (:mod:`spatialstream.local.keywords`), with a mask of the levels at which each is
+  some query's index keyword.
+
+Cost: an object takes one directory lookup per level that one of its terms is used at, one filter bit per such term, and
+one comparison per posting found. A query takes at most 5 postings of 16 bytes, averaged over the places where it may
+lie; a square 2.6 to 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spatialstream.local.arrays import Array, Codes, Ints
+from spatialstream.local.columns import writable
+from spatialstream.local.grid.building import Frequency, build_index
+from spatialstream.local.grid.layout import Index, frame_of
+from spatialstream.local.grid.matching import LOCALITY_BITS, Objects, arrange, match, unpack
+from spatialstream.local.keywords import KeywordTable, TermKeys
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
+
+__all__ = ["UNLIMITED", "GridMatches", "KeywordGrid", "ProbeBatch"]
+
+_ALWAYS = np.empty((0, 2), np.int64)
+UNLIMITED = 2**62
+"""More matches than there can be."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeBatch:
+    """A batch of objects, made ready once to be matched against any number of grids of one space.
+
+    Attributes:
+        objects: the batch.
+        words: number of words of its vocabulary.
+        keys: those that it uses.
+        spans: int32[n + 1], where in ``objects.codes`` the terms of each object are.
+    """
+
+    objects: Objects
+    words: int
+    keys: TermKeys
+    spans: Codes
+
+    @classmethod
+    def of(cls, space: Space, objects: ObjectBatch) -> ProbeBatch:
+        """Make a batch ready: O(objects + terms)."""
+        x, y, t = writable(objects.x), writable(objects.y), writable(objects.t)
+        offsets, codes = writable(objects.terms.offsets), writable(objects.terms.codes)
+        order, visits = arrange(x, y, offsets, frame_of(space), LOCALITY_BITS)
+        words = len(objects.terms.vocabulary)
+        return cls(Objects(order, visits, x, y, t, codes), words, TermKeys.of(objects.terms), offsets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GridMatches:
+    """What matches each object of a batch.
+
+    Attributes:
+        starts: int64[n + 1]; object i matches ``queries[starts[i]:starts[i + 1]]``.
+        queries: int32[m], ascending for each object.
+        checked: int32[n], how many postings were looked at for each object, the measure of the work done.
+    """
+
+    starts: Ints
+    queries: Codes
+    checked: Codes
+
+    @property
+    def objects(self) -> Codes:
+        """int32[m], the object of each match."""
+        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeywordGrid:
+    """An immutable index over n standing range-keyword queries; see the module's text.
+
+    Attributes:
+        space: of the regions.
+        table: the queries' words.
+        words: int32, the word of each number. Numbers are in random order, the table's words in the order in which they
+            came, so that a lookup of many reads memory about in sequence.
+        tags: int64 by word: levels at which it is an index keyword << 32 | number + 1.
+        unconditional: levels of the queries without keywords, as a mask.
+        index: the queries, and the cells.
+    """
+
+    space: Space
+    table: KeywordTable
+    words: Codes
+    tags: Ints
+    unconditional: int
+    index: Index
+
+    @classmethod
+    def build(
+        cls, space: Space, regions: Regions, keywords: TermLists, frequency: Frequency | None = None
+    ) -> KeywordGrid:
+        """Index n queries.
+
+        Args:
+            space: of the regions.
+            regions: n < 2^29 regions.
+            keywords: n sets of keywords.
+            frequency: how often each word occurs in objects; by default how often it occurs in the queries. It decides
+                which keyword is the rarest, so it changes the speed and never the matches.
+        """
+        keywords = keywords.compact()
+        index, words, tags, unconditional = build_index(space, regions, keywords, frequency)
+        return cls(space, KeywordTable.build(keywords.vocabulary), words, tags, unconditional, index)
+
+    def __len__(self) -> int:
+        return len(self.index.kind)
+
+    @property
+    def regions(self) -> Regions:
+        """The queries' regions."""
+        return Regions(self.index.kind, self.index.shape)
+
+    @property
+    def keywords(self) -> TermLists:
+        """The queries' keywords."""
+        return TermLists(self.index.keyword_lists, self.words[self.index.keyword_codes], self.table.vocabulary)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        return sum(array.nbytes for array in self.to_arrays()[0].values())
+
+    def probe(self, batch: ProbeBatch, life: Ints = _ALWAYS, horizon: int = -(2**63)) -> GridMatches:
+        """Match a batch that was made ready before.
+
+        Args:
+            batch: the objects.
+            life: int64[n, 2], first and end of each query's life: ``first <= o.t < end``; empty for no condition.
+            horizon: queries whose end is not later are not reported.
+        """
+        found = self.probe_within(batch, UNLIMITED, life, horizon)
+        assert found is not None
+        return found
+
+    def probe_within(
+        self, batch: ProbeBatch, limit: int, life: Ints = _ALWAYS, horizon: int = -(2**63)
+    ) -> GridMatches | None:
+        """As :meth:`probe`, if there are at most ``limit`` matches; else None, as soon as there are more."""
+        known = self.table.translate(batch.keys, self.tags)
+        tags = np.empty(batch.words, np.int64)
+        tags[batch.keys.used] = known
+        levels = self.unconditional | int(np.bitwise_or.reduce(known, initial=0)) >> 32
+        found, visited = match(
+            self.space.geographic,
+            batch.objects,
+            self.index,
+            tags,
+            levels.bit_count(),
+            self.unconditional << 32 | (len(self.table) + 1) if self.unconditional else 0,
+            life,
+            horizon,
+            limit,
+        )
+        if len(found) > limit:
+            return None
+        found.sort()
+        return GridMatches(*unpack(found, batch.objects.order, visited))
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Everything as flat arrays and a JSON-able rest, see :meth:`from_arrays`."""
+        arrays = {"words": self.words, "tags": self.tags, **self.index._asdict(), **self.table.to_arrays()}
+        return arrays, {"unconditional": self.unconditional}
+
+    @classmethod
+    def from_arrays(cls, space: Space, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> KeywordGrid:
+        """From :meth:`to_arrays`; nothing is rebuilt or copied, so the arrays may be memory-mapped."""
+        index = Index(*(arrays[name] for name in Index._fields))
+        table, unconditional = KeywordTable.from_arrays(arrays), int(meta["unconditional"])
+        return cls(space, table, arrays["words"], arrays["tags"], unconditional, index)
