@@ -152,23 +152,23 @@ class Cluster:
                 raise
             return [each async for each in self._pages(path, selected)]  # the first page is too old to go on from
 
-    async def tells_of(self, kind: str) -> bool:
-        """Whether the API server tells those who ask what there is of a kind that is no core one.
+    async def verbs(self, kind: str) -> frozenset[str]:
+        """What may be done with a kind that is no core one, as the API server tells those who ask what there is.
 
-        What it tells is written down by controllers of its own: for some moments after a custom resource has come, its
-        objects can be listed, and who asks which resources there are does not hear of it.
+        What it tells is written down by controllers of its own. For some moments after a custom resource has come, its
+        objects can be listed, and it tells of no verbs. While it goes, objects can be patched, and it says they cannot.
         """
         version, plural = _RESOURCES[kind]
         groups = (await self._ask("GET", "/apis"))["groups"]
         if not any(version == f"apis/{each['groupVersion']}" for group in groups for each in group["versions"]):
-            return False
+            return frozenset()
         try:
             resources = (await self._ask("GET", f"/{version}"))["resources"]
         except ClusterError as error:
             if error.code != HTTPStatus.NOT_FOUND:
                 raise
-            return False
-        return any(each["name"] == plural for each in resources)
+            return frozenset()
+        return frozenset(verb for each in resources if each["name"] == plural for verb in each["verbs"])
 
     async def apply(self, wanted: Object) -> None:
         """Create an object or make it as it is wanted; fields that others own stay."""
@@ -207,6 +207,14 @@ class Cluster:
         body = {"gracePeriodSeconds": 0, "propagationPolicy": "Background", "preconditions": {"uid": metadata["uid"]}}
         done = self._ask("DELETE", _path("Pod", metadata["namespace"], metadata["name"]), body)
         return await _unless({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}, done) is not None
+
+    async def release(self, record: Object, finalizer: str) -> None:
+        """Take a finalizer off an object, unless it has been changed by others meanwhile, or is gone."""
+        metadata = record["metadata"]
+        kept = [each for each in metadata.get("finalizers", []) if each != finalizer]
+        change = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
+        done = self._ask("PATCH", _path_of(record), change, _MERGE, {"fieldManager": MANAGER})
+        await _unless({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}, done)
 
     async def patch_status(self, kind: str, name: str, namespace: str, change: Object) -> None:
         """Merge a change, as in a JSON merge patch, into an object's status; nothing happens if there is no object."""

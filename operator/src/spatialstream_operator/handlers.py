@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,7 +123,22 @@ class Handlers:
 
     async def remove(self, body: kopf.Body, **_: Any) -> None:
         """Remove a resource; asked again until that is done. Why it cannot go on is logged when it changes."""
-        metadata = body["metadata"]
+        await self._remove(body["metadata"])
+
+    async def remove_without_kopf(self, namespace: str | None) -> None:
+        """Go on with the removal of all resources of a namespace (None: of all) that are to go.
+
+        Kopf serves no kind of which the API server says that its objects cannot be patched, as it does of one whose
+        definition is being deleted: then all of them are to go, and their finalizers hold the definition.
+        """
+        for record in await self.environment.cluster.list(self.charge.kind, namespace):
+            self.watch.show(record)
+            if FINALIZER in record["metadata"].get("finalizers", []) and "deletionTimestamp" in record["metadata"]:
+                with suppress(kopf.TemporaryError):
+                    await self._remove(record["metadata"])
+                    await self.environment.cluster.release({"kind": self.charge.kind, **record}, FINALIZER)
+
+    async def _remove(self, metadata: Mapping[str, Any]) -> None:
         uid, problem = metadata["uid"], ""
         try:
             record = await self.environment.cluster.get(self.charge.kind, metadata["name"], metadata["namespace"])
@@ -142,14 +158,12 @@ def _log_in(**given: Any) -> Any:
     return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
 
 
-def settings(namespaced: bool) -> kopf.OperatorSettings:
-    """Kopf's settings: nothing of its own in what people see but the finalizer and one annotation.
-
-    Args:
-        namespaced: whether it is for one namespace: there is no right to look for resources then, and the one is known.
-    """
+def settings() -> kopf.OperatorSettings:
+    """Kopf's settings: nothing of its own in what people see but the finalizer and one annotation."""
     made = kopf.OperatorSettings()
-    made.scanning.disabled = namespaced
+    made.scanning.disabled = (
+        True  # the one resource is known; who watches definitions gives up one that is being deleted
+    )
     made.process.ultimate_exiting_timeout = None  # it would kill the process, in which others go on
     made.persistence.finalizer = FINALIZER
     made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)

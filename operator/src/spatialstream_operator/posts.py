@@ -35,7 +35,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 20.0
 _HEALTHY = 60.0
 _DEAD = 60.0
 """Seconds after which a watch that has not shown what is listed is given up."""
-_UNTOLD_PAUSE = 1.0
+_UNSERVED_PAUSE = 1.0
 _REFUSALS = frozenset({403, 404, 410})
 """What the API server says where rights, or the resource, are gone. It has answered: starting again would not help."""
 
@@ -176,11 +176,14 @@ class Post:
         other places among them. Kopf asks once which resources there are, and would watch nothing, for ever and without
         an error, if it were not told then of the one that it is for.
         """
-        while not await self.environment.cluster.tells_of(self.charge.kind):
-            await asyncio.sleep(_UNTOLD_PAUSE)
+        handlers = Handlers(self.environment, self.watch, self.charge)
+        while "patch" not in (verbs := await self.environment.cluster.verbs(self.charge.kind)):
+            if verbs:
+                await handlers.remove_without_kopf(self.namespace)
+            await asyncio.sleep(_UNSERVED_PAUSE)
         tasks: Collection[asyncio.Task[Any]] = await kopf.spawn_tasks(
-            registry=Handlers(self.environment, self.watch, self.charge).registry(),
-            settings=settings(namespaced=self.namespace is not None),
+            registry=handlers.registry(),
+            settings=settings(),
             clusterwide=self.namespace is None,
             namespaces=() if self.namespace is None else (self.namespace,),
             standalone=True,

@@ -52,7 +52,7 @@ class SimulatedCluster:
         objects: what there is.
         calls: what was asked for: (verb, kind, name), reads left out.
         terminating: whether all namespaces are on their way out.
-        untold: kinds of which those who ask what there is do not hear.
+        unserved: kinds of which the API server says that no more than this may be done with their objects.
         before, after: awaited around each call, with the verb and the kind; they may wait or raise.
     """
 
@@ -62,7 +62,7 @@ class SimulatedCluster:
     after: Callable[[str, str], Awaitable[None]] | None = None
     counter: int = 0
     terminating: bool = False
-    untold: set[str] = field(default_factory=set)
+    unserved: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def put(self, body: dict[str, Any]) -> dict[str, Any]:
         """An object is there, or is another."""
@@ -101,9 +101,9 @@ class SimulatedCluster:
             and all(_field(body, path) == value for path, value in (fields or {}).items())
         ]
 
-    async def tells_of(self, kind: str) -> bool:
+    async def verbs(self, kind: str) -> frozenset[str]:
         await self._called("list", "APIResource")
-        return kind not in self.untold
+        return self.unserved.get(kind, frozenset({"get", "list", "watch", "patch"}))
 
     async def apply(self, wanted: dict[str, Any]) -> None:
         await self._called("apply", wanted["kind"], wanted["metadata"]["name"])
@@ -145,6 +145,16 @@ class SimulatedCluster:
             return False
         del self.objects["Pod", metadata["namespace"], metadata["name"]]
         return True
+
+    async def release(self, record: dict[str, Any], finalizer: str) -> None:
+        metadata = record["metadata"]
+        await self._called("release", record["kind"], metadata["name"])
+        place = record["kind"], metadata["namespace"], metadata["name"]
+        found = self.objects.get(place)
+        if found is not None and found["metadata"]["resourceVersion"] == metadata["resourceVersion"]:
+            found["metadata"]["finalizers"].remove(finalizer)
+            if not found["metadata"]["finalizers"] and "deletionTimestamp" in found["metadata"]:
+                del self.objects[place]
 
     async def patch_status(self, kind: str, name: str, namespace: str, change: dict[str, Any]) -> None:
         await self._called("patch", kind, name)

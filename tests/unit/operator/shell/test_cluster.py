@@ -236,17 +236,19 @@ STREAMS = "/apis/spatialstream.dev/v1alpha1"
 OTHERS = {"versions": [{"groupVersion": "apps/v1"}]}
 OURS = {"versions": [{"groupVersion": "spatialstream.dev/v1beta1"}, {"groupVersion": "spatialstream.dev/v1alpha1"}]}
 OLDER = {"versions": [{"groupVersion": "spatialstream.dev/v1beta1"}]}
-RESOURCES = {"resources": [{"name": "spatialqueries"}, {"name": "spatialstreams/status"}, {"name": "spatialstreams"}]}
+NAMES = ("spatialqueries", "spatialstreams/status", "spatialstreams")
+RESOURCES = {"resources": [{"name": name, "verbs": ["list", name]} for name in NAMES]}
+KNOWN, NONE = frozenset({"list", "spatialstreams"}), frozenset()
 
 
 @pytest.mark.parametrize(
     ("groups", "status", "resources", "told"),
     [
-        ([OTHERS, OURS], 200, RESOURCES, True),
-        ([OTHERS], 200, RESOURCES, False),
-        ([OTHERS, OLDER], 200, RESOURCES, False),
-        ([OTHERS, OURS], 404, b"404 page not found\n", False),
-        ([OTHERS, OURS], 200, {"resources": RESOURCES["resources"][:2]}, False),
+        ([OTHERS, OURS], 200, RESOURCES, KNOWN),
+        ([OTHERS], 200, RESOURCES, NONE),
+        ([OTHERS, OLDER], 200, RESOURCES, NONE),
+        ([OTHERS, OURS], 404, b"404 page not found\n", NONE),
+        ([OTHERS, OURS], 200, {"resources": RESOURCES["resources"][:2]}, NONE),
     ],
     ids=["told", "no group", "another version", "no resources", "other resources"],
 )
@@ -255,11 +257,11 @@ def test_a_resource_is_told_of_where_both_its_group_and_itself_are(server, conne
 
     async def main():
         cluster = connect(server.url)
-        found = await cluster.tells_of("SpatialStream")
+        found = await cluster.verbs("SpatialStream")
         await cluster.close()
         return found
 
-    assert asyncio.run(main()) is told
+    assert asyncio.run(main()) == told
 
 
 def test_an_error_is_not_the_word_that_a_resource_is_not_there(server, connect):
@@ -268,7 +270,7 @@ def test_an_error_is_not_the_word_that_a_resource_is_not_there(server, connect):
     async def main():
         cluster = connect(server.url)
         with pytest.raises(ClusterError, match="later"):
-            await cluster.tells_of("SpatialStream")
+            await cluster.verbs("SpatialStream")
         await cluster.close()
 
     asyncio.run(main())

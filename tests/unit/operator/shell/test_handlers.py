@@ -87,4 +87,4 @@ def test_why_a_removal_cannot_go_on_is_logged_once_with_the_streams_name(world, 
 
 
 def test_kopf_kills_no_process_in_which_others_go_on():
-    assert settings(namespaced=True).process.ultimate_exiting_timeout is None
+    assert settings().process.ultimate_exiting_timeout is None

@@ -7,7 +7,7 @@ import pytest
 
 from spatialstream_operator import posts as posts_module
 from spatialstream_operator.cluster import ClusterError
-from spatialstream_operator.handlers import QUERIES, STREAMS
+from spatialstream_operator.handlers import FINALIZER, QUERIES, STREAMS
 from spatialstream_operator.health import Health
 from spatialstream_operator.posts import Post
 from spatialstream_operator.watch import Watch
@@ -83,6 +83,40 @@ class Kept:
 @pytest.fixture
 def kept(world, monkeypatch):
     return Kept(world, monkeypatch)
+
+
+GOING = frozenset({"get", "list", "watch", "delete", "deletecollection"})
+"""What the API server says of a kind whose definition is being deleted."""
+
+
+def without_kopf(world, monkeypatch, charge, *then):
+    """Keeps a post, and does something each minute of simulated time; when Kopf was begun, in seconds, and whether the
+    operator was healthy all the time.
+    """
+    spawned, problems = [], []
+
+    async def spawn_tasks(**_):
+        spawned.append(asyncio.get_running_loop().time())
+        return [asyncio.create_task(asyncio.Event().wait())]
+
+    monkeypatch.setattr(posts_module.kopf, "spawn_tasks", spawn_tasks)
+
+    async def main():
+        now = asyncio.get_running_loop().time
+        monkeypatch.setattr(posts_module.time, "monotonic", now)
+        begun, watch = now(), Watch()
+        health = Health(watch, now)
+        kept = asyncio.create_task(Post(world.environment, watch, health, "geo", lambda: None, charge).keep())
+        for each in (*then, lambda: None):
+            for _ in range(6):
+                await asyncio.sleep(10)
+                problems.append(health.problem())
+            each()
+        kept.cancel()
+        await asyncio.wait({kept})
+        return [at - begun for at in spawned], not any(problems)
+
+    return simulate(main)
 
 
 def served(world, namespace):
@@ -192,26 +226,29 @@ def test_one_that_has_begun_again_has_its_time_to_show_what_there_is(world, kept
 @pytest.mark.parametrize("charge", [STREAMS, QUERIES], ids=["streams", "queries"])
 def test_nothing_is_watched_before_who_asks_is_told_of_the_resource(world, monkeypatch, charge):
     """Kopf asks once: a resource that can be listed, and of which nobody is told yet, would never be watched."""
-    spawned = []
+    world.cluster.unserved[charge.kind] = frozenset()
 
-    async def spawn_tasks(**_):
-        spawned.append(asyncio.get_running_loop().time())
-        return [asyncio.create_task(asyncio.Event().wait())]
+    (at,), healthy = without_kopf(world, monkeypatch, charge, world.cluster.unserved.clear)
 
-    monkeypatch.setattr(posts_module.kopf, "spawn_tasks", spawn_tasks)
-    world.cluster.untold.add(charge.kind)
+    assert 60 <= at <= 61
+    assert healthy
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        begun, watch = loop.time(), Watch()
-        kept = asyncio.create_task(Post(world.environment, watch, Health(watch), "geo", lambda: None, charge).keep())
-        await asyncio.sleep(30)
-        assert not spawned
-        world.cluster.untold.clear()
-        await asyncio.sleep(30)
-        kept.cancel()
-        await asyncio.wait({kept})
-        return [at - begun for at in spawned]
 
-    (at,) = simulate(main)
-    assert 30 <= at <= 31
+def test_streams_go_with_their_definition_though_kopf_does_not_begin(world, monkeypatch):
+    """Such as those that an operator finds which comes while it is being deleted."""
+    names = ("quakes", "posts")
+    gone = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER, "somebody/else"]}
+    skipped = {"annotations": {"spatialstream.dev/skip-cleanup": "true"}}
+    for name in names:
+        ran = {"router": {"templateHash": "a"}}
+        world.stream(name, metadata={**gone, **(skipped if name == "quakes" else {})}, status=ran)
+    world.stream("stays", metadata={"finalizers": [FINALIZER]})
+    world.cluster.unserved["SpatialStream"] = GOING
+
+    spawned, healthy = without_kopf(world, monkeypatch, STREAMS, lambda: None, lambda: None)
+
+    kept = {name: world.body(name)["metadata"]["finalizers"] for name in (*names, "stays")}
+    assert kept == {"quakes": ["somebody/else"], "posts": [FINALIZER, "somebody/else"], "stays": [FINALIZER]}
+    assert spawned == []
+    assert healthy
+    assert ("create", "Pod", "posts-remover") in world.cluster.calls
