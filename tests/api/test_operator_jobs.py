@@ -359,7 +359,19 @@ def test_executors_that_a_quota_forbids_are_told_within_half_a_minute(operator, 
     assert "exceeded quota: small" in said
     assert "exceeded quota: small" in stream.says("Ready", "False", "NoExecutors")["message"]
     api.delete(f"{space}/small")
-    stream.executor(1)
+
+    def asked_for():
+        """The admission of pods hears of the end of a quota a moment later."""
+        try:
+            stream.asks_for(1)
+        except RefusalError as refusal:
+            if "exceeded quota" not in str(refusal):
+                raise
+            return False
+        return True
+
+    eventually(asked_for, "a driver can make the pod of an executor")
+    stream.runs("worker-exec-1")
     stream.says("Ready", "True")
     stream.says("Degraded", "False")
 

@@ -31,14 +31,13 @@ def bounded(tmp_path_factory, server, api, namespace, process):
 
 
 def lines(operator, pattern):
-    """The lines of its log that fit a pattern, from there on."""
-    found = (re.search(f"{pattern}.*", each) for each in operator.log.read_text().splitlines())
-    return [each[0] for each in found if each]
+    """The lines of its log that fit a pattern."""
+    return [each for each in operator.log.read_text().splitlines() if re.search(pattern, each)]
 
 
 def is_said_once(operator, pattern):
     """Whether something has been said, and nothing twice: what has begun in between may have met another end of it."""
-    said = lines(operator, pattern)
+    said = [each[re.search(pattern, each).start() :] for each in lines(operator, pattern)]
     return said and len(set(said)) == len(said)
 
 
