@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from spatialstream_operator.causes import cause
 from spatialstream_operator.config import OperatorConfig
 
-__all__ = ["AboutStreams", "set_up_logging"]
+__all__ = ["AboutStreams", "Unasked", "set_up_logging"]
 
 _REPEATED = 600.0
 _LONGEST = 1000
@@ -71,6 +71,15 @@ class AboutStreams(logging.Filter):
         return True
 
 
+class Unasked(logging.Filter):
+    """Leaves out why a task of Kopf's has failed just as Kopf was ended: nobody asks it for that, so asyncio tells."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is to be logged."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not type(error).__module__.startswith("kopf.")
+
+
 def set_up_logging(config: OperatorConfig) -> None:
     """Log to standard error, as the configuration says."""
     handler = logging.StreamHandler()
@@ -85,3 +94,4 @@ def set_up_logging(config: OperatorConfig) -> None:
     # what it fails by is told where it was begun, in a line
     logging.getLogger("kopf").setLevel(logging.CRITICAL)
     logging.getLogger("kopf.objects").addFilter(AboutStreams())
+    logging.getLogger("asyncio").addFilter(Unasked())

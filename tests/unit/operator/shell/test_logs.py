@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import logging
 import sys
 
@@ -6,7 +7,7 @@ import aiohttp
 import pytest
 from kopf import AdmissionError
 
-from spatialstream_operator.logs import AboutStreams
+from spatialstream_operator.logs import AboutStreams, Unasked
 from tests.unit.operator.shell.garbled import garbled
 
 ABOUT = {"k8s_ref": {"namespace": "geo", "name": "quakes"}}
@@ -54,6 +55,33 @@ def test_only_mistakes_of_the_operators_own_show_where_they_were_made():
     assert said.filter(kopfs)
     assert ours.exc_info is not None
     assert kopfs.exc_info is None
+
+
+def test_why_kopf_has_failed_as_it_was_ended_is_not_told_by_asyncio_and_all_else_is():
+    told = []
+    log, unasked = logging.getLogger("asyncio"), Unasked()
+    collect = logging.Handler()
+    collect.emit = lambda record: told.append(record.exc_info[0] if record.exc_info else None)
+    log.addFilter(unasked)
+    log.addHandler(collect)
+
+    async def lose(error):
+        async def fail():
+            raise error
+
+        asyncio.ensure_future(fail())  # noqa: RUF006 (nobody is to ask for it)
+        await asyncio.sleep(0)
+
+    try:
+        for error in (AdmissionError("no"), KeyError("x")):
+            asyncio.run(lose(error))
+            gc.collect()
+        log.warning("something else")
+    finally:
+        log.removeFilter(unasked)
+        log.removeHandler(collect)
+
+    assert told == [KeyError, None]
 
 
 def test_what_a_request_bore_is_not_logged():
