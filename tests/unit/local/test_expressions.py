@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spatialstream.local.grid.expression_grid import ExpressionGrid, build_grid, grid_from_arrays
-from spatialstream.local.grid.keyword_grid import ProbeBatch
+from spatialstream.local.grid.probing import ProbeBatch
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.expressions import Expression

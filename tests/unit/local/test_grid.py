@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.local.grid import building, matching
-from spatialstream.local.grid.keyword_grid import KeywordGrid, ProbeBatch
+from spatialstream.local.grid.keyword_grid import KeywordGrid
+from spatialstream.local.grid.probing import ProbeBatch
 from spatialstream.local.keywords import KeywordTable, TermKeys
 from spatialstream.local.range import crq
 from spatialstream.model.arrays import pack_arrays, unpack_arrays

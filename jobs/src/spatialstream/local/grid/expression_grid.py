@@ -19,7 +19,8 @@ import numpy as np
 
 from spatialstream.local.arrays import Array, Codes, Flags, Ints
 from spatialstream.local.grid.building import Frequency
-from spatialstream.local.grid.keyword_grid import UNLIMITED, GridMatches, KeywordGrid, ProbeBatch
+from spatialstream.local.grid.keyword_grid import KeywordGrid
+from spatialstream.local.grid.probing import ALWAYS, GridMatches, ProbeBatch, ProbedGrid
 from spatialstream.local.keywords import KeywordTable
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.expressions import expanded, has_marks
@@ -29,8 +30,6 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
 __all__ = ["ExpressionGrid", "Grid", "build_grid", "grid_from_arrays"]
-
-_ALWAYS = np.empty((0, 2), np.int64)
 
 
 @kernel
@@ -57,7 +56,7 @@ def _lacking(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExpressionGrid:
+class ExpressionGrid(ProbedGrid):
     """An immutable index over n standing queries with a region and an expression; it does what a KeywordGrid does.
 
     Attributes:
@@ -91,19 +90,8 @@ class ExpressionGrid:
         """The queries' regions."""
         return self.grid.regions.take(np.searchsorted(self.owner, np.arange(len(self))))
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of all arrays."""
-        return sum(array.nbytes for array in self.to_arrays()[0].values())
-
-    def probe(self, batch: ProbeBatch, life: Ints = _ALWAYS, horizon: int = -(2**63)) -> GridMatches:
-        """See :meth:`KeywordGrid.probe`."""
-        found = self.probe_within(batch, UNLIMITED, life, horizon)
-        assert found is not None
-        return found
-
     def probe_within(
-        self, batch: ProbeBatch, limit: int, life: Ints = _ALWAYS, horizon: int = -(2**63)
+        self, batch: ProbeBatch, limit: int, life: Ints = ALWAYS, horizon: int = -(2**63)
     ) -> GridMatches | None:
         """See :meth:`KeywordGrid.probe_within`; the limit is one of conjunctions, whether or not they live."""
         found = self.grid.probe_within(batch, limit)

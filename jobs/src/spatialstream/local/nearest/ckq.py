@@ -30,8 +30,8 @@ import numpy as np
 from spatialstream.local.arrays import Codes, Flags, Floats, Ints, grown
 from spatialstream.local.base import StandingIndex
 from spatialstream.local.columns import Table, earliest, join
-from spatialstream.local.grid.keyword_grid import ProbeBatch
 from spatialstream.local.grid.matching import Objects
+from spatialstream.local.grid.probing import ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.tiers import Tiers

@@ -22,7 +22,7 @@ import pyarrow as pa
 from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.grid.expression_grid import Grid, build_grid, grid_from_arrays
-from spatialstream.local.grid.keyword_grid import UNLIMITED, ProbeBatch
+from spatialstream.local.grid.probing import UNLIMITED, ProbeBatch
 from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow

@@ -39,8 +39,8 @@ import numpy.typing as npt
 from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Strings, Table, earliest
-from spatialstream.local.grid.keyword_grid import ProbeBatch
 from spatialstream.local.grid.matching import Objects
+from spatialstream.local.grid.probing import ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.terms import groups
