@@ -38,7 +38,7 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
-from spatialstream.model.times import TIME_LIMIT
+from spatialstream.model.times import parse_time
 from spatialstream.records.decode import (
     LONGEST_ECHO,
     Decoded,
@@ -515,9 +515,7 @@ def _mark_time(value: bytes) -> int:
     t = record.get("clock") if isinstance(record, dict) else None
     if not isinstance(t, int) or isinstance(t, bool):
         raise RecordError("clock", 'a mark is {"clock": t} with t in integer milliseconds')
-    if abs(t) > TIME_LIMIT:
-        raise RecordError("clock", f"{t} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}")
-    return t
+    return parse_time(t, "clock")
 
 
 def _blocks(given: Iterable[pa.RecordBatch | Records]) -> Iterator[pa.RecordBatch | Records]:
