@@ -136,7 +136,7 @@ class Handlers:
             if FINALIZER in record["metadata"].get("finalizers", []) and "deletionTimestamp" in record["metadata"]:
                 with suppress(kopf.TemporaryError):
                     await self._remove(record["metadata"])
-                    await self.environment.cluster.release({"kind": self.charge.kind, **record}, FINALIZER)
+                    await self.environment.cluster.release(record, FINALIZER)
 
     async def _remove(self, metadata: Mapping[str, Any]) -> None:
         uid, problem = metadata["uid"], ""
@@ -161,9 +161,8 @@ def _log_in(**given: Any) -> Any:
 def settings() -> kopf.OperatorSettings:
     """Kopf's settings: nothing of its own in what people see but the finalizer and one annotation."""
     made = kopf.OperatorSettings()
-    made.scanning.disabled = (
-        True  # the one resource is known; who watches definitions gives up one that is being deleted
-    )
+    # the one resource is known, and a Kopf that watches definitions gives up one that is being deleted
+    made.scanning.disabled = True
     made.process.ultimate_exiting_timeout = None  # it would kill the process, in which others go on
     made.persistence.finalizer = FINALIZER
     made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
