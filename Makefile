@@ -10,6 +10,12 @@ SHELL := /bin/bash
 # The Python that makes .venv (found when empty), and more arguments for pytest or the benchmarks.
 PYTHON ?=
 ARGS ?=
+# GATE=1, as in .ci/run: of the heavier suites only the tests that are marked `gate`; what fails is run again by itself.
+GATE ?=
+# Of make flake: a test, how often it is run, and how many busy processes are beside it.
+NAME ?=
+TIMES ?= 20
+LOAD ?= 2
 # Of make paper: figures (all by default), and how large.
 FIG ?=
 SCALE ?=
@@ -26,6 +32,9 @@ CONSOLE := jobs/src/spatialstream/gateway/console/vendor/console.lock
 # Commands that may start Spark get the Java that was found when .venv was set up.
 SPARK = JAVA_HOME="$$(cat $(VENV)/java_home)"
 
+# A suite of tests: its name and pytest's arguments follow.
+SUITE = $(BIN)/python -m tests.gate.suite $(if $(GATE),--rerun)
+PART = $(if $(GATE),--gate)
 # Two files of tests at a time, in the order of their names: what is long is not kept for the end, when one core has no more to do.
 BOTH := -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -60,20 +69,20 @@ cluster-down: $(READY) ## stop what cluster-up has started; started again it goe
 
 .PHONY: test
 test: $(READY) $(QUICK) ## run the tests, two at a time (ARGS='-k name' for some of them)
-	@$(SPARK) $(BIN)/python -m pytest -q $(BOTH) --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/browser --ignore=tests/api \
+	@$(SPARK) $(SUITE) tests $(BOTH) --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/browser --ignore=tests/api \
 	  --ignore=tests/charts --ignore=tests/e2e $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(CLUSTER) $(QUICK) ## run the tests with a real broker, ZooKeeper and both jobs, two at a time (ARGS as above)
-	@$(SPARK) $(BIN)/python -m pytest -q $(BOTH) --durations=25 tests/cluster $(ARGS)
+	@$(SPARK) $(SUITE) cluster $(PART) $(BOTH) --durations=25 tests/cluster $(ARGS)
 
 .PHONY: test-browser
 test-browser: $(CLUSTER) $(CONSOLE) $(QUICK) ## run the tests of the console in a browser, on a live stream; keeps pictures in browser-output/
-	@$(SPARK) CHROMIUM="$$(scripts/chromium.sh)" $(BIN)/python -m pytest -q tests/browser $(ARGS)
+	@$(SPARK) CHROMIUM="$$(scripts/chromium.sh)" $(SUITE) browser $(PART) tests/browser $(ARGS)
 
 .PHONY: test-api
 test-api: $(READY) ## run the operator's tests with a real API server (etcd and kube-apiserver on the PATH)
-	@$(SPARK) $(BIN)/python -m pytest -q $(BOTH) tests/api $(ARGS)
+	@$(SPARK) $(SUITE) api $(PART) $(BOTH) tests/api $(ARGS)
 
 .PHONY: images
 images: ## build the images of operator, streams and development services (IMAGE_COMMAND says how; scripts/images.sh)
@@ -82,14 +91,18 @@ images: ## build the images of operator, streams and development services (IMAGE
 .PHONY: test-charts
 test-charts: $(READY) ## run the tests of the charts (helm, kubectl and promtool are found, or built with Go)
 	@scripts/tools.sh >/dev/null
-	@$(BIN)/python -m pytest -q tests/charts $(ARGS)
+	@$(SUITE) charts $(PART) tests/charts $(ARGS)
 
 .PHONY: e2e
 e2e: images e2e-only ## run the platform's tests on the cluster of KUBECONFIG, with images made by IMAGE_COMMAND
 
 .PHONY: e2e-only
 e2e-only: $(READY) ## the same, with images that are there
-	@$(SPARK) $(BIN)/python -m pytest -q -x tests/e2e $(ARGS)
+	@$(SPARK) $(SUITE) e2e $(PART) tests/e2e $(ARGS)
+
+.PHONY: flake
+flake: $(CLUSTER) $(QUICK) ## run one test many times beside a load, to see how it fails (NAME=test_x TIMES=50 LOAD=2)
+	@$(SPARK) $(BIN)/python -m tests.gate.flake '$(NAME)' --times $(TIMES) --load $(LOAD)
 
 .PHONY: lint
 lint: $(READY) ## check style, format, types and layers

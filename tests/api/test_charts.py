@@ -11,6 +11,7 @@ RELEASE_NAMESPACE = "spatialstream-system"
 FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "HTTPRoute", "Certificate"}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_all_that_a_chart_renders_is_accepted(api, server, namespace, name):
     chart, values = CONFIGURATIONS[name]

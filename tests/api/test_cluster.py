@@ -11,6 +11,8 @@ from tests.api.client import path_of
 from tests.api.resources import stream, streams
 from tests.api.servers import ADMIN
 
+pytestmark = pytest.mark.gate
+
 SPACE = "client"
 
 

@@ -84,6 +84,7 @@ def statuses(port, token, stream):
     }
 
 
+@pytest.mark.gate
 def test_rights_are_those_of_roles(api, cluster, quick):
     account(api, "gw-geo", "asker", ["ask", "watch"], ["quakes"])
     account(api, "gw-geo", "writer", ["write"])
@@ -206,6 +207,7 @@ class GatewayProcess(Server):
         return False
 
 
+@pytest.mark.gate
 def test_the_command_serves_a_cluster(server, api, installed, tmp_path):
     account(api, "gw-geo", "asker", ["ask", "watch"], ["quakes"])
     token = token_of(api, "gw-geo", "asker")

@@ -19,6 +19,7 @@ BELONGINGS = {
 }
 
 
+@pytest.mark.gate
 def test_all_that_a_stream_needs_is_made_and_belongs_to_it(operator, api, played):
     stream = played().start()
     uid = stream.body["metadata"]["uid"]
@@ -43,6 +44,7 @@ def test_all_that_a_stream_needs_is_made_and_belongs_to_it(operator, api, played
     assert operator.metric("spatialstream_operator_stream_condition", stream="quakes", condition="Ready") == 1.0
 
 
+@pytest.mark.gate
 def test_the_worker_waits_for_the_router(operator, played):
     stream = played()
     stream.runs("router", ready=False)
@@ -55,6 +57,7 @@ def test_the_worker_waits_for_the_router(operator, played):
     stream.made("worker")
 
 
+@pytest.mark.gate
 def test_a_driver_that_fails_comes_again_and_its_failures_are_told(operator, played):
     stream = played(restart={"backoff": "2s", "maxBackoff": "3s", "maxFailures": 2, "healthyAfter": "600s"})
     first = stream.runs("router")
@@ -178,6 +181,7 @@ def test_changes_of_what_the_operator_does_itself_restart_nothing(operator, play
     assert not any("deletionTimestamp" in pod for pod in pods.values())
 
 
+@pytest.mark.gate
 def test_suspended_and_resumed(operator, played):
     stream = played().start()
 

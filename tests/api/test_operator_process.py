@@ -65,6 +65,7 @@ def test_nothing_is_written_while_nothing_happens(operator, server, installation
     assert len(stream.events()) == said
 
 
+@pytest.mark.gate
 def test_only_one_works_and_another_takes_over_when_it_dies(operator, second, api, installation, played):
     space = installation.namespace
     second.start()
@@ -139,6 +140,7 @@ def test_messages_of_any_length_and_language_become_events(operator, played):
     assert "Ошибка" in event["note"]
 
 
+@pytest.mark.gate
 def test_what_it_has_logged_shows_no_mistake_of_its_own(process):
     """Runs last: all that the operator has said in all tests of this session."""
     log = process.log.read_text()

@@ -111,6 +111,7 @@ def test_who_rebalances_by_hand_finds_lambda_of_the_spec(operator, api, played):
         eventually(lambda: read_balance(store) == BalanceSettings(8.0, 0.25, 100, printed=True), "the change is kept")
 
 
+@pytest.mark.gate
 def test_the_number_of_executors_follows_the_figures(operator, played, known):
     quick = {"enabled": True, "targetUtilisation": 1, "scaleUpStabilisation": "1s", "scaleDownStabilisation": "1s"}
     stream = played(autoscaling=quick, workers={"max": 2})
@@ -134,6 +135,7 @@ def test_the_number_of_executors_follows_the_figures(operator, played, known):
         stream.until(lambda status: status["autoscaling"]["utilisation"] == "5%", "the status says how much is used")
 
 
+@pytest.mark.gate
 def test_skewed_load_is_rebalanced(operator, played, known):
     stream = played()
     known(stream, loads=SKEW)

@@ -16,6 +16,7 @@ def let_go(stream):
         stream.ends(job)
 
 
+@pytest.mark.gate
 def test_a_pod_removes_what_it_has_left_behind(operator, api, played):
     stream = played(deletion={"topics": "Delete"}).start()
     let_go(stream)
@@ -36,6 +37,7 @@ def test_a_pod_removes_what_it_has_left_behind(operator, api, played):
     assert not stream.events("CleanupFailed")
 
 
+@pytest.mark.gate
 def test_it_waits_for_the_jobs_before_it_removes_what_they_write_to(operator, played):
     stream = played().start()
     stream.api.delete(stream.path)

@@ -60,6 +60,7 @@ def test_a_right_spec_is_accepted_as_it_is(api, space, spec):
     assert made["spec"] == spec
 
 
+@pytest.mark.gate
 def test_the_examples_are_accepted(api, namespace):
     namespace("geo")
     page = (ROOT / "docs/queries.md").read_text()
@@ -169,6 +170,7 @@ def quakes(api, operator):
         api.post(streams(SPACE), stream(SPACE, "quakes"))
 
 
+@pytest.mark.gate
 def test_a_query_waits_for_its_stream_stands_is_shown_and_is_cancelled(api, operator, behind):
     asked = Asked(api, "early", CRQ)
     asked.says("False", "NoStream")

@@ -5,6 +5,8 @@ import pytest
 from tests.api.client import GROUP, RefusalError
 from tests.api.resources import UPDATES, WRONG, merged, stream, streams
 
+pytestmark = pytest.mark.gate
+
 STRICT = "?fieldValidation=Strict"
 DRY = f"{STRICT}&dryRun=All"
 

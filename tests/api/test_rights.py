@@ -7,6 +7,8 @@ from spatialstream_operator.names import StreamNames
 from tests.api.installation import install
 from tests.api.resources import stream, streams
 
+pytestmark = pytest.mark.gate
+
 OWN = "spatialstream.dev"
 RBAC = "rbac.authorization.k8s.io"
 

@@ -195,6 +195,7 @@ def test_objects_pass(visit: Visit) -> None:
     expect(visit.page.locator("#latest li").first).to_contain_text(re.compile("flood|festival"))
 
 
+@pytest.mark.gate
 def test_a_question_asked_once(visit: Visit) -> None:
     visit.sign_in()
     visit.flood()
@@ -221,6 +222,7 @@ def test_the_questions_are_skipped_to_and_stay(visit: Visit) -> None:
     expect(visit.card("Asked once")).to_have_count(1)
 
 
+@pytest.mark.gate
 def test_a_box_is_drawn_on_the_map(either: Visit) -> None:
     visit = either.sign_in()
     page = visit.page
@@ -275,6 +277,7 @@ def test_a_circle_is_made_with_keys(visit: Visit) -> None:
     expect(card.locator(".objects li").first).to_contain_text("flood")
 
 
+@pytest.mark.gate
 def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     visit: Visit, browser: Browser, gateway: GatewayServer
 ) -> None:
@@ -353,6 +356,7 @@ def cancel(visit: Visit) -> None:
     expect(visit.page.locator(".card[data-state=cancelled]")).not_to_have_count(0)
 
 
+@pytest.mark.gate
 def test_rows_are_followed_from_before_the_first_one_on(visit: Visit) -> None:
     visit.sign_in()
     visit.flood()
@@ -521,6 +525,7 @@ def test_the_nearest_and_the_top_words(visit: Visit) -> None:
     expect(page.locator(".card")).to_have_count(0)
 
 
+@pytest.mark.gate
 def test_the_streams_inside(visit: Visit, stream: LiveStream) -> None:
     bad = {"id": "bad", "t": 5, "lon": 500, "lat": 1, "text": "x"}  # which the gateway itself would refuse
     Inlet(stream.connection, stream.name).objects(json.dumps(bad).encode() + b"\n")
@@ -681,6 +686,7 @@ REGION_LIGHTS_UP = """(place) => {
 }"""
 
 
+@pytest.mark.gate
 def test_without_webgl_objects_pass_and_matches_light_up(visit: Visit) -> None:
     page = visit.without_webgl().sign_in().page
     assert page.locator(".maplibregl-canvas").count() == 0

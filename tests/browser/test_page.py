@@ -103,6 +103,7 @@ def pick(page: Page, name: str) -> None:
     page.get_by_role("button", name=re.compile(name)).click()
 
 
+@pytest.mark.gate
 def test_answers_are_chosen_from_the_list_and_shown_on_the_map(opened: Callable[..., Page]) -> None:
     page = opened(color_scheme="light")
     answers = page.locator("#found")

@@ -127,6 +127,7 @@ def _kill_worker(stream: LiveStream) -> None:
     stream.worker.start(timeout=PATIENCE)
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(2400)
 def test_answers_are_the_oracles_as_of_their_rounds(
     servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -19,6 +19,8 @@ from tests.contracts.test_channel import TestChannel
 from tests.contracts.test_sink import TestSink
 from tests.contracts.test_source import TestSource
 
+pytestmark = pytest.mark.gate
+
 __all__ = ["TestChannel", "TestSink", "TestSource"]
 
 

@@ -45,6 +45,7 @@ def rebalance(stream: LiveStream, strategy: str) -> bool:
     return True
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(2400)
 def test_all_types_while_rebalancing(servers: Servers, tmp_path: Path) -> None:
     drawn = random_stream(5, 9_000, 40, WGS84)

@@ -22,6 +22,7 @@ from tests.streams import random_stream
 _SESSION = 10.0  # seconds, the store's
 
 
+@pytest.mark.gate
 def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = random_stream(6, 30_000, 20, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)

@@ -133,6 +133,7 @@ def by_query(rows: list[bytes]) -> dict[str, list[bytes]]:
     return found
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(900)
 def test_every_row_comes_once_over_http_whatever_is_killed(
     servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -86,6 +86,7 @@ def stream(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         assert stream.worker.running
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(1200)
 def test_bad_records_among_good_ones(stream: LiveStream) -> None:
     chance = random.Random(1)

@@ -221,6 +221,7 @@ def test_who_creates_a_file_and_hears_nothing_has_created_it(objects: ObjectServ
     assert content(storage, "a") == b"mine"
 
 
+@pytest.mark.gate
 def test_many_faults_change_nothing(objects: ObjectServer) -> None:
     chance = Chance(0.2, ("drop", "lost", "truncate", "500", "503"))
     storage = place(patience=60.0, cache=LocalCache())

@@ -99,6 +99,7 @@ def test_snapshot_queries_are_answered(stream: Asked, tmp_path: Path, capsys: py
     assert found["terms"]["terms"] == [{"term": "flood", "count": 2}]
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(1200)
 def test_snapshot_queries_are_answered_at_once_as_of_the_newest_round(
     stream: Asked, capsys: pytest.CaptureFixture[str]
@@ -140,6 +141,7 @@ def test_a_stream_that_was_started_again_answers_before_anything_comes(
     assert before == after
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(1200)
 def test_a_continuous_query_prints_rows_as_they_come_and_is_cancelled(
     stream: Asked, capsys: pytest.CaptureFixture[str]
@@ -194,6 +196,7 @@ def test_no_answer_in_time_is_told(stream: Asked, capsys: pytest.CaptureFixture[
         stream.worker.start(timeout=PATIENCE)
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(1200)
 def test_status_and_tree_of_a_running_stream(stream: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--zookeeper", stream.servers.zookeeper.hosts]

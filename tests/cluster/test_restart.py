@@ -20,6 +20,7 @@ _SECONDS = int(os.environ.get("SPATIALSTREAM_LOAD_SECONDS", "30"))
 _RATE = 250.0
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not AT_LENGTH, reason="at length: with every change a stream of tests/e2e is suspended and resumed")
 @pytest.mark.timeout(1200 + 4 * _SECONDS)
 def test_catches_up_after_a_restart(servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from tests.tokens import Issuer, TokenEndpoint, with_endpoint
 _PASSWORD = "quite-secret-4711"
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not AT_LENGTH, reason="at length: the stream of test_in_transit.py shows a password, by PLAIN")
 @pytest.mark.timeout(1200)
 def test_password(servers: Servers, tmp_path: Path) -> None:

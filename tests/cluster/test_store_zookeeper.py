@@ -20,6 +20,8 @@ from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.cluster.sessions import end_session
 from tests.unit.store.contract import SLOTS, StoreContract, equal, eventually, version
 
+pytestmark = pytest.mark.gate
+
 numbers = itertools.count()
 
 

@@ -12,7 +12,7 @@ Settings, by environment variables:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,11 +24,30 @@ from tests.e2e.platform import Platform
 ROOT = Path(__file__).resolve().parents[2]
 
 
+_ENDED = pytest.StashKey[dict[Path, str]]()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests tell one story: they run in the order in which they are written, and each may take long."""
+    """The tests of a file tell one story: they run in the order in which they are written, and each may take long."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.story)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What follows a failure is skipped: it would wait for what cannot come any more."""
+    if failed := item.session.stash.setdefault(_ENDED, {}).get(item.path):
+        pytest.skip(f"the story ended with {failed}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note which test of a file has failed first."""
+    report = yield
+    if report.failed:
+        item.session.stash.setdefault(_ENDED, {}).setdefault(item.path, item.name)
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,10 @@ SCALING: dict[str, Any] = {"enabled": True, "scaleUpStabilisation": "5s", "scale
 STRICT, LENIENT = SCALING | {"targetDelay": "10ms"}, SCALING | {"targetDelay": "1m", "targetUtilisation": 95}
 
 # with every change the operator dies in the middle of a rebalance, and servers do in tests/cluster
-VICTIMS = ["executor", "worker", "router", *(["operator", "zookeeper", "kafka"] if AT_LENGTH else [])]
+VICTIMS = [
+    *("executor", pytest.param("worker", marks=pytest.mark.gate), "router"),
+    *(("operator", "zookeeper", "kafka") if AT_LENGTH else ()),
+]
 
 QUICK = {"interval": "3s", "stabilisation": "6s", "cooldown": "10s", "timeout": "2m"}
 """Times of rebalancing that a test can wait for."""
@@ -90,11 +93,13 @@ def _killed_in(stream: Stream, phase: str) -> bool:
 # --------------------------------------------------------------------------------------------------------- beginning
 
 
+@pytest.mark.gate
 def test_the_chart_tests_itself(platform: Platform) -> None:
     output = platform.system.helm("test", "spatialstream")
     assert "Phase:          Succeeded" in output
 
 
+@pytest.mark.gate
 def test_a_stream_is_applied_and_runs(quakes: Stream) -> None:
     quakes.kube.apply(
         quakes.manifest(
@@ -110,6 +115,7 @@ def test_a_stream_is_applied_and_runs(quakes: Stream) -> None:
     assert "Ready" in events
 
 
+@pytest.mark.gate
 def test_real_earthquakes_and_all_six_kinds_of_query_are_exact(quakes: Stream) -> None:
     quakes.send(quakes.story.earthquakes(), 300.0)
     quakes.assert_exact()
@@ -118,6 +124,7 @@ def test_real_earthquakes_and_all_six_kinds_of_query_are_exact(quakes: Stream) -
     assert {row["type"] for row in quakes.story.rows} == {"SRQ", "SKQ", "STQ", "CRQ", "CKQ", "CTQ"}
 
 
+@pytest.mark.gate
 def test_skew_is_noticed_and_balanced(quakes: Stream, platform: Platform) -> None:
     """With every change by an operator that is killed in the middle of it; at length that is another rebalance."""
     rebalanced(quakes, EUROPE, 0, kill="" if AT_LENGTH else "Verifying")
@@ -425,6 +432,7 @@ def run_in(kube: Kube, pod: str) -> Callable[[str, object], Any]:
 # ---------------------------------------------------------------------------------------------------------------- end
 
 
+@pytest.mark.gate
 def test_deletion_leaves_nothing_behind(quakes: Stream, platform: Platform) -> None:
     quakes.kube.kubectl("delete", "sps", "quakes", "--timeout=240s", timeout=260.0)
     assert_nothing_left(platform, "quakes")

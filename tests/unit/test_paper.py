@@ -11,6 +11,7 @@ from tests.benchmarks.paper import engine
 from tests.benchmarks.paper.engine import Results, name_of
 from tests.benchmarks.paper.specs import FIGURES, OWN
 from tests.benchmarks.paper.verdicts import UNEXPLAINED, Claims, Finding, cause, goes, judge, summary
+from tests.lengths import AT_LENGTH
 
 
 def curve(*values):
@@ -243,7 +244,8 @@ def short(panel):
     return replace(panel, xs=(first, panel.xs[-1]))
 
 
-@pytest.mark.parametrize("name", FIGURES)
+# the quick ones with each change: what figures differ in is their settings
+@pytest.mark.parametrize("name", FIGURES if AT_LENGTH else ["8", "10", "13"])
 def test_a_tiny_run_of_each_figure(name, output, monkeypatch):
     figure = FIGURES[name]
     for each in list(FIGURES.values()):

@@ -16,6 +16,7 @@ from spatialstream.stages.state import get_value
 from spatialstream.stages.work import slot_objects
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import RoundRecord
+from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
@@ -23,7 +24,7 @@ RETENTION, INTERVAL = 600_000, 60_000
 SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(2, 12)))
 def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed: int) -> None:
     drawn = random_stream(seed, 1_500, 40, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)

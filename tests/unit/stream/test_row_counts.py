@@ -75,13 +75,13 @@ def compared(stream: Stream, seed: int, chaos: float) -> Counted:
     return counted
 
 
-@settings(max_examples=examples(4, 40), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(2, 40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_counts_are_those_of_the_results_while_everything_fails(seed: int) -> None:
     compared(in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2])), seed, 0.01)
 
 
-@settings(max_examples=examples(6, 80), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 80), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(), st.integers(0, 10**6))
 def test_with_ties_and_borders(stream: Stream, seed: int) -> None:
     compared(in_order(stream), seed, 0.005)

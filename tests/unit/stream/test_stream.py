@@ -64,7 +64,7 @@ def test_while_versions_change(seed: int, space: object) -> None:
     assert differences(stream, simulation) == []
 
 
-@settings(max_examples=examples(4, 100), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_while_everything_fails(seed: int) -> None:
     stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2]))

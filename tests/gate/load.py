@@ -1,0 +1,37 @@
+"""Processes that keep the machine busy: ``python -m tests.gate.load [PROCESSES]``, until it is interrupted.
+
+The gate has to hold beside others, and a test that is flaky is so beside a load more often.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def _work() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    while True:
+        sum(range(100_000))
+
+
+@contextmanager
+def load(processes: int) -> Iterator[None]:
+    """As many processes that compute all the time; they end with the block, or with this process."""
+    began = [multiprocessing.get_context("spawn").Process(target=_work, daemon=True) for _ in range(processes)]
+    for each in began:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in began:
+            each.kill()
+            each.join()
+
+
+if __name__ == "__main__":
+    with load(int(sys.argv[1]) if len(sys.argv) > 1 else 2):
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})

@@ -1,0 +1,111 @@
+"""What became of a run of the gate: ``python -m tests.gate.report STATUS SECTIONS``.
+
+Reads the summaries of the suites and the sections' times, writes ``bench-output/gate.json`` and
+``bench-output/flaky.txt``, and prints a table, the flaky tests, and how many tests passed. It needs nothing but Python,
+so it also reports a run that could not set up.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.gate.outcomes import SUMMARIES, Summary
+
+OUTPUT = Path("bench-output")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the gate: its name, when it began and how long it took, in seconds, and its exit status."""
+
+    name: str
+    began: int
+    seconds: int
+    status: int
+
+    @classmethod
+    def read(cls, path: Path) -> list[Section]:
+        """Those of a file with a line for each: status, beginning, seconds and name, between tabs."""
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        fields = [line.split("\t", 3) for line in lines]
+        return [cls(name, int(began), int(seconds), int(status)) for status, began, seconds, name in fields]
+
+
+def verdict(
+    commit: str, changed: bool, status: int, sections: Iterable[Section], suites: Iterable[Summary]
+) -> dict[str, Any]:
+    """The content of ``gate.json``.
+
+    Args:
+        commit: what was checked out.
+        changed: whether files differed from it.
+        status: exit status of the run.
+        sections: its parts.
+        suites: those that have run.
+    """
+    parts, ran = list(sections), list(suites)
+    return {
+        "commit": commit,
+        "changed": changed,
+        "verdict": "passed" if status == 0 else "failed",
+        "minutes": _minutes(max((each.began + each.seconds for each in parts), default=0)),
+        "sections": {each.name: {"minutes": _minutes(each.seconds), "status": each.status} for each in parts},
+        "suites": {
+            each.suite: {
+                "minutes": _minutes(each.seconds),
+                "processorMinutes": _minutes(each.processor),
+                "passed": each.passed,
+                "failed": each.failed,
+                "skipped": each.skipped,
+            }
+            for each in ran
+        },
+        "flaky": {name: reasons for each in ran for name, reasons in each.flaky.items()},
+        "failures": {name: reasons for each in ran for name, reasons in each.failures.items()},
+    }
+
+
+def told(found: Mapping[str, Any]) -> list[str]:
+    """The lines that a run ends with; the last one is what test runners end with."""
+    lines = [f"{'':44}{'min':>6}{'cpu min':>9}{'passed':>8}{'failed':>8}{'skipped':>9}"]
+    lines += [f"{name:44}{each['minutes']:6.1f}" for name, each in found["sections"].items()]
+    for name, each in found["suites"].items():
+        numbers = f"{each['passed']:8}{each['failed']:8}{each['skipped']:9}"
+        lines.append(f"  {name:42}{each['minutes']:6.1f}{each['processorMinutes']:9.1f}{numbers}")
+    for kind, tests in (("flaky", found["flaky"]), ("failed", found["failures"])):
+        for name, reasons in tests.items():
+            lines += [f"{kind}: {name}", *(f"    {reason}" for reason in reasons)]
+    state = f"{found['commit'][:10]}{' with changes' if found['changed'] else ''}"
+    lines.append(f"gate: {found['verdict']} in {found['minutes']:.1f} min, {state}")
+    passed, failed = (sum(each[what] for each in found["suites"].values()) for what in ("passed", "failed"))
+    return [*lines, f"{passed} passed, {failed} failed"]
+
+
+def main(words: Sequence[str]) -> None:
+    """Write and print what became of the run."""
+    status, sections = int(words[0]), Section.read(Path(words[1]))
+    suites = [Summary.read(path) for path in sorted(SUMMARIES.glob("*.json")) if path.name.count(".") == 1]
+    found = verdict(_git("rev-parse", "HEAD"), bool(_git("status", "--porcelain")), status, sections, suites)
+    OUTPUT.mkdir(exist_ok=True)
+    (OUTPUT / "gate.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    flaky = [line for name, reasons in found["flaky"].items() for line in (name, *(f"    {each}" for each in reasons))]
+    (OUTPUT / "flaky.txt").write_text("".join(f"{line}\n" for line in flaky), "utf-8")
+    print(*told(found), sep="\n")
+
+
+def _minutes(seconds: float) -> float:
+    return round(seconds / 60, 1)
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout.strip()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
