@@ -119,9 +119,10 @@ def test_nothing_is_lost_of_what_is_first_sent_to_a_new_topic(servers: Servers) 
     connection, value = Connection(servers.kafka.bootstrap, servers.kafka.security), bytes(12 << 20)
     for _ in range(15):
         topics = Topics(f"contract-{uuid.uuid4().hex[:8]}")
-        topics.ensure(connection, slots=1, objects=1)
+        made: dict[str, str] = {}
+        topics.ensure(connection, slots=1, objects=1, made=made.update)
         kafka_clients.send(connection, ((topics.blocks, 0, str(i).encode(), value) for i in range(3)))
         ends = kafka_clients.offsets(connection).latest({topics.blocks: 1})[topics.blocks]
         given = kafka_clients.read(connection, topics.blocks, 0, 0, ends[0])
         assert [each.key() for messages in given for each in messages] == [b"0", b"1", b"2"]
-        topics.remove(connection)
+        assert set(topics.remove(connection, made)) == set(topics.names.values())

@@ -29,7 +29,10 @@ class Memory:
         small: objects that had been seen when the sample had kept too few of them for a first tree; 0: it never had.
         said: events about pods that do not start, by the pods' uid, and when they were read, in ms.
         trial: why the pod of an executor would be refused ("": it would not), and when that was tried, in ms.
-        others: topics of all streams, and when they were listed, in ms; only before the stream has begun.
+        others: topics of all streams, and when they were listed, in ms; only before the stream has begun,
+            and when its Kafka is known.
+        cluster: the id of the Kafka with which the topics of others were last compared; None: with addresses alone.
+        used: when it was last looked at which topics the stream uses, in ms.
         checked: digest of the pods that the API server was last asked about.
         wrong: what it said against them.
         refused: whether the API server refused the router's last pod.
@@ -45,6 +48,8 @@ class Memory:
     said: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
     trials: dict[str, tuple[int, str]] = field(default_factory=dict)
     others: tuple[int, list[Claim]] | None = None
+    cluster: str | None = None
+    used: int | None = None
     checked: str = ""
     wrong: SettingError | None = None
     refused: bool = False

@@ -6,17 +6,21 @@ import pytest
 
 from spatialstream.cli import live, main
 from spatialstream.model.errors import Unavailable
+from spatialstream.sources import kafka
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import Topics
+from spatialstream.stream.made import note_topics
 from spatialstream.stream.settings import StreamSettings
 from tests.leases import Leases, MemoryLease
+
+BETWEEN = {"quakes.blocks", "quakes.epochs"}
 
 
 class Store:
     """A routing store that is there, or not."""
 
     def __init__(self, error=None):
-        self.error, self.erased = error, False
+        self.error, self.erased, self.life, self.others = error, False, None, {}
         self.leases = {"router": Leases(), "worker": Leases()}
 
     def __enter__(self):
@@ -25,9 +29,24 @@ class Store:
     def __exit__(self, *_):
         pass
 
-    def erase(self):
+    def _asked(self):
         if self.error is not None:
             raise self.error
+
+    def versions(self):
+        self._asked()
+        return () if self.life is None else (1,)
+
+    def state(self):
+        self._asked()
+        return SimpleNamespace(life=self.life)
+
+    def of_others(self, name):
+        self._asked()
+        return {stream: {"cluster": cluster, "names": names} for stream, (cluster, names) in self.others.items()}
+
+    def erase(self):
+        self._asked()
         self.erased = True
 
     def lease(self, job):
@@ -38,32 +57,116 @@ class Store:
 
 @pytest.fixture
 def stream(tmp_path, monkeypatch):
-    """A stream with a checkpoint; ``store`` and ``topics`` say what becomes of the other parts."""
-    found = SimpleNamespace(store=Store(), topics=None, removed=[], checkpoint=tmp_path / "checkpoint")
-    StreamSettings("quakes").claim(Folder(found.checkpoint))
+    """A stream that has made its topics; ``topics`` is the broker: ids by name, or what it fails with."""
+    found = SimpleNamespace(store=Store(), topics={}, checkpoint=tmp_path / "checkpoint", cluster="c1")
+    found.storage = Folder(found.checkpoint)
+    found.life = StreamSettings("quakes").claim(found.storage)
+    found.store.life = found.life
+    note_topics(found.storage, "quakes", found.life, BETWEEN, dict).add(ids())
+    found.topics.update(ids())
 
-    def remove(self, connection, kinds=()):
-        if found.topics is not None:
+    def remove(self, connection, made):
+        if not isinstance(found.topics, dict):
             raise found.topics
-        found.removed += kinds
-        return [f"{self.stream}.{kind}" for kind in kinds]
+        gone = [name for name in made if found.topics.get(name) == made[name]]
+        for name in gone:
+            del found.topics[name]
+        return gone
 
     monkeypatch.setattr(live, "LEASE_PATIENCE", 0.0)
     monkeypatch.setattr(live, "store", lambda options: found.store)
     monkeypatch.setattr(Topics, "remove", remove)
+    monkeypatch.setattr(kafka, "cluster_of", lambda connection: found.cluster)
     return found
 
 
-def remove(stream):
-    return main(["remove", "--stream", "quakes", "--checkpoint", str(stream.checkpoint), "--yes", "--quiet"])
+def ids(stream="quakes"):
+    return {name: f"id of {name}" for name in Topics(stream).names.values()}
+
+
+def named(*kinds):
+    return {f"quakes.{kind}" for kind in kinds}
+
+
+def remove(stream, *more):
+    return main(
+        ["remove", "--stream", "quakes", "--checkpoint", str(stream.checkpoint), "--yes", *(more or ["--quiet"])]
+    )
 
 
 def test_all_parts_are_removed(stream, capsys):
     assert remove(stream) == 0
 
     assert stream.store.erased
-    assert set(stream.removed) == {"blocks", "epochs"}
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
     assert list(stream.checkpoint.iterdir()) == []
+
+
+def test_all_topics_go_if_that_is_asked_for(stream):
+    assert remove(stream, "--topics", "all") == 0
+
+    assert stream.topics == {}
+
+
+def test_only_topics_that_the_stream_has_made_are_deleted(stream, capsys):
+    stream.topics["quakes.objects"] = "made anew by somebody"
+    stream.topics["geo.ships.objects"] = "another stream's"
+    told = ["--topic", "queries=geo.ships.objects", "--topics", "all"]
+
+    assert remove(stream, *told) == 0
+
+    assert stream.topics.keys() == {"quakes.objects", "geo.ships.objects"}
+    said = capsys.readouterr().err
+    assert "the topic geo.ships.objects is left alone: it is gone, or this stream has not made it" in said
+    assert "the topic quakes.objects is left alone" in said
+
+
+def test_a_stream_without_a_checkpoint_is_not_known_to_have_made_topics(stream):
+    assert main(["remove", "--stream", "quakes", "--topics", "all", "--yes"]) == 0
+
+    assert stream.topics == ids()
+    assert stream.store.erased
+
+
+def test_topics_that_other_streams_of_the_same_kafka_use_are_spared(stream, capsys):
+    used = {"objects": "quakes.objects", "queries": "quakes.queries"}
+    stream.store.others = {"quakes-2": ("c1", used), "elsewhere": ("c2", {"results": "quakes.results"})}
+
+    assert remove(stream, "--topics", "all", "--spare", "quakes.rejected") == 0
+
+    assert stream.topics.keys() == named("objects", "queries", "rejected")
+    said = capsys.readouterr().err
+    assert "the topic quakes.objects is left alone: the stream quakes-2 uses it" in said
+    assert "the topic quakes.rejected is left alone: another stream uses it" in said
+
+
+def test_what_another_life_of_the_name_has_in_zookeeper_is_left_alone(stream, capsys):
+    stream.store.life = "another"
+
+    assert remove(stream) == 2
+
+    assert f"the routing store is of another life of quakes (another) than the checkpoint ({stream.life})" in (
+        capsys.readouterr().err
+    )
+    assert not stream.store.erased
+    assert stream.topics == ids()
+    assert (stream.checkpoint / "stream.json").exists()
+
+    assert remove(stream, "--life", "another") == 0
+    assert stream.store.erased
+
+
+def test_a_new_life_has_only_what_was_between_the_jobs_of_the_one_before(stream):
+    stream.topics = Unavailable("the broker cannot be reached")
+    assert remove(stream) == 2
+    assert [path.name for path in stream.checkpoint.iterdir()] == ["topics.json"]
+
+    life = StreamSettings("quakes").claim(stream.storage)
+    note_topics(stream.storage, "quakes", life, BETWEEN, dict)
+    stream.topics, stream.store.life = ids(), life
+
+    assert remove(stream, "--topics", "all") == 0
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
 
 
 def test_a_stream_whose_jobs_run_is_left_alone(stream, capsys):
@@ -73,30 +176,49 @@ def test_a_stream_whose_jobs_run_is_left_alone(stream, capsys):
 
     assert "another worker is running" in capsys.readouterr().err
     assert not stream.store.erased
-    assert stream.removed == []
+    assert stream.topics == ids()
     assert (stream.checkpoint / "stream.json").exists()
 
 
-def test_topics_and_checkpoint_go_without_zookeeper(stream, capsys):
+def test_topics_between_the_jobs_and_checkpoint_go_without_zookeeper(stream, capsys):
     stream.store.error = Unavailable("ZooKeeper (zk:2181) did not answer within 10 s")
 
     assert remove(stream) == 2
 
-    assert set(stream.removed) == {"blocks", "epochs"}
-    assert list(stream.checkpoint.iterdir()) == []
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
+    assert [path.name for path in stream.checkpoint.iterdir()] == ["topics.json"]
     assert capsys.readouterr().err == "spatialstream: ZooKeeper (zk:2181) did not answer within 10 s\n"
+
+    stream.store.error = None
+    assert remove(stream, "--topics", "all") == 0, "what is left goes when it is asked for again"
+    assert stream.topics == {}
+    assert list(stream.checkpoint.iterdir()) == []
 
 
 def test_routing_state_and_checkpoint_go_without_kafka_and_all_that_failed_is_told(stream, capsys):
-    stream.topics = Unavailable("the broker cannot be reached")
+    there, stream.topics = stream.topics, Unavailable("the broker cannot be reached")
     assert remove(stream) == 2
     assert stream.store.erased
-    assert list(stream.checkpoint.iterdir()) == []
+    assert [path.name for path in stream.checkpoint.iterdir()] == ["topics.json"]
     capsys.readouterr()
 
     stream.store.error = Unavailable("ZooKeeper does not answer")
     assert remove(stream) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "spatialstream: ZooKeeper does not answer",
         "spatialstream: the broker cannot be reached",
+        "spatialstream: ZooKeeper does not answer",
     ]
+
+    stream.store.error, stream.store.life, stream.topics = None, None, there
+    assert remove(stream) == 0
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
+
+
+def test_a_stream_of_an_earlier_release_has_what_is_between_its_jobs(stream):
+    (stream.checkpoint / "topics.json").unlink()
+    stream.storage.put("epochs/done", b"0")
+    note_topics(stream.storage, "quakes", stream.life, BETWEEN, lambda: {name: ids()[name] for name in BETWEEN})
+    note_topics(stream.storage, "quakes", stream.life, BETWEEN, dict).add({})
+
+    assert remove(stream, "--topics", "all") == 0
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
+from spatialstream.sources.owned import MADE
 
 if TYPE_CHECKING:
     from spatialstream.sources.contracts import Storage
     from spatialstream.sources.kafka import Connection
+    from spatialstream.store.zookeeper import ZooKeeperStore
+    from spatialstream.stream.made import Made
 
 __all__ = ["add_parser"]
 
@@ -27,7 +30,8 @@ def add_parser(commands: Any) -> None:
         "remove",
         help="remove a live stream",
         description="Removes a live stream whose jobs have been stopped: its routing versions in ZooKeeper, its "
-        "internal topics, its checkpoint and, if asked for, the topics that hold its input and results. The archive "
+        "internal topics, its checkpoint and, if asked for, the topics that hold its input and results. Topics go only "
+        "if this stream has made them, as its checkpoint says, and no other one uses them. The archive "
         "stays, and a checkpoint that holds anything else is refused. Can be repeated.",
     )
     live.add_broker(parser)
@@ -36,38 +40,76 @@ def add_parser(commands: Any) -> None:
     told = "the stream's state, to be removed with it: a folder, or s3://bucket/prefix"
     add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=told)
     add("--topics", choices=("internal", "all"), default="internal", help="all: input, results and dead letters too")
+    add("--spare", action="append", default=[], metavar="TOPIC", help="leave this topic; may be repeated")
+    told = "the routing state of this life of the stream may go, besides that of the checkpoint's"
+    add("--life", metavar="ID", help=told)
     add("--yes", action="store_true", required=True, help="you mean it")
     add("--quiet", action="store_true", help="say nothing but errors")
     parser.set_defaults(function=_remove)
 
 
 def _remove(options: argparse.Namespace) -> int:
-    from spatialstream.sources.kafka import INTERNAL
-
-    connection = live.connection(options)
+    connection, made = live.connection(options), None
     if options.checkpoint is not None:
         check_checkpoint(options.checkpoint, options.stream)
+        made = _made(options.checkpoint)
     with ExitStack() as held:
-        _hold(options, held)
-        parts = (_forget, partial(_remove_topics, connection, INTERNAL), _empty_checkpoint)
+        store = held.enter_context(live.store(options))
+        _hold(store, held)
+        _check_life(store, options, made)
+        parts = (partial(_remove_topics, connection, store, made), partial(_forget, store), _empty_checkpoint)
         failed = [error for part in parts if (error := _tried(part, options)) is not None]
     if failed:
         for error in failed[:-1]:
             print(f"spatialstream: {error}", file=sys.stderr)
         raise failed[-1]
+    if options.checkpoint is not None:
+        options.checkpoint.delete([MADE])
     return 0
 
 
-def _hold(options: argparse.Namespace, held: ExitStack) -> None:
+def _made(storage: Storage) -> Made | None:
+    """What the checkpoint says of topics and of the stream's life; None if there is no life."""
+    from spatialstream.sources.owned import STREAM
+    from spatialstream.stages.state import get_json
+    from spatialstream.stream.made import Made, read_made
+
+    known = None
+    with contextlib.suppress(StateError):  # damaged: no topic is known to be the stream's
+        known = read_made(storage)
+    with contextlib.suppress(StateError, LookupError, TypeError):  # missing, or damaged: nothing more is known
+        marker = get_json(storage, STREAM.marker)
+        return Made(marker["stream"], str(marker.get("life", "")), {} if known is None else known.topics)
+    return known
+
+
+def _hold(store: ZooKeeperStore, held: ExitStack) -> None:
     """Be the one who is at the stream's jobs; if ZooKeeper cannot be asked, what can be removed is, all the same.
 
     Raises:
         SettingError: a job is running.
     """
-    store = held.enter_context(live.store(options))
     with contextlib.suppress(Unavailable):
         for job in ("router", "worker"):
             held.enter_context(store.lease(job)).acquire(live.LEASE_PATIENCE)
+
+
+def _check_life(store: ZooKeeperStore, options: argparse.Namespace, made: Made | None) -> None:
+    """Leave alone what another life of the stream has in ZooKeeper, as where two clusters have a stream of one name.
+
+    Raises:
+        SettingError: there is such a thing.
+    """
+    lives = {options.life, None if made is None else made.life} - {None}
+    with contextlib.suppress(Unavailable):
+        if not lives or not store.versions() or (life := store.state().life) in lives:
+            return
+        ours = " or ".join(sorted(each or "without an id" for each in lives))
+        problem = (
+            f"the routing store is of another life of {options.stream} ({life or 'without an id'}) than the checkpoint "
+            f"({ours}), so nothing has been deleted. Without --checkpoint, what the routing store holds is removed"
+        )
+        raise SettingError("checkpoint", problem)
 
 
 def _tried(part: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> SpatialStreamError | None:
@@ -79,15 +121,50 @@ def _tried(part: Callable[[argparse.Namespace], None], options: argparse.Namespa
     return None
 
 
-def _forget(options: argparse.Namespace) -> None:
-    with live.store(options) as store:
-        store.erase()
+def _forget(store: ZooKeeperStore, options: argparse.Namespace) -> None:
+    store.erase()
     live.say(options, f"{options.stream} is not in ZooKeeper any more")
 
 
-def _remove_topics(connection: Connection, internal: Sequence[str], options: argparse.Namespace) -> None:
-    removed = connection.topics(options.stream).remove(connection, internal if options.topics == "internal" else ())
+def _remove_topics(
+    connection: Connection, store: ZooKeeperStore, made: Made | None, options: argparse.Namespace
+) -> None:
+    topics = connection.topics(options.stream)
+    between = {topics.blocks, topics.epochs}
+    known = {} if made is None else made.topics
+    wanted = {name: each for name, each in known.items() if options.topics == "all" or name in between}
+    used = dict.fromkeys(options.spare, "another stream uses it")
+    trouble: Unavailable | None = None
+    try:
+        used |= _used_by_others(connection, store) if wanted else {}
+    except Unavailable as error:  # who else uses what others can see is not known then
+        trouble = error
+        used |= dict.fromkeys(wanted.keys() - between, f"it is not known who else uses it: {error}")
+    going = {name: each for name, each in wanted.items() if name not in used}
+    removed = topics.remove(connection, going) if going else []
     live.say(options, f"topics removed: {', '.join(removed) or 'none'}")
+    for name in sorted({*wanted, *(topics.names.values() if options.topics == "all" else between)} - {*removed}):
+        why = used.get(name, "it is gone, or this stream has not made it")
+        live.say(options, f"the topic {name} is left alone: {why}")
+    if trouble is not None and wanted.keys() - between:
+        raise trouble
+
+
+def _used_by_others(connection: Connection, store: ZooKeeperStore) -> dict[str, str]:
+    """Topics that other streams in this ZooKeeper use, and a sentence that says which; whatever they call the broker.
+
+    Raises:
+        Unavailable: Kafka or ZooKeeper cannot be asked.
+    """
+    from spatialstream.sources.kafka import cluster_of
+    from spatialstream.store.reports import TOPICS, UsedTopics
+
+    cluster, used = cluster_of(connection), dict[str, str]()
+    for stream, meta in store.of_others(TOPICS).items():
+        theirs = UsedTopics.of(meta)
+        if theirs.cluster == cluster:
+            used |= dict.fromkeys(theirs.names.values(), f"the stream {stream} uses it")
+    return used
 
 
 def _empty_checkpoint(options: argparse.Namespace) -> None:
@@ -104,21 +181,21 @@ def check_checkpoint(storage: Storage, stream: str) -> None:
     """
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.owned import STREAM
-    from spatialstream.stages.state import get_json
 
     if isinstance(storage, Folder):
         STREAM.check(storage.path, "checkpoint")
     else:
         STREAM.check_storage(storage, "checkpoint")
-    owner = stream
-    with contextlib.suppress(StateError, LookupError, TypeError):  # missing, or damaged: of nobody else
-        owner = get_json(storage, STREAM.marker)["stream"]
+    made = _made(storage)
+    owner = stream if made is None else made.stream  # missing, or damaged: of nobody else
     if owner != stream:
         raise SettingError("checkpoint", f"{storage.place} belongs to the stream {owner!r}; nothing has been deleted")
 
 
 def empty_checkpoint(storage: Storage) -> None:
     """Remove what the stream has written; a folder itself may be where a volume is mounted.
+
+    What it says of topics stays, for those may yet have to be removed by it.
 
     Raises:
         SettingError: something cannot be removed.
@@ -127,9 +204,9 @@ def empty_checkpoint(storage: Storage) -> None:
     from spatialstream.sources.owned import STREAM
 
     if not isinstance(storage, Folder):
-        return STREAM.empty_storage(storage)
+        return STREAM.empty_storage(storage, [MADE])
     try:
-        STREAM.empty(storage.path)
+        STREAM.empty(storage.path, [storage.path / MADE])
         for lock in storage.path.glob("*.lock"):
             lock.unlink(missing_ok=True)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import StateError, Unavailable
 
 if TYPE_CHECKING:
+    from spatialstream.sources.kafka import Connection
     from spatialstream.store.base import RoutingStore
 
 __all__ = ["add_parser"]
@@ -52,9 +54,11 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import RouterMetrics, serve
     from spatialstream.kernels import compile_kernels
+    from spatialstream.sources.kafka import INTERNAL
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.stream.beginning import check_life, ensure_first_version
     from spatialstream.stream.job import RouterJob
+    from spatialstream.stream.made import note_topics
 
     settings = live.settings(
         options,
@@ -78,12 +82,21 @@ def _run(options: argparse.Namespace) -> int:
             source=KafkaSource(connection, options.stream),
         )
         with live.seats(options, begun, world) as (session, engine):
-            connection.topics(options.stream).ensure(
-                connection, settings.slots, options.object_partitions, options.replicas, settings.mergers
+            topics = connection.topics(options.stream)
+            between = partial(topics.ids, connection, INTERNAL)
+            notes = note_topics(storage, options.stream, life, {topics.blocks, topics.epochs}, between)
+            topics.ensure(
+                connection,
+                settings.slots,
+                options.object_partitions,
+                options.replicas,
+                settings.mergers,
+                made=notes.add,
             )
             sample = options.history, options.history_queries
             ensure_first_version(store, storage, settings, options.leaves, *sample, life=life)
             _keep_balance(options, store)
+            _keep_topics(options, store, connection)
             live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
     return 0
 
@@ -98,3 +111,16 @@ def _keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
         save_balance(store, live.balance(options, read_balance(store)))
     except (StateError, Unavailable) as error:
         live.say(options, f"lambda, epsilon and similarity are not kept for spatialstream rebalance: {error}")
+
+
+def _keep_topics(options: argparse.Namespace, store: RoutingStore, connection: Connection) -> None:
+    """Tell the routing store which topics the stream uses, so that no other one's removal deletes them."""
+    from spatialstream.sources.kafka import cluster_of
+    from spatialstream.store.reports import UsedTopics, read_topics, save_topics
+
+    try:
+        used = UsedTopics(cluster_of(connection), connection.topics(options.stream).names)
+        if read_topics(store) != used:
+            save_topics(store, used)
+    except (StateError, Unavailable) as error:
+        live.say(options, f"the routing store is not told which topics are used: {error}")

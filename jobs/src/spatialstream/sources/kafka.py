@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -39,6 +48,7 @@ __all__ = [
     "Connection",
     "Offsets",
     "Topics",
+    "cluster_of",
     "read_topic",
 ]
 
@@ -208,6 +218,11 @@ class Topics:
             kinds[topic] = kind
         self.objects, self.queries, self.results, self.rejected, self.blocks, self.epochs = self._names.values()
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Of all topics, by kind."""
+        return MappingProxyType(self._names)
+
     def wanted(self, slots: int, objects: int, replicas: int, mergers: int = 1) -> list[NewTopic]:
         """The topics as they are created.
 
@@ -243,6 +258,7 @@ class Topics:
         mergers: int = 1,
         *,
         create: bool = True,
+        made: Callable[[Mapping[str, str]], object] = lambda ids: None,
     ) -> dict[str, int]:
         """Create the topics that are missing, or wait for another job to do so, and check them.
 
@@ -253,6 +269,7 @@ class Topics:
             replicas: copies of each partition; None: :data:`COPIES`, or as many as there are brokers.
             mergers: parts of MERGE.
             create: create them.
+            made: is told the ids of topics that this call has created, by their names, before anything else is done.
 
         Returns:
             The number of partitions of each topic.
@@ -269,15 +286,7 @@ class Topics:
             copies = min(COPIES, max(1, len(cluster.brokers))) if replicas is None else replicas
             wanted = self.wanted(slots, objects, copies, mergers) if create else []
             missing = [topic for topic in wanted if topic.topic not in present]
-            for topic, created in admin.create_topics(missing, request_timeout=_TIMEOUT).items() if missing else ():
-                try:
-                    created.result(_TIMEOUT)
-                except KafkaException as error:
-                    name = error.args[0].name()
-                    if name in _PASSING:
-                        raise
-                    if name != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
-                        raise SettingError("topics", f"{topic} cannot be created: {error.args[0].str()}") from None
+            self._create(admin, missing, made)
             present = self._settled(admin)
         counts = {name: len(present[name].partitions) for name in self._names.values()}
         for topic, count in ((self.blocks, slots), (self.epochs, 1)):
@@ -296,6 +305,26 @@ class Topics:
             if create:
                 self._keep_epochs(admin)
         return counts
+
+    def _create(
+        self, admin: AdminClient, missing: Sequence[NewTopic], made: Callable[[Mapping[str, str]], object]
+    ) -> None:
+        """Create topics, and tell which of them are this call's; also where others cannot be created."""
+        created = []
+        try:
+            for topic, done in admin.create_topics(list(missing), request_timeout=_TIMEOUT).items() if missing else ():
+                try:
+                    done.result(_TIMEOUT)
+                    created.append(topic)
+                except KafkaException as error:
+                    name = error.args[0].name()
+                    if name in _PASSING:
+                        raise
+                    if name != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
+                        raise SettingError("topics", f"{topic} cannot be created: {error.args[0].str()}") from None
+        finally:
+            if created:
+                made(_ids(admin, created, patience=_TIMEOUT))
 
     def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
         """All topics, once the broker tells of those that were just created."""
@@ -353,12 +382,26 @@ class Topics:
             problem = f"{self.epochs} would lose messages that are still needed: set its {told}"
             raise SettingError("topics", f"{problem} ({error.args[0].str()})") from None
 
-    def remove(self, connection: Connection, kinds: Sequence[str] = ()) -> list[str]:
-        """Delete topics of the stream.
+    def ids(self, connection: Connection, kinds: Sequence[str]) -> dict[str, str]:
+        """The ids by which Kafka tells topics from others that had their names before, of those that are there.
 
         Args:
             connection: how to reach the broker.
-            kinds: which ones, such as :data:`INTERNAL`; all if there are none.
+            kinds: which topics.
+
+        Raises:
+            Unavailable: the broker cannot be reached.
+        """
+        admin = connection.admin()
+        with _reached(f"topics of {self.stream} cannot be told", connection, admin):
+            return _ids(admin, [self._names[kind] for kind in kinds])
+
+    def remove(self, connection: Connection, made: Mapping[str, str]) -> list[str]:
+        """Delete topics that the stream has made; one that somebody has made anew since under its name is not it.
+
+        Args:
+            connection: how to reach the broker.
+            made: their ids, by their names.
 
         Returns:
             The names of those that existed.
@@ -366,13 +409,42 @@ class Topics:
         Raises:
             Unavailable: the broker cannot be reached, or does not delete them.
         """
-        wanted = {self._names[kind] for kind in kinds or self._names}
         admin = connection.admin()
         with _reached(f"topics of {self.stream} cannot be removed", connection, admin):
-            names = sorted(wanted & admin.list_topics(timeout=_TIMEOUT).topics.keys())
+            found = _ids(admin, sorted(made))
+            names = [name for name in found if found[name] == made[name]]
             for deleted in admin.delete_topics(names).values() if names else ():
                 deleted.result(_TIMEOUT)
         return names
+
+
+def cluster_of(connection: Connection) -> str:
+    """The id of the Kafka cluster that a connection leads to, by whichever of its names; "" if it has none.
+
+    Raises:
+        Unavailable: the broker cannot be reached.
+    """
+    admin = connection.admin()
+    with _reached(f"the broker at {connection.bootstrap} cannot be reached", connection, admin):
+        return str(admin.describe_cluster(request_timeout=_TIMEOUT).result(_TIMEOUT).cluster_id or "")
+
+
+def _ids(admin: AdminClient, names: Sequence[str], patience: float = 0.0) -> dict[str, str]:
+    """Ids of topics, of those that are there; those that were just created are waited for."""
+    found: dict[str, str] = {}
+    ends = time.monotonic() + patience
+    while True:
+        left = [name for name in names if name not in found]
+        asked = admin.describe_topics(TopicCollection(left), request_timeout=_TIMEOUT) if left else {}
+        for name, answer in asked.items():
+            try:
+                found[name] = str(answer.result(_TIMEOUT).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+        if len(found) == len(names) or time.monotonic() > ends:
+            return found
+        time.sleep(0.1)
 
 
 class Offsets:

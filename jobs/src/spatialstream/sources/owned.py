@@ -19,7 +19,10 @@ from spatialstream.model.errors import SettingError
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import made, write_whole
 
-__all__ = ["REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
+__all__ = ["MADE", "REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
+
+MADE = "topics.json"
+"""What a stream's checkpoint says of the topics that the stream has made; see :mod:`spatialstream.stream.made`."""
 
 _LOST = "lost+found"
 """What a file system puts into the folder where it is mounted; it is nobody's."""
@@ -56,6 +59,7 @@ class Owned:
         files: patterns of the paths in the folder, parts separated by ``/``.
         names: files and folders in it that must not be there before there is a marker.
         folders: other folders of the project in it.
+        traces: files in it that may be left of one that was deleted, with the marker, but for something elsewhere.
     """
 
     what: str
@@ -63,6 +67,7 @@ class Owned:
     files: tuple[str, ...]
     names: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
 
     def mark(self, folder: Path) -> str:
         """Make the folder, and mark it, by an id that it keeps for as long as it has the marker; that id."""
@@ -101,7 +106,7 @@ class Owned:
         if not folder.is_dir():
             raise SettingError(setting, f"{folder} is not a folder")
         self._refuse(list(self.foreign(folder)), folder, setting)
-        rest = {path.name for path in folder.iterdir() if path.suffix != ".lock"} - {_LOST, *self.folders}
+        rest = {path.name for path in folder.iterdir() if path.suffix != ".lock"} - {_LOST, *self.folders, *self.traces}
         if rest and self.marker not in rest:
             raise SettingError(setting, self._unmarked(folder))
 
@@ -122,7 +127,8 @@ class Owned:
             if path.name == _LOST or path.suffix == ".lock":
                 continue
             if not path.is_dir():
-                path.unlink()
+                if path.absolute() not in kept:
+                    path.unlink()
             elif any(path.absolute() in each.parents for each in kept):
                 for each in path.iterdir():
                     if each.absolute() not in kept:
@@ -138,16 +144,21 @@ class Owned:
         """
         names = storage.list("")
         self._refuse([each for each in names if not self._is_known(each)], storage.place, setting)
-        if names and self.marker not in names:
+        if set(names) - set(self.traces) and self.marker not in names:
             raise SettingError(setting, self._unmarked(storage.place))
 
-    def empty_storage(self, storage: Storage) -> None:
-        """Delete what the project has written, which :meth:`check_storage` has looked at; the marker last."""
-        storage.delete(name for name in storage.list("") if name != self.marker)
+    def empty_storage(self, storage: Storage, keep: Sequence[str] = ()) -> None:
+        """Delete what the project has written, which :meth:`check_storage` has looked at; the marker last.
+
+        Args:
+            storage: the storage.
+            keep: files in it that stay.
+        """
+        storage.delete(name for name in storage.list("") if name not in (self.marker, *keep))
         storage.delete([self.marker])
 
     def _is_known(self, path: str) -> bool:
-        return path == self.marker or any(re.fullmatch(known, path) for known in self.files)
+        return path in (self.marker, *self.traces) or any(re.fullmatch(known, path) for known in self.files)
 
     def _refuse(self, others: Sequence[str], place: object, setting: str) -> None:
         if others:
@@ -199,5 +210,6 @@ STREAM = Owned(
     ),
     _FOLDERS,
     ("output",),
+    (MADE,),
 )
 """The checkpoint of a live stream, or of :func:`spatialstream.answer_stream`."""

@@ -1,14 +1,15 @@
-"""What is told through the routing store besides versions: load statistics, a sample, λ, how many executors are wanted.
+"""What is told through the routing store besides versions: load statistics, a sample, λ, executors, topics.
 
-The router writes a sample of the stream, the worker the load statistics, who scales a stream the number of executors,
-and who runs it when its load counts as imbalanced. The rebalancer and the operator read them. Each is small and
-replaced as a whole. Every function here raises :class:`~spatialstream.model.errors.Unavailable` where the store cannot
-be reached.
+The router writes a sample of the stream and which topics it uses, the worker the load statistics, who scales a stream
+the number of executors, and who runs it when its load counts as imbalanced. The rebalancer and the operator read them.
+Each is small and replaced as a whole. Every function here raises :class:`~spatialstream.model.errors.Unavailable` where
+the store cannot be reached.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.settings import BalanceSettings
@@ -24,7 +25,9 @@ __all__ = [
     "LOAD",
     "SAMPLE",
     "SEEN",
+    "TOPICS",
     "LoadReport",
+    "UsedTopics",
     "ask_executors",
     "asked_executors",
     "read_balance",
@@ -32,12 +35,14 @@ __all__ = [
     "read_sample",
     "read_seen",
     "read_statistics",
+    "read_topics",
     "save_balance",
     "save_load",
     "save_sample",
+    "save_topics",
 ]
 
-LOAD, SAMPLE, SEEN, BALANCE = "load", "sample", "seen", "balance"
+LOAD, SAMPLE, SEEN, BALANCE, TOPICS = "load", "sample", "seen", "balance", "topics"
 """The names under which they are kept."""
 EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
@@ -60,6 +65,37 @@ class LoadReport:
     checked: Floats
     upto: int
     seconds: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsedTopics:
+    """The topics that a stream reads and writes.
+
+    Attributes:
+        cluster: id of the Kafka cluster that they are in, by whatever address it is reached; "" if it has none.
+        names: of the topics, by kind.
+    """
+
+    cluster: str
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, meta: Mapping[str, object]) -> UsedTopics:
+        """As it is kept."""
+        names = meta.get("names")
+        known = {str(kind): str(name) for kind, name in names.items()} if isinstance(names, Mapping) else {}
+        return cls(str(meta.get("cluster", "")), known)
+
+
+def save_topics(store: RoutingStore, topics: UsedTopics) -> None:
+    """Keep which topics the stream uses."""
+    store.save_statistics(TOPICS, {}, {"cluster": topics.cluster, "names": dict(topics.names)})
+
+
+def read_topics(store: RoutingStore) -> UsedTopics | None:
+    """The same; None before a router has said so."""
+    kept = store.load_statistics(TOPICS)
+    return None if kept is None else UsedTopics.of(kept[1])
 
 
 def save_load(store: RoutingStore, report: LoadReport) -> None:

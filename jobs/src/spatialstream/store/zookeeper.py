@@ -250,23 +250,44 @@ class ZooKeeperStore(RoutingStore):
     def load_statistics(self, name: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """See :class:`RoutingStore`."""
         folder = self._path("statistics", checked_name(name))
+        return self._attempt(lambda wait: self._statistics(wait, folder, name))
 
-        def operation(wait: Wait) -> tuple[dict[str, Array], dict[str, Any]] | None:
-            last = -1
-            while True:
-                try:
-                    data, stat = wait(self._client.get_async(folder))
-                except NoNodeError:
-                    return None
-                if not data:
-                    return None
-                if stat.version == last:
-                    raise StateError(f"the statistics {name} are damaged: a piece is missing")
-                last = stat.version
-                with damage(f"the block of statistics {name}"), contextlib.suppress(NoNodeError):
-                    return unpack_arrays(blocks.read_block(self._client, wait, folder, data), f"statistics {name}")
+    def of_others(self, name: str) -> dict[str, dict[str, Any]]:
+        """The meta of what the other streams in this ZooKeeper keep under a name, by stream, of those that keep any.
+
+        Streams of other users, which these credentials do not show, are left out.
+        """
+        home = posixpath.dirname(self._root)
+
+        def operation(wait: Wait) -> dict[str, dict[str, Any]]:
+            found = {}
+            try:
+                streams = wait(self._client.get_children_async(home))
+            except (NoNodeError, NoAuthError):
+                return {}
+            for stream in sorted(set(streams) - {self._stream}):
+                with contextlib.suppress(NoAuthError, StateError):
+                    known = self._statistics(wait, f"{home}/{stream}/statistics/{checked_name(name)}", name)
+                    if known is not None:
+                        found[stream] = known[1]
+            return found
 
         return self._attempt(operation)
+
+    def _statistics(self, wait: Wait, folder: str, name: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
+        last = -1
+        while True:
+            try:
+                data, stat = wait(self._client.get_async(folder))
+            except NoNodeError:
+                return None
+            if not data:
+                return None
+            if stat.version == last:
+                raise StateError(f"the statistics {name} are damaged: a piece is missing")
+            last = stat.version
+            with damage(f"the block of statistics {name}"), contextlib.suppress(NoNodeError):
+                return unpack_arrays(blocks.read_block(self._client, wait, folder, data), f"statistics {name}")
 
     def close(self) -> None:
         """See :class:`RoutingStore`."""

@@ -141,8 +141,8 @@ def _same_life(state: RoutingState, storage: Storage, stream: str, life: str) ->
     if state.life != life:
         raise StateError(
             f"the routing store is of another life of {stream} ({state.life or 'without an id'}) than {storage.place} "
-            f"({life or 'without an id'}). Give the job the checkpoint of that life; or remove the stream with "
-            f"spatialstream remove --checkpoint, and it begins anew"
+            f"({life or 'without an id'}). Give the job the checkpoint of that life; or, if no other stream has "
+            f"this name, remove that life with spatialstream remove, without --checkpoint, and it begins anew"
         )
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spatialstream.model.addresses import servers_from_outside
-from spatialstream.model.errors import SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.decisions import records
@@ -34,6 +34,7 @@ from spatialstream_operator.manifests.remover import remover_pod
 from spatialstream_operator.names import INTERNAL_KINDS, KIND, TOPIC_KINDS, StreamNames
 from spatialstream_operator.spec import Bucket, StreamSpec
 from spatialstream_operator.steps.ownership import hindrance
+from spatialstream_operator.steps.topics import topics_of_others
 
 __all__ = ["SKIP_ANNOTATION", "remove"]
 
@@ -99,7 +100,8 @@ async def _reached(environment: Environment, names: StreamNames, body: Object) -
         return True
     routing = "The routing state in ZooKeeper is removed"
     try:
-        await asyncio.to_thread((await _store(environment, names, spec)).erase)
+        store = await _store(environment, names, spec)
+        await asyncio.to_thread(_erase, store, names.stream, _life(body))
     except SpatialStreamError as error:
         routing = f"The routing state stays in ZooKeeper ({error})"
     kinds = (*INTERNAL_KINDS, *(TOPIC_KINDS if spec.deletion.topics else ()))
@@ -113,6 +115,13 @@ async def _reached(environment: Environment, names: StreamNames, body: Object) -
         *(names.namespace, names.name, routing, ", ".join(topics[kind] for kind in kinds), state),
     )
     return True
+
+
+def _erase(store: RoutingStore, stream: str, life: str | None) -> None:
+    """Remove the routing state of a stream; not that of another life of its name, as another cluster may have."""
+    if life is not None and store.versions() and (theirs := store.state().life) != life:
+        raise StateError(f"it is of another life of {stream}: {theirs or 'without an id'}, not {life}")
+    store.erase()
 
 
 async def _store(environment: Environment, names: StreamNames, spec: StreamSpec) -> RoutingStore:
@@ -205,13 +214,21 @@ async def _cleaned(environment: Environment, names: StreamNames, body: Object) -
 
 async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec, body: Object) -> bool:
     """Make the pod; True if that is forbidden, as it is in a namespace that is on its way out."""
+    uid, life = body["metadata"]["uid"], _life(body)
     try:
-        await environment.cluster.create(remover_pod(spec, names, body["metadata"]["uid"]))
+        spared = await topics_of_others(environment, body)
+        await environment.cluster.create(remover_pod(spec, names, uid, spared, life))
     except (ApiError, SettingError) as error:
         if isinstance(error, ApiError) and not error.is_refusal:
             raise
         return await _give_up(environment, body, str(error))
     return False
+
+
+def _life(body: Object) -> str | None:
+    """The id of the stream's life; None if it is not known."""
+    life = records.part(records.part(body, "status"), "routing").get("life")
+    return life if isinstance(life, str) else None
 
 
 async def _makes_room(environment: Environment, names: StreamNames, body: Object, pod: Object) -> bool:

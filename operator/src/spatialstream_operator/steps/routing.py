@@ -1,4 +1,4 @@
-"""What the routing store says: the active version, and the one that is pending; and what it is told of balance."""
+"""What the routing store says: the active version, the pending one, and which Kafka; and what it is told of balance."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import asyncio
 from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
-from spatialstream.store.reports import read_balance, save_balance
+from spatialstream.store.reports import read_balance, read_topics, save_balance
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.look import Look
 
 __all__ = ["read_routing"]
+
+_AGAIN = 60_000
+"""ms after which it is looked at anew which Kafka the stream uses."""
 
 
 async def read_routing(look: Look) -> None:
@@ -24,6 +27,7 @@ async def read_routing(look: Look) -> None:
         look.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
         look.routing = await asyncio.to_thread(store.state)
         await _keep_balance(look, store)
+        await _know_topics(look, store, look.routing.life)
     except SettingError as error:
         look.problem = Failure("SettingsRefused", str(error), "slow")
     except (StateError, Unavailable):
@@ -38,3 +42,16 @@ async def _keep_balance(look: Look, store: RoutingStore) -> None:
     if await asyncio.to_thread(read_balance, store) != wanted:
         await asyncio.to_thread(save_balance, store, wanted)
     look.memory.balance = wanted
+
+
+async def _know_topics(look: Look, store: RoutingStore, life: str) -> None:
+    """Remember what has to be known when the stream goes: which Kafka it uses, and which life of its name it is.
+
+    A router that is ready has made sure that the routing store is of its own life.
+    """
+    router, at = look.jobs.get("router"), look.memory.used
+    if router is None or not router.is_ready or (at is not None and look.now - at < _AGAIN):
+        return
+    used = await asyncio.to_thread(read_topics, store)
+    await look.remember(routing={"life": life}, **({} if used is None else {"kafka": {"cluster": used.cluster}}))
+    look.memory.used = look.now

@@ -1,4 +1,4 @@
-"""Before anything is made: whether the topics that a stream names are another stream's."""
+"""Before anything is made: whether the topics that a stream names are another stream's; and in the end, whose stay."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.restarts import RestartState
-from spatialstream_operator.decisions.topics import Claim, conflict
+from spatialstream_operator.decisions.topics import Claim, conflict, foreign, spared
+from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import Look
 from spatialstream_operator.names import KIND, TOPIC_KINDS, StreamNames
 
-__all__ = ["check_topics"]
+__all__ = ["check_topics", "topics_of_others"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,36 +25,48 @@ _AGAIN = 30_000
 
 
 async def check_topics(look: Look) -> None:
-    """Refuse topics of others. A stream that has begun has its topics, and is not asked any more.
+    """Refuse topics of others. A stream that has begun has its topics, and is asked once more: when its Kafka is known.
 
     Raises:
         SettingError: a topic is another stream's; names both.
     """
     ours, memory = _claim(look.body), look.memory
-    if ours is None or ours.begun:
+    if ours is None or (ours.begun and ours.cluster in ("", memory.cluster)):
         return
     if memory.others is None or look.now - memory.others[0] >= _AGAIN:
-        claims = [_claim(body) for body in await _streams(look)]
-        memory.others = look.now, [each for each in claims if each is not None]
-    problem = conflict(ours, memory.others[1])
+        memory.others = look.now, await _claims(look.environment, look.names.stream)
+    others = memory.others[1]
+    problem = conflict(ours, [each for each in others if each.cluster or not ours.begun])
+    if not ours.begun:
+        watched = look.environment.config.namespaces or [each.namespace for each in others]
+        problem = foreign(ours, watched) or problem
     if problem is not None:
         kind, what = problem
         if kind in TOPIC_KINDS:
             raise SettingError(f"spec.kafka.topics.{kind}", f"{what}; name another one")
         raise SettingError("metadata.name", f"{what}; give this stream another name")
+    if ours.begun:
+        memory.cluster = ours.cluster
 
 
-async def _streams(look: Look) -> list[Object]:
-    """All streams that are looked after. A namespace to which there is no right any more keeps no other waiting."""
+async def topics_of_others(environment: Environment, body: Object) -> list[str]:
+    """Topics of a stream that other streams name too, so that they are not deleted with it."""
+    ours = _claim(body)
+    return [] if ours is None else spared(ours, await _claims(environment, ours.stream))
+
+
+async def _claims(environment: Environment, stream: str) -> list[Claim]:
+    """Of all streams that are looked after. A namespace to which there is no right any more keeps no other waiting."""
     found: list[Object] = []
-    for namespace in look.environment.config.namespaces or (None,):
+    for namespace in environment.config.namespaces or (None,):
         try:
-            found += await look.environment.cluster.list(KIND, namespace)
+            found += await environment.cluster.list(KIND, namespace)
         except ApiError as error:
             if not error.is_refusal:
                 raise
-            _log.warning("%s: the streams of %s cannot be listed: %s", look.names.stream, namespace, error)
-    return found
+            _log.warning("%s: the streams of %s cannot be listed: %s", stream, namespace, error)
+    claims = [_claim(body) for body in found]
+    return [each for each in claims if each is not None]
 
 
 def _claim(body: Object) -> Claim | None:
@@ -65,9 +78,20 @@ def _claim(body: Object) -> Claim | None:
     except SettingError:
         return None
     servers = servers_from_outside(records.text(kafka, "bootstrapServers"), names.namespace)
-    made = records.text(metadata, "creationTimestamp"), metadata["uid"]
-    begun = RestartState.from_status(records.part(records.part(body, "status"), "router")).template != ""
-    return Claim(names.stream, made, frozenset(filter(None, servers.split(","))), topics, begun)
+    made, status = (records.text(metadata, "creationTimestamp"), metadata["uid"]), records.part(body, "status")
+    begun = RestartState.from_status(records.part(status, "router")).template != ""
+    cluster = records.text(records.part(status, "kafka"), "cluster")
+    deletion = records.part(records.part(body, "spec"), "deletion")
+    kept = records.text(deletion, "state") == "Keep" or records.text(deletion, "topics") != "Delete"
+    going = "deletionTimestamp" in metadata and not kept
+    addresses = frozenset(_plain(each) for each in servers.split(",") if each)
+    return Claim(names.stream, made, addresses, topics, begun, cluster, going)
+
+
+def _plain(server: str) -> str:
+    """An address in its shortest form: a service of the cluster may be called by longer ones."""
+    host, colon, port = server.lower().rpartition(":")
+    return host.rstrip(".").removesuffix(".cluster.local") + colon + port
 
 
 def _texts(given: Mapping[str, Any]) -> dict[str, str]:

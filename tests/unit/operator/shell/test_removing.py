@@ -1,4 +1,5 @@
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,6 +59,18 @@ def test_it_waits_for_the_drivers_and_then_makes_the_pod(world):
     assert not removed(world)
     assert made(world)
     assert world.body()["status"]["phase"] == "Deleting"
+
+
+def test_the_pod_is_told_what_others_use_and_which_life_it_is(world):
+    world.stream("new", spec={"kafka": {"topics": {"objects": "geo.quakes.objects"}}})
+    world.stream(
+        spec={"deletion": {"topics": "Delete"}}, status={"router": {"templateHash": "a"}, "routing": {"life": "l1"}}
+    )
+    assert not removed(world)
+
+    (container,) = world.cluster.objects["Pod", "geo", "quakes-remover"]["spec"]["containers"]
+    said = ["--life", "l1", "--spare", "geo.quakes.objects", "--topics", "all"]
+    assert container["args"][-len(said) :] == said
 
 
 def test_a_driver_that_is_ending_is_not_told_again(world):
@@ -188,7 +201,13 @@ class Erased:
     """What there is to be known of the routing store here."""
 
     def __init__(self, error=None):
-        self.error, self.count = error, 0
+        self.error, self.count, self.life = error, 0, "l1"
+
+    def versions(self):
+        return (0,)
+
+    def state(self):
+        return SimpleNamespace(life=self.life)
 
     def erase(self):
         if self.error is not None:
@@ -232,6 +251,14 @@ def test_a_namespace_goes_with_a_store_that_cannot_be_reached(world, going, capl
 
     assert removed(world)
     assert "The routing state stays in ZooKeeper (nobody answers)" in caplog.text
+
+
+def test_the_routing_state_of_another_life_stays_with_a_namespace_that_goes(world, going, caplog):
+    world.body()["status"]["routing"] = {"life": "l2"}
+
+    assert removed(world)
+    assert going.count == 0
+    assert "The routing state stays in ZooKeeper (it is of another life of geo.quakes: l1, not l2)" in caplog.text
 
 
 def test_drivers_of_a_namespace_that_goes_are_waited_for(world, going):

@@ -1,0 +1,68 @@
+"""What is remembered of the routing store while the router is ready."""
+
+import asyncio
+import copy
+from types import SimpleNamespace
+
+import pytest
+
+from spatialstream.store.reports import UsedTopics
+from spatialstream_operator.decisions.conditions import Job
+from spatialstream_operator.look import Look
+from spatialstream_operator.memory import Memory
+from spatialstream_operator.names import StreamNames
+from spatialstream_operator.spec import StreamSpec
+from spatialstream_operator.steps import routing
+from spatialstream_operator.stores import Stores
+from tests.unit.operator.shell.simulated import World
+
+
+@pytest.fixture
+def world(monkeypatch):
+    made = World()
+    made.stream()
+    made.used = UsedTopics("c1")
+
+    async def of(*_):
+        return SimpleNamespace(state=lambda: SimpleNamespace(life="l1"))
+
+    monkeypatch.setattr(Stores, "of", of)
+    monkeypatch.setattr(routing, "read_topics", lambda store: made.used)
+    monkeypatch.setattr(routing, "read_balance", lambda store: None)
+    monkeypatch.setattr(routing, "save_balance", lambda store, wanted: None)
+    return made
+
+
+def read(world, state="running", memory=None):
+    body, environment = world.body(), world.environment
+    spec = StreamSpec.parse(body["spec"], environment.defaults)
+    status = copy.deepcopy(body.get("status") or {})
+    look = Look(environment, StreamNames("geo", "quakes"), body, spec, status, memory or Memory(), world.at)
+    look.jobs["router"] = Job("router", state)
+    asyncio.run(routing.read_routing(look))
+    return world.body().get("status", {})
+
+
+def test_which_kafka_and_which_life_it_is_are_remembered(world):
+    told = read(world)
+
+    assert told["kafka"] == {"cluster": "c1"}
+    assert told["routing"] == {"life": "l1"}
+
+
+def test_another_kafka_is_seen_in_time(world):
+    memory = Memory()
+    read(world, memory=memory)
+    world.used = UsedTopics("c2")
+    assert read(world, memory=memory)["kafka"] == {"cluster": "c1"}
+    world.at += 60_000
+    assert read(world, memory=memory)["kafka"] == {"cluster": "c2"}
+
+
+def test_a_router_that_is_not_ready_may_see_the_state_of_another_stream(world):
+    assert read(world, "starting") == {}
+
+
+def test_a_router_of_an_earlier_release_says_nothing_of_topics(world):
+    world.used = None
+    assert read(world) == {"routing": {"life": "l1"}}
