@@ -188,6 +188,8 @@ def test_suspended_and_resumed(operator, played):
     stream.edit(suspend=True)
     stream.says("Progressing", "True", "Suspending")
     stream.ends("router")
+    stream.until(lambda status: status["router"]["state"] == "absent", "the router is gone")
+    assert stream.status["phase"] == "Suspending", "the worker is still there"
     stream.ends("worker")
     stream.until(lambda status: status["phase"] == "Suspended", "it is suspended")
     stream.says("Ready", "False", "Suspended")

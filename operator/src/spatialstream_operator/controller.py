@@ -26,7 +26,7 @@ from spatialstream_operator.steps.drivers import keep_drivers
 from spatialstream_operator.steps.executors import miss_executors
 from spatialstream_operator.steps.measuring import measure
 from spatialstream_operator.steps.rebalancing import rebalance
-from spatialstream_operator.steps.refusing import refuse
+from spatialstream_operator.steps.refusing import refuse, unready
 from spatialstream_operator.steps.rejects import watch_rejects
 from spatialstream_operator.steps.routing import read_routing
 from spatialstream_operator.steps.scaling import scale
@@ -78,7 +78,8 @@ class Controller(Loop):
             for step in STEPS:
                 await step(look)
         except SettingError as error:
-            await refuse(self._environment, body, "SpecRefused", str(error))
+            besides = await unready(self._environment, body)
+            await refuse(self._environment, body, "SpecRefused", str(error), besides)
             await beat(self._environment, body)
             return self._environment.config.interval
         except ApiError as error:

@@ -52,6 +52,7 @@ class Look:
         jobs: router and worker, once they have been looked at.
         crews: the executors of the jobs that are to have any.
         executors: their pods, of each job whose driver could have any.
+        left: executors that are still there though the stream is to be suspended.
         rejecting: that too many records are rejected, and why; None if they are not.
         store: the routing store; None if it cannot be used.
         routing: its state; None if it cannot be read.
@@ -69,6 +70,7 @@ class Look:
     jobs: dict[str, Job] = field(default_factory=dict)
     crews: dict[str, Crew] = field(default_factory=dict)
     executors: dict[str, list[Object]] = field(default_factory=dict)
+    left: int = 0
     rejecting: Failure | None = None
     store: RoutingStore | None = None
     routing: RoutingState | None = None

@@ -39,8 +39,10 @@ JobState = Literal["absent", "pending", "stuck", "starting", "running", "backoff
 """Where a job is: no pod; a pod that is on its way, or cannot start; a driver that runs but is not ready, or is; a pod
 that has failed and is made again later; one that ends."""
 
-StreamPhase = Literal["Pending", "Starting", "Running", "Rebalancing", "Suspended", "Degraded", "Deleting"]
-"""A stream in one word."""
+StreamPhase = Literal[
+    "Pending", "Starting", "Running", "Rebalancing", "Suspending", "Suspended", "Degraded", "Deleting"
+]
+"""A stream in one word: what is, not what is wanted."""
 
 _REBALANCING = frozenset({Phase.PUBLISHING, Phase.ADOPTING, Phase.WITHDRAWING, Phase.VERIFYING})
 _COMING = frozenset({"absent", "pending", "starting", "terminating"})
@@ -109,6 +111,7 @@ class Summary:
         deleting: whether the stream is on its way out.
         problem: a step that cannot be done for now: why, and whether to expect that it ends by itself (``quick``).
         rejecting: that too many records are rejected; None if they are not.
+        left: executors' pods that are still there though the stream is to be suspended.
     """
 
     now: int
@@ -122,6 +125,12 @@ class Summary:
     deleting: bool = False
     problem: Failure | None = None
     rejecting: Failure | None = None
+    left: int = 0
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the stream is suspended, and all of its pods are gone."""
+        return self.suspended and not self.left and all(job.state == "absent" for job in self.jobs)
 
     @property
     def missing(self) -> Failure | None:
@@ -176,7 +185,9 @@ def _ready(summary: Summary) -> Verdict:
     if summary.deleting:
         return Verdict("False", "Deleting", "The stream is being deleted.")
     if summary.suspended:
-        return Verdict("False", "Suspended", "The stream is suspended.")
+        if summary.at_rest:
+            return Verdict("False", "Suspended", "The stream is suspended.")
+        return Verdict("False", "Suspending", "The stream is being suspended.")
     for job in summary.jobs:
         if not job.is_ready:
             reason = f"{job.name.capitalize()}NotReady"
@@ -210,9 +221,13 @@ def _progressing(summary: Summary) -> Verdict:
     if summary.problem is not None:
         return Verdict("False", summary.problem.reason, summary.problem.message)
     if summary.suspended:
-        leaving = [job.name for job in summary.jobs if job.state != "absent"]
-        text = f"The {' and the '.join(leaving)} {'is' if len(leaving) == 1 else 'are'} ending."
-        return Verdict("True", "Suspending", text) if leaving else Verdict("False", "Suspended", "Nothing runs.")
+        if summary.at_rest:
+            return Verdict("False", "Suspended", "Nothing runs.")
+        leaving = [f"the {job.name}" for job in summary.jobs if job.state != "absent"]
+        if summary.left:
+            leaving.append(f"{summary.left} executor{'' if summary.left == 1 else 's'}")
+        text = f"{' and '.join(leaving)} {'is' if len(leaving) == 1 and summary.left < 2 else 'are'} ending."
+        return Verdict("True", "Suspending", text[0].upper() + text[1:])
     for job in summary.jobs:
         if job.state in _COMING:
             return Verdict("True", "Starting", f"The {job.name}: {_state(job)}")
@@ -241,6 +256,8 @@ def _degraded(summary: Summary) -> Verdict:
         return Verdict("True", summary.problem.reason, summary.problem.message)
     for job in () if summary.deleting else summary.jobs:
         name = job.name.capitalize()
+        if summary.suspended and job.state == "absent":  # what it failed by before is past
+            continue
         if job.degraded:
             why = "" if job.failure is None else f" The last: {job.failure.reason}: {job.failure.message}"
             return Verdict("True", f"{name}Failing", f"The {job.name} has failed {job.failures} times in a row.{why}")
@@ -268,7 +285,7 @@ def phase(summary: Summary) -> StreamPhase:
     if _degraded(summary).status == "True":
         return "Degraded"
     if summary.suspended:
-        return "Suspended"
+        return "Suspended" if summary.at_rest else "Suspending"
     if _ready(summary).status == "True":
         return "Rebalancing" if summary.rebalance in _REBALANCING else "Running"
     return "Pending" if all(job.state == "absent" for job in summary.jobs) else "Starting"
@@ -290,10 +307,14 @@ def transitions(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str
         last = records.text(known.get(name, {}), "status")
         if name in _NEWS and status != last and status in _NEWS[name]:
             event, warning = _NEWS[name][status]
+            warning = warning and condition["reason"] not in _WISHED
             if last in ("True", "False") or (warning and name == "Degraded"):
                 notes.append(Note(event, f"{condition['reason']}: {condition['message']}", warning))
     return notes
 
+
+_WISHED = frozenset({"Suspending", "Suspended", "Deleting"})
+"""Reasons that somebody wishes for: to tell of them is no warning."""
 
 _NEWS: Mapping[str, Mapping[str, tuple[str, bool]]] = {
     "Ready": {"True": ("Ready", False), "False": ("NotReady", True)},

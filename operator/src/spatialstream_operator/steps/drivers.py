@@ -49,7 +49,7 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     seen = None if pod is None else report(pod, look.now, events=await events_of(look, pod))
     wanted = _wanted(look, job, before, seen)
     decision = decide(before, seen, wanted, look.now, settings)
-    state = _state(seen, decision)
+    state = _state(seen, decision, wanted)
     remembered = {"pod": name, "state": state, **decision.state.to_status()}
     if job == "router":  # it is the one that makes what has to be removed one day
         has_run = ran(known, seen)
@@ -102,9 +102,9 @@ def _wanted(look: Look, job: Literal["router", "worker"], before: RestartState, 
     return manifests.template_hash(job, look.spec, look.names)
 
 
-def _state(seen: PodReport | None, decision: RestartDecision) -> JobState:
+def _state(seen: PodReport | None, decision: RestartDecision, wanted: str | None) -> JobState:
     if seen is None:
-        return "backoff" if decision.state.attempt is not None else "absent"
+        return "backoff" if decision.state.attempt is not None and wanted is not None else "absent"
     if seen.state == "running":
         return "running" if seen.ready else "starting"
     return "backoff" if seen.state == "failed" else seen.state

@@ -21,6 +21,7 @@ from spatialstream_operator.decisions.executors import (
 from spatialstream_operator.decisions.lost import is_lost
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.look import PARTS, Look
+from spatialstream_operator.names import COMPONENT_LABEL, STREAM_LABEL
 from spatialstream_operator.steps.starting import events_of, refusal_of_executors
 
 __all__ = ["count_executors", "miss_executors"]
@@ -30,13 +31,20 @@ _ASKED = 3
 
 
 async def count_executors(look: Look) -> None:
-    """See which executors there are; none are known if there is no driver that could have any."""
+    """See which executors there are; none are known if there is no driver that could have any.
+
+    Those of a driver that is gone go a little later: until then a stream is not suspended yet.
+    """
     names = look.names
     for job, crew in look.crews.items():
         if look.jobs[job].state in ("starting", "running"):
             pods = await look.environment.cluster.list("Pod", names.namespace, names.selected(names.executor(job)))
             await _strike_lost(look, job, pods)
             look.executors[job], crew.registered = pods, sum(is_ready(pod) for pod in pods)
+    if look.spec.suspend and look.status.get("phase") != "Suspended":
+        pods = await look.environment.cluster.list("Pod", names.namespace, {STREAM_LABEL: names.name})
+        executors = {names.executor(job) for job in PARTS}
+        look.left = sum(pod["metadata"]["labels"].get(COMPONENT_LABEL) in executors for pod in pods)
 
 
 async def _strike_lost(look: Look, job: str, pods: Sequence[Object]) -> None:

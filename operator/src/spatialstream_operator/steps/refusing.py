@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spatialstream_operator.cluster import Object
-from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.balance import Verdict
+from spatialstream_operator.decisions.conditions import condition
 from spatialstream_operator.decisions.rebalancing_inputs import Note
+from spatialstream_operator.decisions.restarts import report
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import emit
-from spatialstream_operator.names import KIND
+from spatialstream_operator.look import PARTS, emit
+from spatialstream_operator.names import KIND, StreamNames
 
-__all__ = ["refuse"]
+__all__ = ["refuse", "unready"]
+
+Verdicts = Mapping[str, Verdict]
+"""What is said of conditions, by their type."""
 
 
-async def refuse(environment: Environment, body: Object, reason: str, message: str) -> None:
+async def unready(environment: Environment, body: Object) -> Verdicts:
+    """That a job of a stream does not run which nobody starts again while the spec is refused; empty if both run."""
+    names = StreamNames(body["metadata"]["namespace"], body["metadata"]["name"])
+    for job in PARTS:
+        pod = await environment.cluster.get("Pod", names.driver(job), names.namespace)
+        if pod is None or not report(pod, environment.now()).ready:
+            text = f"The {job} is not ready, and is not started while the spec is refused."
+            return {"Ready": Verdict("False", f"{job.capitalize()}NotReady", text)}
+    return {}
+
+
+async def refuse(
+    environment: Environment, body: Object, reason: str, message: str, besides: Verdicts | None = None
+) -> None:
     """Say in the status what is wrong; once in an event.
 
     Args:
@@ -20,23 +40,18 @@ async def refuse(environment: Environment, body: Object, reason: str, message: s
         body: the resource.
         reason: in a word.
         message: in a sentence.
+        besides: other conditions that are known.
     """
     metadata, status = body["metadata"], body.get("status") or {}
     known = {each["type"]: each for each in status.get("conditions", [])}
-    before = known.get("Degraded", {})
-    if before.get("reason") == reason and before.get("message") == message:
+    wanted = {"Degraded": Verdict("True", reason, message), "Progressing": Verdict("False", reason, message)}
+    wanted |= besides or {}
+    told = {name: (each.get("status"), each.get("reason"), each.get("message")) for name, each in known.items()}
+    if all(told.get(name) == (each.status, each.reason, each.message) for name, each in wanted.items()):
         return
-    now = records.moment_text(environment.now() // 1000 * 1000)
-    conditions = {**known}
-    for name, truth in (("Degraded", "True"), ("Progressing", "False")):
-        conditions[name] = {
-            "type": name,
-            "status": truth,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": now,
-            "observedGeneration": metadata.get("generation", 0),
-        }
+    when = environment.now(), int(metadata.get("generation", 0))
+    conditions = {**known, **{name: condition(name, each, *when, known.get(name, {})) for name, each in wanted.items()}}
     change = {"phase": "Degraded", "conditions": list(conditions.values())}
     await environment.cluster.patch_status(KIND, metadata["name"], metadata["namespace"], change)
-    await emit(environment, body, Note(reason, message, warning=True))
+    if told.get("Degraded") != ("True", reason, message):
+        await emit(environment, body, Note(reason, message, warning=True))

@@ -31,6 +31,7 @@ async def tell(look: Look) -> None:
         look.spec.suspend,
         problem=look.problem,
         rejecting=look.rejecting,
+        left=look.left,
     )
     before: list[Object] = list(look.status.get("conditions") or [])
     after = conditions(summary, before)

@@ -60,14 +60,14 @@ def test_all_is_well():
         ({"crews": {"router": Crew(1, 2, MISSING), "worker": Crew(2, 2)}}, "Degraded", "True", "False", "True"),
         ({"rebalance": Phase.ADOPTING}, "Rebalancing", "True", "True", "False"),
         ({"rebalance": Phase.AWAITING_APPROVAL}, "Running", "True", "False", "False"),
-        ({"suspended": True}, "Suspended", "False", "True", "False"),
+        ({"suspended": True}, "Suspending", "False", "True", "False"),
         ({"deleting": True}, "Deleting", "False", "True", "False"),
         ({"problem": Failure("KafkaUnreachable", "No answer.")}, "Running", "True", "False", "False"),
         ({"problem": Failure("SecretMissing", "There is none.", "slow")}, "Degraded", "True", "False", "True"),
         ({"crews": {"worker": Crew(1, 2, MISSING)}}, "Degraded", "True", "False", "True"),
         ({"crews": {"worker": Crew(0, 2, MISSING)}}, "Degraded", "False", "False", "True"),
         ({"rejecting": REJECTING}, "Degraded", "True", "False", "True"),
-        ({"suspended": True, "rejecting": REJECTING}, "Suspended", "False", "True", "False"),
+        ({"suspended": True, "rejecting": REJECTING}, "Suspending", "False", "True", "False"),
     ],
 )
 def test_how_things_are_said(changes, word, ready, progressing, degraded):
@@ -91,6 +91,42 @@ def test_suspended_is_done_when_nothing_runs():
     }
     leaving = conditions(replace(gone, worker=Job("worker", "terminating"), router=Job("router", "terminating")))
     assert leaving[1]["message"] == "The router and the worker are ending."
+
+
+ABSENT = {"router": Job("router", "absent"), "worker": Job("worker", "absent")}
+
+
+@pytest.mark.parametrize(
+    ("lagging", "message"),
+    [
+        ({}, "The router and the worker are ending."),
+        ({"router": Job("router", "absent")}, "The worker is ending."),
+        ({"router": Job("router", "absent"), "left": 2}, "The worker and 2 executors are ending."),
+        ({**ABSENT, "left": 1}, "1 executor is ending."),
+        ({**ABSENT, "left": 3}, "3 executors are ending."),
+        ({"worker": Job("worker", "terminating"), "router": Job("router", "absent")}, "The worker is ending."),
+    ],
+)
+def test_a_stream_is_not_suspended_before_all_pods_are_gone(lagging, message):
+    """Whoever makes a copy of its state then has one that nobody is writing to."""
+    summary = replace(RUNNING, suspended=True, **lagging)
+    assert phase(summary) == "Suspending"
+    assert reasons(summary)["Ready"] == "Suspending"
+    assert conditions(summary)[1]["message"] == message
+    assert phase(replace(summary, **ABSENT, left=0)) == "Suspended"
+
+
+def test_a_stream_that_failed_before_it_was_suspended_is_suspended():
+    failed = replace(RUNNING, suspended=True, **{**ABSENT, "router": Job("router", "absent", True, 10, CRASH)})
+    assert phase(failed) == "Suspended"
+
+
+def test_a_suspension_that_is_wished_for_is_no_warning():
+    before = conditions(RUNNING)
+    (note,) = transitions(before, conditions(replace(RUNNING, suspended=True), before))
+    assert (note.reason, note.warning) == ("NotReady", False)
+    (note,) = transitions(before, conditions(replace(RUNNING, deleting=True), before))
+    assert not note.warning
 
 
 def test_the_time_of_a_transition_is_that_of_the_status():
@@ -175,6 +211,8 @@ def test_whatever_happens_conditions_are_well_formed(history):
         ready = after[0]["status"] == "True"
         assert not ready or (summary.router.state == summary.worker.state == "running" and not summary.suspended)
         assert (phase(summary) == "Deleting") == summary.deleting
+        if phase(summary) == "Suspended":
+            assert summary.router.state == summary.worker.state == "absent"
         before = after
 
 

@@ -90,7 +90,30 @@ def test_whatever_fails_it_looks_again_later_and_later(world, caplog, error, mis
     assert len(world.looks) == 6
 
 
+def driver(world, job, ready):
+    """The pod of a driver that runs."""
+    state = {"name": "driver", "ready": ready, "state": {"running": {"startedAt": "2027-01-15T07:00:00Z"}}}
+    metadata = {"name": f"quakes-{job}", "namespace": "geo"}
+    world.cluster.put({"kind": "Pod", "metadata": metadata, "status": {"containerStatuses": [state]}})
+
+
+def test_a_job_that_ends_while_the_spec_is_refused_is_not_said_to_be_ready(world):
+    world.stream(status={"conditions": [{"type": "Ready", "status": "True", "reason": "Running"}]})
+    world.fail = module.SettingError("spec.kafka.topics.blocks", "is taken")
+    for job in ("router", "worker"):
+        driver(world, job, True)
+    run_for(world, 8)
+    driver(world, "worker", False)
+    run_for(world, 8)
+
+    ready, *_ = world.body()["status"]["conditions"]
+    assert (ready["status"], ready["reason"]) == ("False", "WorkerNotReady")
+    assert len(world.cluster.events()) == 1
+
+
 def test_a_setting_that_a_step_refuses_is_told_once(world):
+    for job in ("router", "worker"):
+        driver(world, job, True)
     world.stream(status={"conditions": [{"type": "Ready", "status": "True", "reason": "Running"}]})
     world.fail = module.SettingError("spec.kafka.topics.blocks", "is taken")
 

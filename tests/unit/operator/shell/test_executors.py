@@ -117,3 +117,25 @@ def test_nothing_is_written_while_nothing_is_missing():
     look_at(world, wanted=1)
 
     assert world.cluster.calls == []
+
+
+def test_executors_that_outlive_their_driver_hold_up_a_suspension():
+    world = World()
+    world.stream(spec={"suspend": True})
+    executor(world, 1, True)
+    executor(world, 2, True, "router")
+    world.cluster.put({"kind": "Pod", "metadata": {"name": "x", "namespace": "geo", "labels": NAMES.labels("remover")}})
+
+    def left():
+        body, environment = world.body(), world.environment
+        spec = StreamSpec.parse(body["spec"], environment.defaults)
+        look = Look(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
+        look.jobs |= {job: Job(job, "absent") for job in ("router", "worker")}
+        asyncio.run(count_executors(look))
+        return look.left
+
+    assert left() == 2
+    del world.cluster.objects["Pod", "geo", "quakes-router-exec-2"]
+    assert left() == 1
+    world.cluster.put({**world.body(), "status": {"phase": "Suspended"}})
+    assert left() == 0, "it is not asked any more"
