@@ -1,13 +1,23 @@
 """Timestamps and durations at the border."""
 
+import math
 from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import RecordError
-from spatialstream.model.times import TIME_LIMIT, format_duration, parse_duration, parse_time
+from spatialstream.model.times import (
+    TIME_LIMIT,
+    format_duration,
+    in_milliseconds,
+    looks_like,
+    parse_duration,
+    parse_time,
+)
 
 ZONES = st.builds(lambda minutes: timezone(timedelta(minutes=minutes)), st.integers(-1439, 1439))
 
@@ -26,6 +36,15 @@ ZONES = st.builds(lambda minutes: timezone(timedelta(minutes=minutes)), st.integ
         ("2018-02-06T20:26:13.840999-05:00", 1_517_966_773_840),
         ("1969-12-31T23:59:59.999Z", -1),
         ("0001-01-01T00:00:00+23:59", -62_135_596_800_000 - 86_340_000),
+        ("2018-02-07t01:26:13.840z", 1_517_966_773_840),
+        ("2018-02-07T01:26:13,8409999999+0000", 1_517_966_773_840),
+        ("20180207T012613.840Z", 1_517_966_773_840),
+        ("2018-02-07T02+01", 1_517_965_200_000),
+        ("2018-02-07T01:26:13-00:00", 1_517_966_773_000),
+        ("1512111012345", 1_512_111_012_345),
+        ("20180207", 20_180_207),
+        ("-5", -5),
+        ("0" * 5_000 + "7", 7),
     ],
 )
 def test_times(value, milliseconds):
@@ -47,7 +66,11 @@ def test_a_time_is_the_milliseconds_since_1970_rounded_down(moment):
         ([], "[] is not a time; give integer milliseconds or an ISO 8601 string"),
         ("now", "'now' is not a time; give milliseconds or ISO 8601, such as \"2018-02-07T01:26:13.840Z\""),
         ("", "'' is not a time; give milliseconds or ISO 8601, such as \"2018-02-07T01:26:13.840Z\""),
-        ("5", "'5' is not a time; give milliseconds or ISO 8601, such as \"2018-02-07T01:26:13.840Z\""),
+        ("9" * 5_000, f"{'9' * 5_000!r} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}"),
+        (
+            str(-TIME_LIMIT - 1),
+            f"'{-TIME_LIMIT - 1}' is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}",
+        ),
         (TIME_LIMIT + 1, f"{TIME_LIMIT + 1} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}"),
         (-TIME_LIMIT - 1, f"{-TIME_LIMIT - 1} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}"),
     ],
@@ -56,6 +79,51 @@ def test_what_is_no_time_is_told(value, problem):
     with pytest.raises(RecordError) as caught:
         parse_time(value, "field")
     assert str(caught.value) == f"field: {problem}"
+
+
+NO_TIMES = """
++5| 5|5 |5.0|1e3|1_000|--5|٣|２018-02-07
+2020-01-01/2020-12|2020-01-01/00:00|2020-01-01x00:00|2020-01-01_00:00|2020-01-01  00:00|2020-01-01\t00:00
+2020-01-01T|2020-01-01T00:00 Z|2020-01-01Z| 2020-01-01|2020-01-01 |20200101 0000|2020-01-01T0000
+2020-01|2020-0101|2018-W06-3|2018W063|2018-038|+2018-02-07|0000-01-01|2018-02-30|2018-13-01|20180230T01
+2018-02-07T24:00|2018-02-07T01:60|2018-02-07T01:26:60|2018-02-07T01:2613|2018-02-07T01:26.5|2018-02-07T01:26:13.
+2018-02-07T01:26+24:00|2018-02-07T01:26+01:60|2018-02-07T01:26+01:00:30|2018-02-07T01:26+1
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [*NO_TIMES.strip("\n").replace("\n", "|").split("|"), "2020-01-01\n00:00", "2020-01-01\n"]
+)
+def test_a_string_that_is_nearly_a_time_is_none(text):
+    with pytest.raises(RecordError, match="is not a time; give milliseconds or ISO 8601"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1000), ("ms", 1), ("us", Fraction(1, 1000))])
+@given(st.integers(-(10**18), 10**18))
+def test_a_number_of_a_unit_is_rounded_down_to_ms(unit, factor, number):
+    assert in_milliseconds(number, unit) == in_milliseconds(str(number), unit) == math.floor(number * factor)
+    for other in (True, None, 1.5, "2018-02-07", "x", "5 "):
+        assert in_milliseconds(other, unit) is other
+
+
+@pytest.mark.parametrize(
+    ("times", "unit"),
+    [
+        ([], None),
+        ([0, 0], None),
+        ([1_795_880_000, 1_795_880_001], "s"),
+        ([-1_795_880_000], "s"),
+        ([1, 2, 3, 0], "s"),
+        ([1_795_880_000_000], None),
+        ([1_795_880_000_000_000], "us"),
+        ([5] * 19 + [1_795_880_000_000], "s"),
+        ([5] * 9 + [1_795_880_000_000], None),
+        ([5, 1_795_880_000_000_000], None),
+    ],
+)
+def test_times_of_another_unit_are_seen(times, unit):
+    assert looks_like(np.array(times, np.int64)) == unit
 
 
 @pytest.mark.parametrize(

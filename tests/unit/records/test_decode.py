@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from spatialstream.model.objects import parse_object
 from spatialstream.model.queries import MOST_STEPS, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.times import TIME_LIMIT
 from spatialstream.records import decode
 
 PLANE = Space.planar(-10, 0, 10, 5)
@@ -110,6 +113,13 @@ TIME_TEXTS = st.one_of(
     ),
     st.sampled_from(
         ["2018-02-07T24:00", "0000-01-01", "2000-02-29", "1900-02-29", "2018-W06-3", "20180207", "now", "1517966773840"]
+    ),
+    st.integers(-(10**18), 10**18).map(str),
+    st.builds(
+        lambda text, at, mark: text[:at] + mark + text[at + 1 :],
+        MOMENTS.map(datetime.isoformat),
+        st.integers(0, 32),
+        st.sampled_from([*"tT /_zZ09-+:.,é３\n", "", "  "]),
     ),
 )
 TIMES = st.one_of(
@@ -297,9 +307,56 @@ def test_a_number_is_rounded_as_python_rounds_it(number):
 
 
 @given(TIME_TEXTS)
-def test_a_time_is_read_as_parse_time_reads_it(text):
-    data = json.dumps({"id": "a", "t": text, "lon": 0, "lat": 0, "text": ""}).encode()
-    same(outcome(decode.decode_objects(data)), by_record(data, parse_object, WGS84))
+@example("1512111012345")
+@example("2020-01-01/2020-12")
+@example("20180207")
+def test_a_time_is_the_same_wherever_it_stands(text):
+    record = {"id": "a", "t": text, "lon": 0, "lat": 0, "text": ""}
+    data = json.dumps(record).encode()
+    expected = by_record(data, parse_object, WGS84)
+    same(outcome(decode.decode_objects(data)), expected)
+    rows = pa.Table.from_pylist([record])
+    same(outcome(decode.decode_object_table(rows)), expected)
+    if text == text.strip():  # spaces around a cell are no part of it
+        cell = f'a,"{text}",0,0,""\n'.encode()
+        same(outcome(decode.decode_csv(cell, list(record), 1)), expected)
+    asked = json.dumps({"id": "a", "t": text, "type": "CANCEL"}).encode()
+    same(outcome(decode.decode_queries(asked)), by_record(asked, parse_query, WGS84))
+
+
+NEAR_THE_LIMIT = st.builds(
+    lambda sign, unit, by: sign * TIME_LIMIT * 1_000 // unit + by,
+    st.sampled_from([1, -1]),
+    st.sampled_from([1, 1_000, 1_000_000]),
+    st.integers(-2, 2),
+)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1_000), ("ms", 1), ("us", Fraction(1, 1_000))])
+@given(st.integers(-(10**11), 10**11) | st.integers(-(10**20), 10**20) | NEAR_THE_LIMIT)
+def test_a_number_is_of_the_unit_that_is_given_wherever_it_stands(unit, factor, number):
+    t = math.floor(number * factor)
+    right = [t] if abs(t) <= TIME_LIMIT else []
+    record = {"id": "a", "t": number, "lon": 0, "lat": 0, "text": ""}
+    for spelt in (number, str(number)):
+        data = json.dumps(record | {"t": spelt}).encode()
+        assert decode.decode_objects(data, unit=unit).batch.t.tolist() == right
+        asked = json.dumps({"id": "a", "t": spelt, "type": "CANCEL"}).encode()
+        assert decode.decode_queries(asked, unit=unit).batch.t.tolist() == right
+    for cell in (f"a,{number},0,0,x\n", f"a, {number} ,0,0,x\n"):
+        assert decode.decode_csv(cell.encode(), list(record), unit=unit).batch.t.tolist() == right
+    assert decode.decode_object_table(table(t=[str(number)]), unit=unit).batch.t.tolist() == right
+    if abs(number) < 2**63:
+        assert decode.decode_object_table(table(t=pa.array([number], pa.int64())), unit=unit).batch.t.tolist() == right
+
+
+@pytest.mark.parametrize("unit", ["s", "us"])
+def test_a_time_that_is_no_number_has_no_unit(unit):
+    moment = datetime(2018, 2, 7, 1, 26, 13, 840_000, UTC)
+    for text in (moment.isoformat(), "2018-02-07T01:26:13.84Z"):
+        assert decode.decode_objects(line(t=text), unit=unit).batch.t.tolist() == [1_517_966_773_840]
+    for column in (pa.array([moment], pa.timestamp("us", "UTC")), pa.array([moment], pa.timestamp("ms"))):
+        assert decode.decode_object_table(table(t=column), unit=unit).batch.t.tolist() == [1_517_966_773_840]
 
 
 # ------------------------------------------------------------------------------------------------- one record at a time

@@ -40,10 +40,6 @@ def _queries(text: str) -> dict[QueryType, int]:
         raise SettingError("queries-per-type", f'{text!r} is not a number, nor like "CRQ=1000,SRQ=50"') from None
 
 
-def _time(text: str) -> int:
-    return parse_time(int(text) if text.lstrip("-").isdigit() else text)
-
-
 def add_parser(commands: Any) -> None:
     """Add the command."""
     from spatialstream.generate import GenerateSettings
@@ -63,7 +59,13 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument_group("objects").add_argument
     add("--number", type=shared.count, default=default.objects, metavar="N", help="of objects (default %(default)s)")
     add("--seed", type=int, default=default.seed, metavar="N", help="everything random follows from it (default 0)")
-    add("--start", type=shared.value("time", _time), default=default.start, metavar="TIME", help="of the first object")
+    add(
+        "--start",
+        type=shared.value("time", parse_time),
+        default=default.start,
+        metavar="TIME",
+        help="of the first object",
+    )
     add("--rate", type=float, default=default.rate, metavar="R", help="objects a second (default %(default)s)")
     add("--diurnal", action="store_true", help="social: more by day than by night, by the sun")
     told = "social: how often a flood, a festival and a blackout happen (default never)"

@@ -185,7 +185,7 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     at = given.pop("point", None)
     if len(given) == 2:
         raise SettingError("circle", "give a box or a circle, not both")
-    record = {"id": options.id, "type": options.type, "t": _number_or_text(options.time), "region": given or None}
+    record = {"id": options.id, "type": options.type, "t": options.time, "region": given or None}
     record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
     record["any"] = options.any and [text.replace(",", " ").split() for text in options.any]
     record |= {name: _number_or_text(getattr(options, name)) for name in ("duration", "window", "step")}
@@ -215,7 +215,7 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
     """Ask as of the newest round, and print the answers."""
     from spatialstream.client import Stream
 
-    at_least = _number_or_text(options.at_least)
+    at_least = options.at_least
     if at_least == "now":
         at_least = time.time_ns() // 1_000_000
     # nothing has to be put in order at the end, and a handler of Python's would wait for a call that is under way

@@ -251,8 +251,7 @@ def _interval(text: str) -> tuple[int | None, int | None]:
 
 
 def _time(text: str) -> int:
-    text = _BARE_DAY.sub("", text)
-    return parse_time(int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text)
+    return parse_time(_BARE_DAY.sub("", text))
 
 
 def _page(text: str | None) -> _Key | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from urllib.parse import urlencode
 
@@ -80,7 +79,7 @@ def _time(request: Request, name: str, default: int) -> int:
     if text is None:
         return default
     try:
-        return parse_time(int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text, name)
+        return parse_time(text, name)
     except RecordError as error:
         raise _wrong(name, error.problem) from None
 

@@ -61,7 +61,7 @@ LONGEST_BY = 512
 _TIME = {
     "oneOf": [
         {"type": "integer", "minimum": -TIME_LIMIT, "maximum": TIME_LIMIT, "description": "ms since 1970-01-01 UTC"},
-        {"type": "string", "format": "date-time"},
+        {"type": "string", "format": "date-time", "description": "RFC 3339, without a zone UTC; digits alone are ms"},
     ]
 }
 _DURATIONS = "|".join(rf"[0-9]{{1,{len(str(TIME_LIMIT // ms)) - 1}}}\s*{unit}" for unit, ms in UNITS.items())

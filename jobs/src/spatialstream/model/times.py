@@ -6,14 +6,20 @@ import operator
 import re
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+
+from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import RecordError, SettingError
 
 __all__ = [
     "FOREVER",
     "TIME_LIMIT",
+    "TIME_UNITS",
     "UNITS",
     "duration_of",
     "format_duration",
+    "in_milliseconds",
+    "looks_like",
     "parse_duration",
     "parse_time",
     "whole_number",
@@ -28,23 +34,42 @@ FOREVER = 2 * TIME_LIMIT + 1
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 """Of durations, each in ms."""
 
+TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+"""In which times may be numbers, each in microseconds."""
+
+_FEBRUARY_1970, _YEAR_2100 = 2_678_400_000, 4_102_444_800_000
+_NEARLY_ALL = 0.95
+
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|h|d|w)\s*")
 _MOST_DIGITS = 4_000  # what int() takes of a string is limited
 
+_WHOLE = re.compile(r"(-?)0*([0-9]+)")
+_HOUR, _ZONE = r"(?:[01][0-9]|2[0-3])", r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)?"
+_MOMENT = re.compile(
+    rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[Tt ]{_HOUR}(?::[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]+)?)?)?{_ZONE})?"
+    rf"|[0-9]{{8}}[Tt]{_HOUR}(?:[0-5][0-9](?:[0-5][0-9](?:[.,][0-9]+)?)?)?{_ZONE}"
+)
+"""Of what ``datetime.fromisoformat`` takes, which grows with Python's version: calendar dates, and times of a day."""
+
 
 def parse_time(value: object, field: str = "t") -> int:
-    """A timestamp in milliseconds since 1970-01-01 UTC, from an integer of milliseconds or an ISO 8601 string.
+    """A timestamp in milliseconds since 1970-01-01 UTC, from milliseconds or from a time as RFC 3339 writes it.
 
-    A string without an offset is taken as UTC.
+    Milliseconds are an integer, or a string of its decimal digits (which is all that CSV has, and so means the same
+    everywhere). A time is ``YYYY-MM-DD``, or that, ``T`` (or ``t``, or one space) and ``HH[:MM[:SS[.fraction]]]``, with
+    ``Z`` or an offset behind it, without which it is UTC; or the basic form of ISO 8601, ``YYYYMMDDTHH[MM[SS...]]``.
+    Parts of a millisecond are cut off.
 
     Raises:
         RecordError: ``value`` is neither, or out of range.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         result = value
+    elif isinstance(value, str) and (digits := _WHOLE.fullmatch(value)):
+        result = TIME_LIMIT + 1 if len(digits[2]) > _MOST_DIGITS else int(digits[1] + digits[2])
     elif isinstance(value, str):
         try:
-            moment = datetime.fromisoformat(value)
+            moment = datetime.fromisoformat(value.upper() if _MOMENT.fullmatch(value) else "")
         except ValueError:
             raise RecordError(
                 field, f'{value!r} is not a time; give milliseconds or ISO 8601, such as "2018-02-07T01:26:13.840Z"'
@@ -57,6 +82,35 @@ def parse_time(value: object, field: str = "t") -> int:
     if abs(result) > TIME_LIMIT:
         raise RecordError(field, f"{value!r} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}")
     return result
+
+
+def in_milliseconds(value: object, unit: str) -> object:
+    """A time that is a number of a unit, an integer or its digits, as a number of ms, rounded down; others as they are.
+
+    Args:
+        value: what :func:`parse_time` takes.
+        unit: one of :data:`TIME_UNITS`.
+    """
+    if isinstance(value, str) and (digits := _WHOLE.fullmatch(value)) and len(digits[2]) <= _MOST_DIGITS:
+        value = int(digits[1] + digits[2])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * TIME_UNITS[unit] // TIME_UNITS["ms"]
+    return value
+
+
+def looks_like(t: Ints) -> str | None:
+    """The unit that nearly all of some times look as if they were of, ``"s"`` or ``"us"``, if it is not ms.
+
+    As ms, seconds of our time lie in January 1970 (or, before it, in December 1969), microseconds beyond the year 2100.
+    Zero is the same in every unit, so it says nothing.
+
+    Args:
+        t: times in ms.
+    """
+    size = np.abs(t[t != 0])
+    if len(size) and np.mean(size < _FEBRUARY_1970) >= _NEARLY_ALL:
+        return "s"
+    return "us" if len(size) and np.mean(size >= _YEAR_2100) >= _NEARLY_ALL else None
 
 
 def parse_duration(value: object, field: str = "duration") -> int:

@@ -7,7 +7,7 @@ record's fate never depends on its neighbours. Cost: about a microsecond for a r
 another.
 
 CSV has no types. There, a cell is absent when it is empty, and an empty string when it is quoted and empty;
-coordinates are JSON numbers, ``t`` is an integer of milliseconds or ISO 8601; there is no ``terms``.
+coordinates are JSON numbers; there is no ``terms``. Spaces around coordinates and times are no part of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spatialstream.model.regions import Regions
 from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.model.times import FOREVER, TIME_LIMIT
+from spatialstream.model.times import FOREVER, TIME_LIMIT, TIME_UNITS, in_milliseconds
 from spatialstream.records import scan, tokens, values
 from spatialstream.records.scan import ABSENT, INTEGER, NUMBER, STRING, Cells, Records, scan_csv, scan_json
 from spatialstream.records.tokens import tokenise_slices
@@ -211,7 +211,7 @@ def _csv_value(raw: bytes, header: Sequence[str]) -> _Row:
     return value, None, echo if len(echo) <= LONGEST_ECHO else _quote(text)
 
 
-def _csv_object(value: object, space: Space, rule: TermRule) -> SpatialObject:
+def _csv_object(value: object, space: Space, rule: TermRule, unit: str) -> SpatialObject:
     """An object from the cells of its fields."""
     assert isinstance(value, dict)
     record = dict(value)
@@ -219,9 +219,19 @@ def _csv_object(value: object, space: Space, rule: TermRule) -> SpatialObject:
         raise RecordError("terms", "cannot be given in CSV; give text")
     for axis in space.axes:
         record[axis] = _csv_number(record.get(axis))
-    t = (record.get("t") or "").strip()
-    record["t"] = int(t) if _INTEGER.fullmatch(t) and len(t) < 4_000 else (t or None)
+    record["t"] = in_milliseconds((record.get("t") or "").strip() or None, unit)
     return parse_object(record, space, rule)
+
+
+def _in_unit(parse: Callable[[object, Space, TermRule], Any], unit: str) -> Callable[[object, Space, TermRule], Any]:
+    """The parser of records whose times are of a unit where they are numbers."""
+
+    def parsed(value: object, space: Space, rule: TermRule) -> Any:
+        if isinstance(value, dict) and "t" in value:
+            value = value | {"t": in_milliseconds(value["t"], unit)}
+        return parse(value, space, rule)
+
+    return parse if unit == "ms" else parsed
 
 
 def _check_id(name: str) -> None:
@@ -323,7 +333,9 @@ def _within(numbers: Floats, low: float, high: float) -> Flags:
     return (numbers >= low) & (numbers <= high)
 
 
-def _read_objects(cells: Mapping[str, Cells], space: Space, rule: TermRule, csv: bool = False) -> ObjectBatch:
+def _read_objects(
+    cells: Mapping[str, Cells], space: Space, rule: TermRule, unit: str, csv: bool = False
+) -> ObjectBatch:
     """The good records as objects, from the cells of each field; marks more of them as odd."""
     name, text, terms = cells["id"], cells["text"], cells["terms"]
     data, good = name.data, name.good
@@ -333,7 +345,7 @@ def _read_objects(cells: Mapping[str, Cells], space: Space, rule: TermRule, csv:
         for axis in space.axes:
             good &= (cells[axis].kind == INTEGER) | (cells[axis].kind == NUMBER)
     good &= (text.kind != ABSENT) ^ (terms.kind != ABSENT)
-    t = values.read_times(cells["t"], text=csv)
+    t = values.read_times(cells["t"], unit)
     x, y = (values.read_numbers(cells[axis]) for axis in space.axes)
     good &= _within(x, space.west, space.east) & _within(y, space.south, space.north)
     values.read_strings(name, csv)
@@ -358,6 +370,7 @@ def decode_objects(
     space: Space = WGS84,
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
+    unit: str = "ms",
 ) -> Decoded[ObjectBatch]:
     """Objects from whole lines of JSON, as :func:`~.objects.parse_object` reads each. Blank lines are skipped.
 
@@ -367,10 +380,12 @@ def decode_objects(
         space: the space in which the objects lie.
         rule: which terms count.
         columns: names in the input of those fields that have another than their own.
+        unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
     """
     block = _block(data, first_line)
-    reference = _Reference(parse_object, ObjectBatch, object_fields(space), columns or {}, space, rule)
-    return reference.decode(block, lambda names: scan_json(block, names, first_line), _read_objects, json_value)
+    parse, read = _in_unit(parse_object, unit), partial(_read_objects, unit=unit)
+    reference = _Reference(parse, ObjectBatch, object_fields(space), columns or {}, space, rule)
+    return reference.decode(block, lambda names: scan_json(block, names, first_line), read, json_value)
 
 
 def decode_csv(
@@ -380,6 +395,7 @@ def decode_csv(
     space: Space = WGS84,
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
+    unit: str = "ms",
 ) -> Decoded[ObjectBatch]:
     """Objects from whole CSV records (RFC 4180) without the header line; see the module for how cells are read.
 
@@ -390,14 +406,17 @@ def decode_csv(
         space: the space in which the objects lie.
         rule: which terms count.
         columns: names in the header of those fields that have another than their own.
+        unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
     """
     block, fields = memoryview(data), object_fields(space)
     # always by name, so that only the cells of fields are looked at
-    reference = _Reference(_csv_object, ObjectBatch, fields, _names(fields, columns or {}), space, rule)
+    reference = _Reference(
+        partial(_csv_object, unit=unit), ObjectBatch, fields, _names(fields, columns or {}), space, rule
+    )
     return reference.decode(
         block,
         lambda names: scan_csv(block, header, names, first_line),
-        partial(_read_objects, csv=True),
+        partial(_read_objects, unit=unit, csv=True),
         lambda raw: _csv_value(raw, header),
     )
 
@@ -460,14 +479,15 @@ def _valid(column: pa.Array, n: int) -> Flags:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False)) if column is not None else np.zeros(n, np.bool_)
 
 
-def _table_times(column: pa.Array, good: Flags) -> Ints:
+def _table_times(column: pa.Array, unit: str, good: Flags) -> Ints:
     if column.type == pa.int64():
         t = numpy_view(pc.fill_null(column, 0))
-        good &= (t >= -TIME_LIMIT) & (t <= TIME_LIMIT)
-        return t
+        most = TIME_LIMIT * TIME_UNITS["ms"] // TIME_UNITS[unit]
+        good &= (t >= -most) & (t <= most)
+        return t if unit == "ms" else np.where(good, t, 0) * TIME_UNITS[unit] // TIME_UNITS["ms"]
     if column.type == pa.string():
         cells = _text_cells(column)
-        t = values.read_times(cells)
+        t = values.read_times(cells, unit)
         good &= cells.good
         return t
     good[:] = False
@@ -506,7 +526,7 @@ def _table_texts(text: pa.Array | None, terms: pa.Array | None, good: Flags) -> 
     return pa.array([], pa.string()), np.zeros(n + 1, np.int64)
 
 
-def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, good: Flags) -> ObjectBatch:
+def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, unit: str, good: Flags) -> ObjectBatch:
     """The good rows as objects; marks more of them as odd."""
     fields = ("id", "t", *space.axes)
     if not found.keys() >= set(fields) or found["id"].type != pa.string() or not all(map(_is_utf8, found.values())):
@@ -514,7 +534,7 @@ def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, goo
         return ObjectBatch.of([])
     for field in fields:
         good &= _valid(found[field], len(good))
-    t = _table_times(found["t"], good)
+    t = _table_times(found["t"], unit, good)
     x = _table_numbers(found[space.axes[0]], space.west, space.east, good)
     y = _table_numbers(found[space.axes[1]], space.south, space.north, good)
     texts, groups = _table_texts(found.get("text"), found.get("terms"), good)
@@ -560,6 +580,7 @@ def decode_object_table(
     space: Space = WGS84,
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
+    unit: str = "ms",
 ) -> Decoded[ObjectBatch]:
     """Objects from the rows of a table, as :func:`~.objects.parse_object` reads the values of each.
 
@@ -572,14 +593,19 @@ def decode_object_table(
         space: the space in which the objects lie.
         rule: which terms count.
         columns: names in the table of those fields that have another than their own.
+        unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
     """
     columns = columns or {}
     fields = object_fields(space)
     names = _names(fields, columns)
     plain = {name: _plain_column(table, name) for name in names.values() if name in table.column_names}
     good = np.ones(table.num_rows, np.bool_)
-    batch = _read_table({field: plain[name] for field, name in names.items() if name in plain}, space, rule, good)
-    reference = _Reference(parse_object, ObjectBatch, fields, columns, space, rule)
+    t = table.column(table.column_names.index(names["t"])).type if names["t"] in plain else None
+    if t is not None and (pa.types.is_timestamp(t) or pa.types.is_date(t)):
+        unit = "ms"  # these are no numbers, and have become such as are in ms
+    found = {field: plain[name] for field, name in names.items() if name in plain}
+    batch = _read_table(found, space, rule, unit, good)
+    reference = _Reference(_in_unit(parse_object, unit), ObjectBatch, fields, columns, space, rule)
     line = np.arange(first_row, first_row + len(good))
     return reference.finish(batch, line, good, lambda row: _row_value(table, plain, row))
 
@@ -613,7 +639,7 @@ def _check_regions(kind: Bytes, shape: Floats, space: Space) -> Flags:
     return np.select([kind == BOX, kind == CIRCLE], [box & (b <= d), point & (c >= 0.0)], True)
 
 
-def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> QueryBatch:
+def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit: str) -> QueryBatch:
     """The good records as queries, from the cells of each field; marks more of them as odd."""
     name = cells["id"]
     data, good = name.data, name.good
@@ -627,7 +653,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> Q
     code[~good] = CANCEL
     required = _REQUIRED_BITS[code]
     good &= (given & ~_OPTIONAL_BITS[code]) == required
-    t = values.read_times(cells["t"])
+    t = values.read_times(cells["t"], unit)
     duration = values.read_durations(cells["duration"], absent=-1)
     window, step = (values.read_durations(cells[field], absent=-1) for field in ("window", "step"))
     duration = np.where(duration >= 0, duration, np.where(STANDING[code], _endless(step), 0))
@@ -673,14 +699,16 @@ def decode_queries(
     space: Space = WGS84,
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
+    unit: str = "ms",
 ) -> Decoded[QueryBatch]:
     """Queries and cancellations from whole lines of JSON, as :func:`~.queries.parse_query` reads each.
 
     The arguments are those of :func:`decode_objects`.
     """
     block = _block(data, first_line)
-    reference = _Reference(parse_query, QueryBatch, QUERY_FIELDS, columns or {}, space, rule)
-    return reference.decode(block, lambda names: scan_json(block, names, first_line), _read_queries, json_value)
+    parse, read = _in_unit(parse_query, unit), partial(_read_queries, unit=unit)
+    reference = _Reference(parse, QueryBatch, QUERY_FIELDS, columns or {}, space, rule)
+    return reference.decode(block, lambda names: scan_json(block, names, first_line), read, json_value)
 
 
 def prepare() -> None:

@@ -329,6 +329,7 @@ def decode_chunk(
     space: Space = WGS84,
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
+    unit: str = "ms",
 ) -> Iterator[Decoded[Any]]:
     """The records of a chunk, block by block: batches of objects or of queries.
 
@@ -338,6 +339,7 @@ def decode_chunk(
         space: the space in which it lies.
         rule: which terms count.
         columns: as in :func:`plan`.
+        unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
 
     Raises:
         SettingError: the file cannot be read any more, or is damaged.
@@ -345,10 +347,10 @@ def decode_chunk(
     names = columns or {}
     for block, line in read(chunk, [names.get(field, field) for field in object_fields(space)]):
         if kind == "queries":
-            yield decode_queries(block, line, space, rule, columns)
+            yield decode_queries(block, line, space, rule, columns, unit)
         elif isinstance(block, pa.Table):
-            yield decode_object_table(block, line, space, rule, columns)
+            yield decode_object_table(block, line, space, rule, columns, unit)
         elif chunk.format == "csv":
-            yield decode_csv(block, chunk.header, line, space, rule, columns)
+            yield decode_csv(block, chunk.header, line, space, rule, columns, unit)
         else:
-            yield decode_objects(block, line, space, rule, columns)
+            yield decode_objects(block, line, space, rule, columns, unit)

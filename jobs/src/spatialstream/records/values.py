@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Bytes, Codes, Flags, Floats, Ints, numpy_view
 from spatialstream.model.eight_bytes import byte, lean_kernel, load, signed, spelling, spells
-from spatialstream.model.times import TIME_LIMIT
+from spatialstream.model.times import TIME_LIMIT, TIME_UNITS
 from spatialstream.records.scan import (
     ABSENT,
     ARRAY,
@@ -257,7 +257,7 @@ def _fixed(data: Bytes, i: int, size: int) -> int:
 def _iso(data: Bytes, i: int, end: int) -> tuple[int, bool]:
     """(ms since 1970, whether it is one) of the common forms of ISO 8601.
 
-    ``YYYY-MM-DD``; or that, ``T`` or a space, and ``HH:MM[:SS[.mmm|.uuuuuu]][Z|+HH:MM|+HHMM]``.
+    ``YYYY-MM-DD``; or that, ``T``, ``t`` or a space, and ``HH:MM[:SS[.mmm|.uuuuuu]][Z|+HH:MM|+HHMM]``.
     """
     size = end - i
     if size < 10 or byte(data, i + 4) != MINUS or byte(data, i + 7) != MINUS:
@@ -280,7 +280,8 @@ def _iso(data: Bytes, i: int, end: int) -> tuple[int, bool]:
     milliseconds = days * 86_400_000
     if size == 10:
         return milliseconds, True
-    if size < 16 or (byte(data, i + 10) != 0x54 and byte(data, i + 10) != SPACE) or byte(data, i + 13) != COLON:
+    between = byte(data, i + 10)
+    if size < 16 or ((between | 0x20) != 0x74 and between != SPACE) or byte(data, i + 13) != COLON:
         return 0, False
     hour = _fixed(data, i + 11, 2)
     minute = _fixed(data, i + 14, 2)
@@ -341,17 +342,21 @@ def _duration(data: Bytes, i: int, end: int) -> tuple[int, bool]:
 
 
 @lean_kernel
-def _integers(cells: Cells, what: int, text: bool, values: Ints) -> None:
+def _integers(cells: Cells, what: int, unit: int, values: Ints) -> None:
+    """Read a field's integers; those that are times are of a unit of so many microseconds, and others of 1,000."""
     data, good, kind, first, last = cells
     low = -TIME_LIMIT if what == _TIMES else 0
+    most = TIME_LIMIT * 1_000 // unit
     for r in range(len(kind)):
         found = kind[r]
         if not good[r] or found == ABSENT:
             continue
         value = 0
         fine = False
-        if found == INTEGER or (found == STRING and text):
+        if found == INTEGER or (found == STRING and what == _TIMES):
             value, fine = _integer(data, first[r], last[r])
+            if unit != 1_000 and fine:
+                value = value * unit // 1_000 if abs(value) <= most else TIME_LIMIT + 1
         if found == STRING and not fine:
             if what == _TIMES:
                 value, fine = _iso(data, first[r], last[r])
@@ -363,30 +368,30 @@ def _integers(cells: Cells, what: int, text: bool, values: Ints) -> None:
             good[r] = False
 
 
-def _read_integers(cells: Cells, what: int, text: bool, absent: int) -> Ints:
+def _read_integers(cells: Cells, what: int, absent: int, unit: str = "ms") -> Ints:
     values = np.full(len(cells.good), absent, np.int64)
-    _integers(cells, what, text, values)
+    _integers(cells, what, TIME_UNITS[unit], values)
     return values
 
 
-def read_times(cells: Cells, text: bool = False) -> Ints:
+def read_times(cells: Cells, unit: str = "ms") -> Ints:
     """A field's timestamps in ms; 0 where absent. Rows with another value or an unusual form become odd.
 
     Args:
         cells: the field.
-        text: whether a string of digits counts as milliseconds.
+        unit: of those that are numbers, see :data:`~spatialstream.model.times.TIME_UNITS`.
     """
-    return _read_integers(cells, _TIMES, text, 0)
+    return _read_integers(cells, _TIMES, 0, unit)
 
 
 def read_durations(cells: Cells, absent: int) -> Ints:
     """A field's durations in ms, or ``absent``. Rows with another value or an unusual form become odd."""
-    return _read_integers(cells, _DURATIONS, False, absent)
+    return _read_integers(cells, _DURATIONS, absent)
 
 
 def read_counts(cells: Cells) -> Ints:
     """A field's non-negative integers; 0 where absent. Rows with another value become odd."""
-    return _read_integers(cells, _COUNTS, False, 0)
+    return _read_integers(cells, _COUNTS, 0)
 
 
 @lean_kernel
@@ -588,6 +593,6 @@ def prepare() -> None:
     a, b, c, d = map(scan_csv(b'"x""y",1s,2018-02-07T01:26Z,3\n', names, names, 1).cells.field, range(4))
     read_strings(a, csv=True)
     read_durations(b, -1)
-    read_times(c, text=True)
+    read_times(c)
     read_counts(d)
     read_points(scan_json(b'{"a": [1, 2]}', names, 1).cells.field(0))
