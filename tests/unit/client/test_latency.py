@@ -16,3 +16,11 @@ def test_of_many_matches_of_a_message_some_are_measured() -> None:
         kind: {"measured": count, "p50": 100.0, "p95": 100.0, "p99": 100.0} for kind, count in (("CRQ", 2), ("SRQ", 1))
     }
     assert all_.percentiles()["CRQ"]["measured"] == 20
+
+
+def test_rows_of_others_do_not_count() -> None:
+    own = Latencies(0, own=lambda name, kind: (name, kind) == ('a"é\\', "SRQ"))
+    for name in (b"probe-1", b'a\\"\xc3\xa9\\\\', b'a\\"\xc3\xa9'):
+        own.take(b'{"query": "%s", "type": "SRQ", "t": 5, "objects": []}' % name, 7.0)
+    assert own.rows == {"SRQ": 1}
+    assert own.ages == {"SRQ": [2.0]}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import KINDS, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 
@@ -24,15 +25,16 @@ def add_parser(commands: Any) -> None:
         "load",
         help="send a stream to a live stream at a rate, and measure latencies",
         description="Sends objects and queries from files as they are written (in the order of time, with marks), or, "
-        "with --now, stamped with the day's clock; then it reports the age of results on arrival. Without --objects it "
-        "sends a generated stream.",
+        "with --now, stamped with the day's clock; then it reports the age of the results of its queries on arrival. "
+        "With --now and without --objects it sends a generated stream.",
     )
     live.add_broker(parser)
     shared.add_space(parser)
     shared.add_terms(parser)
     add = parser.add_argument
-    add("--objects", type=Path, metavar="FILE", help="objects to send (default: a generated stream)")
+    add("--objects", type=Path, metavar="FILE", help="objects to send (default with --now: a generated stream)")
     add("--queries", type=Path, metavar="FILE", help="queries to send (default with a generated stream: around it)")
+    shared.add_columns(parser)
     add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help="generated stream's")
     add("--standing", type=int, default=1000, metavar="N", help="generated CRQs, registered first (default 1000)")
     add("--rate", type=float, default=0.0, metavar="R", help="objects a second (default: as fast as can be)")
@@ -51,27 +53,30 @@ def add_parser(commands: Any) -> None:
 def _load(options: argparse.Namespace) -> int:
     import json
 
-    from spatialstream.client import Sender, Watch, with_own_ids
+    from spatialstream.client import Latencies, Sender, Watch, with_own_ids
     from spatialstream.stream.beginning import read_objects, read_queries
     from spatialstream.stream.settings import StreamSettings
 
-    if options.objects is None and not options.now:
-        raise SettingError("objects", "give a file, or --now for a generated stream")
+    if options.objects is None and options.queries is None and not options.now:
+        raise SettingError("objects", "give a file, or --queries, or --now for a generated stream")
     if options.now and not options.rate:
         raise SettingError("rate", "--now needs a rate of objects a second")
     connection = live.connection(options)
     known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
     marks = not options.no_marks
     sender = Sender(connection, options.stream, options.space, options.rate, options.batch, marks=marks)
-    with live.stopping(options) as stop, Watch(connection, options.stream) as watch:
+    generated = options.now and options.objects is None
+    objects, queries = _generated(options) if generated else (ObjectBatch.of([]), QueryBatch.of([]))
+    if options.objects is not None:
+        objects = read_objects(options.objects, known, options.columns)
+    if options.queries is not None:
+        queries = read_queries(options.queries, known)
+    if options.now:
+        queries = with_own_ids(queries, secrets.token_hex(4))
+    latencies = Latencies(int(time.time() * 1000), own=own_rows(queries))
+    with live.stopping(options) as stop, Watch(connection, options.stream, latencies) as watch:
         began = time.monotonic()
-        if options.objects is not None:
-            objects = read_objects(options.objects, known)
-            queries = QueryBatch.of([]) if options.queries is None else read_queries(options.queries, known)
-        else:
-            objects, queries = _generated(options)
         if options.now:
-            queries = with_own_ids(queries, secrets.token_hex(4))
             count = int(options.rate * options.seconds) + 1 if options.objects is None else None
             sender.live(objects, queries, options.snapshots, options.seconds, stop, count)
         else:
@@ -91,6 +96,18 @@ def _load(options: argparse.Namespace) -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(report, indent=1))
     return 0
+
+
+def own_rows(queries: QueryBatch) -> Callable[[str, str], bool]:
+    """Which rows, by query and type, are those of some queries, or of what is made of them by asking again (``ID#N``).
+
+    Of no queries they are the rows that objects cause in queries that stand: a snapshot query is somebody else's.
+    """
+    ids = frozenset(queries.ids.to_pylist())
+    if not ids:
+        standing = {kind.type.value for kind in KINDS if kind.standing}
+        return lambda name, kind: kind in standing
+    return lambda name, kind: name in ids or name.rpartition("#")[0] in ids
 
 
 def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:

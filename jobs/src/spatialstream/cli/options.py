@@ -14,7 +14,18 @@ from spatialstream.model.terms import TermRule, extract_terms
 from spatialstream.model.times import parse_duration
 from spatialstream.records.files import parse_columns
 
-__all__ = ["add_input", "add_space", "add_terms", "columns", "count", "duration", "storage", "term_rule", "value"]
+__all__ = [
+    "add_columns",
+    "add_input",
+    "add_space",
+    "add_terms",
+    "columns",
+    "count",
+    "duration",
+    "storage",
+    "term_rule",
+    "value",
+]
 
 
 def value(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -90,5 +101,10 @@ def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:
     told = "objects: .jsonl, .csv or .parquet, the first two also .gz; in any order of time"
     add("--objects", metavar="FILE", help=told)
     add("--queries", metavar="FILE", help="queries: .jsonl, also .gz")
+    add_columns(parser)
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """``--columns``."""
     told = "names of the objects' fields in the input, such as id=tweet_id,text=body"
     parser.add_argument("--columns", type=columns, default={}, metavar="FIELD=NAME,...", help=told)

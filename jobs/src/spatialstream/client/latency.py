@@ -6,9 +6,11 @@ when they are sent, the row's age is the latency, from production to result.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -19,7 +21,7 @@ from spatialstream.sources.kafka import Connection
 
 __all__ = ["Latencies", "Watch"]
 
-_ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
+_ROW = re.compile(rb'"query": ("(?:[^"\\]|\\.)*"), "type": "([A-Z]{3})", "t": (-?\d+)')
 
 
 @dataclass(slots=True)
@@ -29,10 +31,12 @@ class Latencies:
     Attributes:
         since: rows of earlier timestamps are not counted.
         every: of the many matches of a message every so-many-th will do: they came at the same time.
+        own: whether a row counts, by its query's id and type; None: all do.
     """
 
     since: int = 0
     every: int = 16
+    own: Callable[[str, str], bool] | None = None
     ages: dict[str, list[float]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
 
@@ -40,7 +44,9 @@ class Latencies:
         """A message of results has arrived."""
         matches = 0
         for row in _ROW.finditer(value):
-            kind, t = row[1].decode(), int(row[2])
+            kind, t = row[2].decode(), int(row[3])
+            if self.own is not None and not self.own(json.loads(row[1]), kind):
+                continue
             self.rows[kind] = self.rows.get(kind, 0) + 1
             matches += kind == "CRQ"
             if t >= self.since and (kind != "CRQ" or (matches - 1) % self.every == 0):

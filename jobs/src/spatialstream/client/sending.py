@@ -136,11 +136,11 @@ class Sender:
             self._produce(self._topics.queries, 0, message)
         self.queries_sent += len(queries)
 
-    def send_marks(self, t: int) -> None:
-        """Say that nothing earlier than t follows."""
+    def send_marks(self, t: int, *, objects: bool = True) -> None:
+        """Say that nothing earlier than t follows; of objects only where some are sent, for they may be others'."""
         if not self._marks:
             return
-        for partition in range(self._partitions):
+        for partition in range(self._partitions if objects else 0):
             self._produce(self._topics.objects, partition, mark(t), CLOCK)
         self._produce(self._topics.queries, 0, mark(t), CLOCK)
 
@@ -181,7 +181,7 @@ class Sender:
         else:
             self.send_queries(queries.take(np.arange(asked, len(queries))))
             last = max([int(each[-1]) for each in (objects.t, queries.t) if len(each)], default=0)
-            self.send_marks(last + 1)
+            self.send_marks(last + 1, objects=len(objects) > 0)
         self.flush()
 
     def _wait(self, until: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -176,21 +176,28 @@ def _sample(batch: _Batch) -> _Batch:
     return batch if stride == 1 else batch.take(np.arange(0, len(batch), stride))
 
 
-def read_objects(path: Path, settings: StreamSettings) -> ObjectBatch:
-    """A whole file of objects in memory, in the order of time; what is rejected is left out."""
-    chunks = plan((path,), None, "objects", space=settings.space)
-    parts = [
-        decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "objects", settings.space, settings.rule)
-    ]
+def read_objects(
+    path: Path, settings: StreamSettings, columns: Mapping[str, str] | None = None, unit: str = "ms"
+) -> ObjectBatch:
+    """A whole file of objects in memory, in the order of time; what is rejected is left out.
+
+    Args:
+        path: the file.
+        settings: of the stream.
+        columns: our field name -> name in the file.
+        unit: of times that are numbers.
+    """
+    given = settings.space, settings.rule, columns, unit
+    chunks = plan((path,), columns, "objects", space=settings.space)
+    parts = [decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "objects", *given)]
     return _sorted(ObjectBatch.concat([part for part in parts if len(part)] or [ObjectBatch.of([])]))
 
 
-def read_queries(path: Path, settings: StreamSettings) -> QueryBatch:
+def read_queries(path: Path, settings: StreamSettings, unit: str = "ms") -> QueryBatch:
     """A whole file of queries and cancellations, likewise."""
+    given = settings.space, settings.rule, None, unit
     chunks = plan((path,), None, "queries")
-    parts = [
-        decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "queries", settings.space, settings.rule)
-    ]
+    parts = [decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "queries", *given)]
     return _sorted(QueryBatch.concat([part for part in parts if len(part)] or [QueryBatch.of([])]))
 
 

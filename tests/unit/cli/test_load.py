@@ -1,0 +1,90 @@
+"""``spatialstream load``: what it sends of files, and what it says about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+import spatialstream.client
+from spatialstream.cli import live, load, main
+from spatialstream.client import Latencies
+from spatialstream.model.queries import QueryBatch
+from tests.unit.client.test_sending import Topic, query
+
+CRQ = {"id": "q", "type": "CRQ", "t": 1_795_880_000_000, "region": {"box": [0, 0, 1, 1]}}
+OBJECT = {"id": "o", "t": 1_795_880_000_001, "lon": 0.5, "lat": 0.5, "text": "flood"}
+
+
+class Watched:
+    """Stands for the results of a stream: rows of others come."""
+
+    def __init__(self, connection: Any, stream: str, latencies: Latencies) -> None:
+        self.latencies = latencies
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def settle(self, patience: float) -> None:
+        for name, kind in (("probe-1", "SRQ"), ("else", "CRQ"), ("q", "CRQ")):
+            self.latencies.take(b'{"query": "%s", "type": "%s", "t": 5}' % (name.encode(), kind.encode()), 6.0)
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
+    topic = Topic()
+    monkeypatch.setattr(live, "connection", lambda options: topic)
+    monkeypatch.setattr(spatialstream.client, "Watch", Watched, raising=False)
+    return topic
+
+
+def written(path: Path, *records: dict[str, Any]) -> str:
+    path.write_text("\n".join(map(json.dumps, records)))
+    return str(path)
+
+
+def sent(topic: Topic, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for at, value, _ in topic.messages if at.topic == name for line in value.split(b"\n")]
+
+
+def test_queries_alone_are_sent_and_move_no_clock_of_objects(topic: Topic, tmp_path: Path) -> None:
+    queries = written(tmp_path / "q.jsonl", CRQ)
+    assert main(["load", "--stream", "s", "--queries", queries]) == 0
+    asked, mark = sent(topic, "s.queries")
+    assert (asked["id"], asked["t"], mark) == ("q", CRQ["t"], {"clock": 1_795_880_000_001})
+    assert sent(topic, "s.objects") == []
+
+
+def test_fields_have_other_names(topic: Topic, tmp_path: Path) -> None:
+    objects = tmp_path / "o.csv"
+    objects.write_text("code,t,lon,lat,body\no7,1795880000001,1,2,Flood\n")
+    assert main(["load", "--stream", "s", "--objects", str(objects), "--columns", "id=code,text=body"]) == 0
+    assert sent(topic, "s.objects")[0]["id"] == "o7"
+
+
+def test_only_rows_of_its_own_queries_are_counted(
+    topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["load", "--stream", "s", "--objects", written(tmp_path / "o.jsonl", OBJECT)]
+    assert main([*words, "--queries", written(tmp_path / "q.jsonl", CRQ)]) == 0
+    assert "results   1 CRQ\n" in capsys.readouterr().out
+    assert main(words) == 0
+    assert "results   2 CRQ\n" in capsys.readouterr().out  # of whoever: its objects may have made them
+
+
+def test_rows_of_a_query_that_is_asked_again_and_again_are_its_own() -> None:
+    own = load.own_rows(QueryBatch.of([query("SRQ")]))
+    name = query("SRQ").id
+    assert own(name, "SRQ")
+    assert own(f"{name}#17", "SRQ")
+    assert not own("probe-5", "SRQ")
+
+
+def test_there_has_to_be_something_to_send(topic: Topic, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["load", "--stream", "s"]) == 2
+    assert "give a file, or --queries, or --now for a generated stream" in capsys.readouterr().err
