@@ -399,5 +399,7 @@ UNUSABLE_QUERIES = [
     '{"id": "x", "type": "SKQ", "t": 5, "at": [0, 0], "duration": 5}',
     '{"id": "x", "type": "CTQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "k": 3, "duration": 5, "window": 5}',
     '{"id": "x", "type": "CTQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "k": 3, "duration": 5, "window": 5, "step":0}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5, "keyword": ["a"]}',
+    '{"id": "x", "type": "CANCEL", "t": 5, "where": null}',
 ]
 """Lines of a file of WGS84 queries, each to be rejected by the parser."""

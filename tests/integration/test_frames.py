@@ -83,6 +83,13 @@ def test_what_is_meant_is_answered_and_what_is_rejected_is_told(spark: SparkSess
     assert sorted(row.reason[:13] for row in again.rejected.collect()) == ["k: 0.5 is not", "t: is require"]
 
 
+def test_a_column_that_is_no_field_of_a_query_is_refused(spark: SparkSession) -> None:
+    asked = pd.DataFrame([{"id": "a", "type": "SKQ", "t": 1, "Keyword": ["fire"], "duration": "1h"}])
+    for queries in (asked, spark.createDataFrame(asked)):
+        with pytest.raises(spatialstream.SettingError, match="column 'Keyword' is no field of a query; did you mean k"):
+            spatialstream.answer(OBJECTS, queries, spark=spark, slots=2)
+
+
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Kolkata"])
 def test_times_without_a_zone_are_utc_wherever_it_runs(
     spark: SparkSession, zone: str, monkeypatch: pytest.MonkeyPatch

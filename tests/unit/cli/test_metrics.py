@@ -137,6 +137,7 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
         "part": parts,
         "slot": {"0", "1", "2"},
         "kind": {"objects", "queries"},
+        "field": {""},
         "reason": set(REASONS),
         "outcome": set(OUTCOMES),
         "method": set(REQUESTS),

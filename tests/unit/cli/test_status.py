@@ -25,7 +25,7 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import LoadReport, save_load, save_sample
+from spatialstream.store.reports import LoadReport, save_load, save_sample, save_unknown
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 
 NOW = 1_795_262_400.0  # 2026-11-21, 12:00 UTC
@@ -172,17 +172,20 @@ def test_status_asks_kubernetes_and_the_worker(kubectl: Kubectl, capsys: pytest.
     kubectl.answer("spatialstreams.spatialstream.dev", out=whole())
     kubectl.answer("events", out=items(EVENT))
     kubectl.answer("exec", "quakes-worker", out='spatialstream_slot_load{slot="0"} 3.0\n')
+    kubectl.answer("exec", "quakes-router", out='spatialstream_router_unknown_field_objects{field="size"} 3.0\n')
 
     assert main(["status", "quakes", "--namespace", "geo", "--json"]) == 0
     known = json.loads(capsys.readouterr().out)
     assert known["stream"] == whole()
     assert known["slots"] == [{"slot": 0, "load": 3.0, "objects": 0.0, "queries": 0.0}]
     assert known["events"] == [EVENT]
+    assert known["unknown_fields"] == {"size": 3}
 
     assert main(["status", "quakes", "--namespace", "geo"]) == 0
     text = capsys.readouterr().out
     assert "approve with: spatialstream rebalance --namespace geo --stream quakes --approve 357acdd9c027" in text
     assert "100.0 %" in text
+    assert "unknown    'size' in 3 objects (fields that are not read)" in text
 
 
 def test_status_does_without_what_it_may_not_see(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,10 +293,22 @@ def test_a_pending_version_is_shown(store: MemoryStore) -> None:
     store.publish(RoutingVersion(1, version.index, version.mapping, version.slots), 0, "abc", {})
     store.acknowledge(1, "exported", [0, 2])
 
-    text = store_text("quakes", store.state(), "not counted", {"router": 1, "worker": 2})
+    text = store_text("quakes", store.state(), "not counted", {"router": 1, "worker": 2}, {"size": 1_200, "": 7})
 
     assert "version 1 is pending (proposal abc): 2 slots have exported, 0 have loaded" in text
     assert "executors  1 of the router and 2 of the worker asked for" in text
+    assert "unknown    'size' in 1,200 objects, others 7 times (fields that are not read)" in text
+
+
+def test_unknown_fields_are_shown(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--stream", "quakes", "--zookeeper", "zk:2181"]) == 0
+    assert "unknown" not in capsys.readouterr().out
+
+    save_unknown(store, {"size": 3})
+    assert main(["status", "--stream", "quakes", "--zookeeper", "zk:2181"]) == 0
+    assert "'size' in 3 objects" in capsys.readouterr().out
+    assert main(["status", "--stream", "quakes", "--zookeeper", "zk:2181", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unknown_fields"] == {"size": 3}
 
 
 def test_the_environment_names_the_stream(

@@ -226,6 +226,13 @@ def test_what_is_no_standing_query_is_not_sent(send: Client, stream: Stream) -> 
     assert not stream.sent
 
 
+def test_a_field_that_is_none_is_refused_with_the_one_that_was_meant(send: Client, stream: Stream) -> None:
+    answer = send("POST", "/streams/s/queries", CRQ | {"keywrods": ["fire"]})
+    assert (answer.status, answer.errors[0]["pointer"]) == (400, "#/keywrods")
+    assert answer.errors[0]["detail"] == "is no field of a query; did you mean keywords?"
+    assert not stream.sent
+
+
 def test_objects_are_sent_as_they_are_written_all_or_none(send: Client, stream: Stream) -> None:
     one, two = json.dumps(LINE), json.dumps(LINE | {"id": "b", "more": [1]})
     answer = send("POST", "/streams/s/objects", f"\ufeff{one}\n\n{two}\n".encode(), content_type="application/jsonl")

@@ -1,5 +1,7 @@
 """Queries: one at a time and as columns."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -88,10 +90,39 @@ def test_the_six_presets(kind, predicate, selection, lifetime):
     assert query.k == (0 if kind in ("SRQ", "CRQ") else 3)
 
 
+@pytest.mark.parametrize("kind", ["SRQ", "SKQ", "STQ", "CRQ", "CKQ", "CTQ", "CANCEL"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("keyword", "did you mean keywords?"),
+        ("keywrods", "did you mean keywords?"),
+        ("windows", "did you mean window?"),
+        ("Duration", "did you mean duration?"),
+        ("where", "the fields are id, type, t, region, at, keywords, any, none, k, duration, window, step, by, title"),
+    ],
+)
+@pytest.mark.parametrize("value", [["fire"], None])
+def test_a_field_that_is_none_is_refused_with_the_one_that_was_meant(kind, name, told, value):
+    asked = {"id": "q", "type": "CANCEL", "t": 9} if kind == "CANCEL" else record(kind)
+    with pytest.raises(RecordError, match=f"^{name}: is no field of a query; {re.escape(told)}$"):
+        parse_query(asked | {name: value}, WGS84)
+
+
+def test_a_long_name_is_told_by_its_beginning():
+    with pytest.raises(RecordError) as told:
+        parse_query(record("CRQ") | {"x" * 100_000: 1}, WGS84)
+    assert len(str(told.value)) < 250
+
+
+def test_a_title_is_a_string():
+    with pytest.raises(RecordError, match=r"^title: 5 is not a string$"):
+        parse_query(record("CRQ", title=5), WGS84)
+
+
 def test_options():
     assert parse_query(record("CKQ", window=5), WGS84).lifetime.window == 5
     assert parse_query(record("CKQ", window=None), WGS84).lifetime.window is None
-    assert parse_query(record("CRQ", more=1, t="1970-01-01"), WGS84).t == 0
+    assert parse_query(record("CRQ", title="Floods", t="1970-01-01"), WGS84).t == 0
     assert parse_query({"id": "q", "type": "CANCEL", "t": 9, "k": "any"}, WGS84) == Cancellation("q", 9)
 
 

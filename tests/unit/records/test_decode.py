@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyarrow import parquet as pq
 
 from spatialstream.model.errors import RecordError
 from spatialstream.model.objects import parse_object
@@ -20,7 +22,7 @@ from spatialstream.model.queries import MOST_STEPS, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT
-from spatialstream.records import decode
+from spatialstream.records import decode, files
 
 PLANE = Space.planar(-10, 0, 10, 5)
 
@@ -268,6 +270,40 @@ def blocks(draw, records):
 
 
 # ------------------------------------------------------------------------------------------------------------- objects
+
+
+@pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)
+@given(data=blocks(OBJECTS), first_line=st.integers(2, 10**12))
+def test_the_unknown_fields_of_accepted_objects_are_counted(data, first_line, space):
+    decoded = decode.decode_objects(data, first_line, space)
+    expected = Counter()
+    accepted = set(decoded.line.tolist())
+    for line, raw in enumerate(data.split(b"\n"), first_line):
+        if line in accepted:
+            expected.update(set(json.loads(raw)) - set(decode.object_fields(space)))
+    assert decoded.unknown == expected
+
+
+def test_of_many_unknown_fields_the_commonest_are_named_and_the_others_counted():
+    lines = [GOOD | {"size": 1, "colour": None, f"f{i}": i} for i in range(500)] + [GOOD | {"size": 2}] * 5
+    decoded = decode.decode_objects(b"\n".join(json.dumps(each).encode() for each in lines))
+    assert (decoded.unknown["size"], decoded.unknown["colour"]) == (505, 500)
+    assert sum(decoded.unknown.values()) == 1_505
+    assert len(decoded.unknown) <= 33
+    odd = [json.dumps(each).replace('"id"', '"\\u0069d"').encode() for each in lines]  # all by the reference
+    again = decode.decode_objects(b"\n".join(odd)).unknown
+    assert (again["size"], again["colour"], sum(again.values()), len(again)) == (505, 500, 1_505, 33)
+
+
+def test_a_table_has_its_unknown_columns_in_each_record(tmp_path):
+    (tmp_path / "o.csv").write_text("id,t,lon,lat,text,size\na,1,2,3,x,\nb,1,2,3,y,5\nc,wrong,2,3,z,5\n")
+    pq.write_table(
+        pa.table({"id": ["a"], "t": [1], "lon": [2], "lat": [3], "text": ["x"], "size": [1]}), tmp_path / "o.parquet"
+    )
+    for name, expected in (("o.csv", {"size": 2}), ("o.parquet", {"size": 1})):
+        (chunk,) = files.plan([tmp_path / name])
+        (decoded,) = files.decode_chunk(chunk, "objects")
+        assert decoded.unknown == expected
 
 
 @pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)

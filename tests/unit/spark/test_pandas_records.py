@@ -141,6 +141,17 @@ def test_queries_mean_the_same(changed: dict[str, Any]) -> None:
     assert values(query_records(pd.DataFrame([record]))) == [RECORD]
 
 
+def test_a_field_that_is_none_is_refused() -> None:
+    told = "^queries: column 'keywrods' is no field of a query; did you mean keywords\\?$"
+    with pytest.raises(SettingError, match=told):
+        query_records(pd.DataFrame([RECORD | {"keywrods": None}]))
+    for value in (["fire"], None, np.nan):
+        found = decode_queries(b"\n".join(query_records([RECORD | {"keywrods": value}])))
+        assert found.rejected.column("reason").to_pylist() == [
+            "keywrods: is no field of a query; did you mean keywords?"
+        ]
+
+
 def test_a_count_that_is_a_float_because_of_a_query_without_one() -> None:
     asked = [{"id": "a", "type": "SKQ", "t": 1, "at": [0, 0], "k": 1, "duration": "1h"}, RECORD]
     found = decode_queries(b"\n".join(query_records(pd.DataFrame(asked))))

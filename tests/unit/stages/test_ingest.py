@@ -74,6 +74,14 @@ def test_many_records_a_message_and_one(stage: Ingest) -> None:
     assert from_json(Intake, to_json(intake)) == intake
 
 
+def test_unknown_fields_are_counted(stage: Ingest) -> None:
+    more = [line(name, 1).replace(b"{", b'{"size": 5, ', 1) for name in "abc"]
+    given: list[_Sent] = [("objects", 0, i, None, value) for i, value in enumerate([*more, line("d", 1), b"nonsense"])]
+    (intake,) = intakes(stage, *given)
+    assert intake.unknown == {"size": 3}
+    assert from_json(Intake, to_json(intake)) == intake
+
+
 def test_every_partition_has_runs_of_its_own(stage: Ingest) -> None:
     messages = [("objects", p, 0, None, line(f"o{p}", p)) for p in range(3)]
     assert [intake.partition for intake in intakes(stage, *messages)] == ["objects/0", "objects/1", "objects/2"]

@@ -27,6 +27,7 @@ from spatialstream.stages.leaving import Left
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
 from spatialstream.store.memory import MemoryStore
+from spatialstream.store.reports import read_unknown
 from spatialstream.stream import job as jobs
 from spatialstream.stream.driver import news
 from spatialstream.stream.engine import Inline, StageError
@@ -363,7 +364,7 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     objects, queries = (sorted(each, key=lambda each: each.t) for each in (stream.objects, stream.queries))
     source = given_.engine.world.source
     for i, each in enumerate(objects):
-        record = json.dumps(object_record(each, WGS84)).encode()
+        record = json.dumps(object_record(each, WGS84) | ({"size": 1} if i % 3 == 0 else {})).encode()
         source.logs[f"objects/{i % 2}"].append((None, record))
     source.logs["queries/0"].append(*((None, json.dumps(query_record(each)).encode()) for each in queries))
     end = max(objects[-1].t, queries[-1].t) + 1
@@ -392,6 +393,7 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
                     and (last := router._turns.router.last)
                     and last.epoch.upto == end - 1
                     and not any(lags.values())  # told beside the turns, now and then
+                    and router._unknown == last.unknown
                 ),
             ),
             (worker, lambda: worker._turns and (last := worker._turns.worker.last) and last.round.upto == end - 1),
@@ -413,6 +415,7 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     expected, _ = answers(objects, queries, WGS84)
     assert [str(each) for each in check(rows, expected, 5)] == []
     assert rounds == list(range(len(rounds)))
+    assert read_unknown(given_.arguments["store"]) == {"size": len(objects[::3])}
     assert {kind: left for kind, left in lags.items() if left} == {}
     of_turns = [left for thread, kind, left in told if thread == threads[0].ident and kind == "objects"]
     assert of_turns[0] == len(objects) + 2, "a turn tells what waits when it begins"

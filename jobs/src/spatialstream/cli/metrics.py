@@ -222,6 +222,8 @@ class RouterMetrics:
         self._messages = series.counter("messages", "Messages that epochs have read.", "kind")
         self._rejected = series.counter("rejected", "Records rejected.", "kind", "reason")
         self._left = series.counter("left_out", "Records left out of a failing epoch.")
+        text = "Objects with a field that is not known, since the stream began: the commonest fields."
+        self._unknown = series.gauge("unknown_field_objects", text, "field")
         self._clock = series.gauge("clock_seconds", "Timestamp up to which the stream has been routed.")
         self._held = series.gauge("held_seconds", "How far the latest timestamp is ahead of what has been routed.")
         self._active = series.gauge("active_version", "Number of the routing version of the last epoch.")
@@ -237,6 +239,7 @@ class RouterMetrics:
             for reason in REASONS:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
+        self._unknown.labels("").set(0)
         self.executors = _ExecutorSeries(series).observe
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
         self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
@@ -262,6 +265,11 @@ class RouterMetrics:
                 self._rejected.labels(kind, reason).inc(count)
             self._left.inc(intake.left)
         self._left.inc(epoch.take)
+        if any(intake.unknown for intake in record.intakes):
+            self._unknown.clear()
+            self._unknown.labels("").set(0)
+            for name, count in record.unknown.items():
+                self._unknown.labels(name).set(count)
         if epoch.upto > NEVER:
             self._clock.set(epoch.upto / 1000)
             latest = max((clock.t for clock in record.clocks.partitions.values()), default=epoch.upto)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 
-__all__ = ["add_parser", "run_with_progress"]
+__all__ = ["add_parser", "run_with_progress", "unknown_text"]
+
+_SHOWN_FIELDS = 5
 
 
 def add_parser(commands: Any) -> None:
@@ -69,6 +72,14 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def unknown_text(unknown: Mapping[str, int]) -> str:
+    """How many objects have which unknown fields, as a person would say it; empty if none has any."""
+    named = [(name, count) for name, count in unknown.items() if name]
+    rest = sum(unknown.values()) - sum(count for _, count in named[:_SHOWN_FIELDS])
+    shown = [f"{name!r} in {count:,} objects" for name, count in named[:_SHOWN_FIELDS]]
+    return ", ".join([*shown, *([f"others {rest:,} times"] if rest else [])])
+
+
 def _summary_text(summary: Any, output: Path) -> str:
     rows = ", ".join(f"{count:,} {kind}" for kind, count in sorted(summary.results.items())) or "none"
     lines = [
@@ -76,6 +87,7 @@ def _summary_text(summary: Any, output: Path) -> str:
         f"queries   {summary.queries:,}",
         f"results   {rows}  in {output / 'results'}",
         f"rejected  {summary.rejected:,}" + (f"  in {output / 'rejected'}" if summary.rejected else ""),
+        *([f"unknown   {told} (fields that are not read)"] if (told := unknown_text(summary.unknown)) else []),
         *([f"repeated  {summary.repeated:,} queries, which stand already"] if summary.repeated else []),
         f"time      {summary.seconds:.1f} s",
     ]

@@ -14,6 +14,7 @@ from typing import Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
+from spatialstream.cli.run import unknown_text
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.model.tables import aligned, ratio
 
@@ -22,6 +23,7 @@ __all__ = ["add_parser", "slot_lines", "slots_of", "store_text", "stream_text", 
 _METRICS = (
     "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/metrics', timeout=5).read().decode(), end='')"
 )
+_UNKNOWN = "spatialstream_router_unknown_field_objects"
 _BAR = 24
 _UNSEEN = 180.0
 """Seconds without a heartbeat, which comes every 60, after which the operator is not at work."""
@@ -98,10 +100,11 @@ def _look_at_all(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> st
 def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> str:
     found = kubernetes.resource(kubectl, options.stream)
     events, slots = _events(kubectl, options.stream), _slots(kubectl, options.stream)
+    unknown = _unknown(kubectl, options.stream)
     if options.json:
-        return json.dumps({"stream": found, "slots": slots, "events": events})
+        return json.dumps({"stream": found, "slots": slots, "events": events, "unknown_fields": unknown})
     approve = ["spatialstream", "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
-    return stream_text(found, events, slots, time.time(), " ".join(approve))
+    return stream_text(found, events, slots, time.time(), " ".join(approve), unknown)
 
 
 def _events(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, Any]]:
@@ -125,11 +128,26 @@ def _when(event: Mapping[str, Any]) -> str:
 
 def _slots(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, float]] | str:
     """What the worker tells about its slots, or why it does not."""
-    arguments = ("exec", f"{name}-worker", "-c", "driver", "--", "python", "-c", _METRICS)
     try:
-        return slots_of(kubectl.run(*arguments))
+        return slots_of(_metrics(kubectl, f"{name}-worker"))
     except SpatialStreamError as error:
         return str(error)
+
+
+def _unknown(kubectl: kubernetes.Kubectl, name: str) -> dict[str, int]:
+    """What the router tells of unknown fields; nothing if it does not."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        families = text_string_to_metric_families(_metrics(kubectl, f"{name}-router"))
+    except SpatialStreamError:
+        return {}
+    samples = [each for family in families if family.name == _UNKNOWN for each in family.samples]
+    return {each.labels["field"]: int(each.value) for each in sorted(samples, key=lambda each: -each.value)}
+
+
+def _metrics(kubectl: kubernetes.Kubectl, pod: str) -> str:
+    return kubectl.run("exec", pod, "-c", "driver", "--", "python", "-c", _METRICS)
 
 
 def slots_of(metrics: str) -> list[dict[str, float]]:
@@ -187,6 +205,7 @@ def stream_text(
     slots: Sequence[Mapping[str, float]] | str,
     now: float,
     approve: str,
+    unknown: Mapping[str, int] | None = None,
 ) -> str:
     """A stream on Kubernetes.
 
@@ -196,6 +215,7 @@ def stream_text(
         slots: as :func:`slots_of` gives them, or why they are not known.
         now: seconds since 1970 UTC.
         approve: the command that approves a proposal, without the proposal's id.
+        unknown: how many objects have which fields that are not known.
     """
     metadata, status = stream["metadata"], stream.get("status", {})
     seen, asked = status.get("observedGeneration", 0), metadata.get("generation", 0)
@@ -207,7 +227,7 @@ def stream_text(
         _conditions(status, now),
         _jobs(status, now),
         _workers(stream),
-        _routing(status),
+        [*_routing(status), *_unknown_lines(unknown or {})],
         [f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots),
         _rebalancing(stream, now, approve),
         _events_lines(events, now),
@@ -312,14 +332,14 @@ def _events_lines(events: Sequence[Mapping[str, Any]], now: float) -> list[str]:
 
 
 def _look_at_store(store: Any, options: argparse.Namespace) -> str:
-    from spatialstream.store.reports import EXECUTORS, asked_executors
+    from spatialstream.store.reports import EXECUTORS, asked_executors, read_unknown
 
-    state = store.state()
+    state, unknown = store.state(), read_unknown(store)
     slots = _store_slots(store, state.active.number)
     executors = {job: asked_executors(store, job) for job in EXECUTORS}
     if options.json:
-        return json.dumps(_state_record(state) | {"executors": executors, "slots": slots})
-    return store_text(options.stream, state, slots, executors)
+        return json.dumps(_state_record(state) | {"executors": executors, "slots": slots, "unknown_fields": unknown})
+    return store_text(options.stream, state, slots, executors, unknown)
 
 
 def _state_record(state: Any) -> dict[str, Any]:
@@ -353,7 +373,11 @@ def _store_slots(store: Any, number: int) -> list[dict[str, float]] | str:
 
 
 def store_text(
-    name: str, state: Any, slots: Sequence[Mapping[str, float]] | str, executors: Mapping[str, int | None]
+    name: str,
+    state: Any,
+    slots: Sequence[Mapping[str, float]] | str,
+    executors: Mapping[str, int | None],
+    unknown: Mapping[str, int],
 ) -> str:
     """A stream as its routing store knows it.
 
@@ -362,6 +386,7 @@ def store_text(
         state: a :class:`~spatialstream.store.state.RoutingState`.
         slots: as :func:`slots_of` gives them, or why they are not known.
         executors: how many each job is asked to have; None: nobody asks.
+        unknown: how many objects have which fields that are not known.
     """
     by = f" (proposal {state.adopted})" if state.adopted else ""
     lines = [
@@ -377,11 +402,17 @@ def store_text(
     asked = [f"{count} of the {job}" for job, count in executors.items() if count is not None]
     if asked:
         lines.append(f"executors  {' and '.join(asked)} asked for")
+    lines += _unknown_lines(unknown)
     lines += ["", *([f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots))]
     return "\n".join(lines)
 
 
 # ------------------------------------------------------------------------------------------------------------- figures
+
+
+def _unknown_lines(unknown: Mapping[str, int]) -> list[str]:
+    told = unknown_text(unknown)
+    return [f"unknown    {told} (fields that are not read)"] if told else []
 
 
 def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:

@@ -67,7 +67,10 @@ def _of_kind(kind: Kind, *, listed: bool = False) -> dict[str, Any]:
             properties[name] = {"anyOf": [QUERY_JSON["properties"][name], {"type": "null"}]}
         elif name != "type":
             properties[name] = {"type": "null"}
-    return _object(["type", *kind.required], **properties)
+    if listed:
+        return _object(["type", *kind.required], **properties)
+    properties["title"] = {"anyOf": [QUERY_JSON["properties"]["title"], {"type": "null"}]}
+    return _object(["type", *kind.required], **properties) | {"additionalProperties": False}
 
 
 def _sent() -> dict[str, Any]:

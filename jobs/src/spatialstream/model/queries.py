@@ -5,8 +5,10 @@ The paper's six types are presets of these three parts (:mod:`spatialstream.mode
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.expressions import MOST_GIVEN, MOST_GROUPS, Expression, absorbed
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, QueryType, Selects
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
-from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS
+from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import FOREVER, TIME_LIMIT, parse_duration, parse_time
@@ -36,6 +38,7 @@ __all__ = [
     "QueryBatch",
     "TopTerms",
     "check_by",
+    "check_fields",
     "coded",
     "endless",
     "named",
@@ -46,6 +49,9 @@ __all__ = [
 
 MOST_STEPS = 10_000_000
 """Steps that a CTQ may have: each is a row, so one line of input is never more than about a gigabyte of results."""
+
+_KNOWN = dict.fromkeys(QUERY_JSON["properties"])
+_LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +184,8 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     """A query or cancellation from its JSON form, strictly.
 
     ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"}``: which
-    of them a type takes is in the documentation of query semantics. Fields that are no query field at all are ignored;
-    one that this type does not take is an error, because ignoring it would answer another question than the one asked.
+    of them a type takes is in the documentation of query semantics; ``title`` is for people. Any other field is an
+    error, and so is one that this type does not take: without it another question would be answered than the one asked.
 
     Raises:
         RecordError: a field is missing or unusable; names it and says what would be right.
@@ -191,6 +197,9 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         raise RecordError("id", "is required; give a string" if name is None else f"{name!r} is not a string")
     if record.get("type") is None:
         raise RecordError("type", f"is required; give {', '.join(NAMES[:-1])} or {NAMES[-1]}")
+    check_fields(record)
+    if not isinstance(record.get("title", ""), str | None):
+        raise RecordError("title", f"{record['title']!r} is not a string")
     if record.get("t") is None:
         raise RecordError("t", "is required; give milliseconds or ISO 8601")
     t = parse_time(record["t"])
@@ -233,6 +242,24 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         step,
     )
     return Query(name, t, predicate, selection, lifetime, check_by(record["by"]) if "by" in given else "")
+
+
+def check_fields(names: Iterable[object]) -> None:
+    """Refuse names that are no fields of queries, even of a field that is null: a condition may be misspelt there.
+
+    Raises:
+        RecordError: the first of them, and the field that was meant.
+    """
+    for name in map(str, names):
+        if name not in _KNOWN:
+            short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+            raise RecordError(short, f"is no field of a query; {_meant(short)}")
+
+
+@lru_cache(256)
+def _meant(name: str) -> str:
+    near = get_close_matches(name.lower(), _KNOWN, 1)
+    return f"did you mean {near[0]}?" if near else f"the fields are {', '.join(_KNOWN)}"
 
 
 def endless(step: int | None) -> int:

@@ -131,8 +131,10 @@ QUERY_JSON: dict[str, Any] = {
             "maxLength": LONGEST_BY,
             "description": f"who has registered it, in {LONGEST_BY} bytes",
         },
+        "title": {"type": "string", "description": "what people call it; nothing depends on it, and it is not kept"},
     },
     "required": ["id", "type", "t"],
+    "additionalProperties": False,
     "allOf": [
         {"if": {"properties": {"type": {"const": kind.type.value}}}, "then": {"required": list(kind.required)}}
         for kind in KINDS
@@ -140,8 +142,8 @@ QUERY_JSON: dict[str, Any] = {
 }
 """JSON Schema of one input query (a line of JSON Lines)."""
 
-QUERY_FIELDS = tuple(QUERY_JSON["properties"])
-"""The fields of queries: id, type and t, then those that some types have."""
+QUERY_FIELDS = tuple(name for name in QUERY_JSON["properties"] if name != "title")
+"""The fields of queries that say something: id, type and t, then those that some types have."""
 
 _PLACED = {
     "type": "object",

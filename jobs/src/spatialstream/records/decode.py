@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as defined
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -36,6 +38,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import FOREVER, TIME_LIMIT, TIME_UNITS, in_milliseconds
 from spatialstream.records import scan, tokens, values
+from spatialstream.records.commonest import commonest
 from spatialstream.records.scan import ABSENT, INTEGER, NUMBER, STRING, Cells, Records, scan_csv, scan_json
 from spatialstream.records.tokens import tokenise_slices
 
@@ -69,6 +72,9 @@ LONGEST_ECHO = 2_000
 _DEEPEST_ECHO = 64
 """Brackets of a record that is echoed as it is: a deeper one may be too deep for whoever reads the dead letter."""
 
+_MOST_NAMES = 1_000
+"""Names of unknown fields that are counted at a time."""
+
 _LONGEST_RECORD = 6 * (LONGEST_ECHO + 1) + 2
 """Characters of such an echo as JSON, at most."""
 
@@ -89,11 +95,13 @@ class Decoded(Generic[_Batch]):
         batch: the accepted ones, in the order of the input.
         line: int64[n], the line (of a table: the row) at which each of them begins.
         rejected: the others, see :data:`REJECTED`.
+        unknown: how many of the accepted ones have which fields that are not known, see :mod:`~.commonest`.
     """
 
     batch: _Batch
     line: Ints
     rejected: pa.RecordBatch
+    unknown: Mapping[str, int] = defined(default_factory=dict)
 
 
 def rejected_line(source: str, line: int, reason: str, record: str, offset: int | None = None) -> str:
@@ -122,6 +130,11 @@ def rejected_line(source: str, line: int, reason: str, record: str, offset: int 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_ECHO else text[:LONGEST_ECHO] + "…"
+
+
+def _printable(text: str) -> str:
+    """Text that may hold halves of surrogate pairs, as text that holds none."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _quote(text: str) -> str:
@@ -257,6 +270,11 @@ class _Reference(Generic[_Batch]):
     space: Space
     rule: TermRule
 
+    @property
+    def strict(self) -> bool:
+        """Whether a record with a field that is not known is no record: a query without it would be another one."""
+        return self.kind is QueryBatch
+
     def __call__(self, value: object) -> SpatialObject | Query | Cancellation | RecordError:
         """The object or query, or the error, its field named as in the input."""
         if self.columns and isinstance(value, dict):
@@ -292,12 +310,37 @@ class _Reference(Generic[_Batch]):
         """
         names = _names(self.fields, self.columns)
         distinct = list(dict.fromkeys(names.values()))
-        line, start, end, cells = scan_names(distinct)
+        line, start, end, cells, others = scan_names(distinct)
+        if self.strict:
+            cells.good[others.rows != 0] = False
         batch = read({field: cells.field(distinct.index(name)) for field, name in names.items()}, self.space, self.rule)
-        return self.finish(batch, line, cells.good, lambda row: value_of(bytes(block[start[row] : end[row]])))
+        unknown = others.records(cells.data, cells.good)
 
-    def finish(self, batch: _Batch, line: Ints, good: Flags, row_value: Callable[[int], _Row]) -> Decoded[_Batch]:
-        """Send the odd rows through the exact parser, and put what it accepts between the good ones of ``batch``."""
+        def row_value(row: int) -> _Row:
+            return value_of(bytes(block[start[row] : end[row]]))
+
+        return self.finish(batch, line, cells.good, row_value, () if value_of is not json_value else distinct, unknown)
+
+    def finish(
+        self,
+        batch: _Batch,
+        line: Ints,
+        good: Flags,
+        row_value: Callable[[int], _Row],
+        names: Sequence[str] = (),
+        unknown: Mapping[str, int] | None = None,
+    ) -> Decoded[_Batch]:
+        """Send the odd rows through the exact parser, and put what it accepts between the good ones of ``batch``.
+
+        Args:
+            batch: the good rows.
+            line: of all rows.
+            good: which are those of the batch.
+            row_value: reads a row.
+            names: those of the fields in a row's value, if each row has names of its own.
+            unknown: how many of the good rows have which other names.
+        """
+        others = Counter(unknown)
         accepted: list[Any] = []
         rows: list[int] = []
         rejected: list[tuple[int, RecordError, str]] = []
@@ -309,17 +352,21 @@ class _Reference(Generic[_Batch]):
             else:
                 accepted.append(result)
                 rows.append(row)
+                if names and not self.strict and isinstance(value, dict):
+                    others.update(_printable(name) for name in value if name not in names)
+                    if len(others) > _MOST_NAMES:
+                        others = Counter(commonest([others]))
         kept = np.flatnonzero(good)
         if accepted:
             kept = np.concatenate([kept, np.array(rows, np.int64)])
             order = np.argsort(kept, kind="stable")
             kept = kept[order]
             batch = self.kind.concat([batch, self.kind.of(accepted)]).take(order)
-        return Decoded(batch, line[kept], _rejected(rejected))
+        return Decoded(batch, line[kept], _rejected(rejected), commonest([others]))
 
 
 def _rejected(rows: Sequence[tuple[int, RecordError, str]]) -> pa.RecordBatch:
-    reasons = [_shorten(str(error)).encode(errors="backslashreplace").decode() for _, error, _ in rows]
+    reasons = [_printable(_shorten(str(error))) for _, error, _ in rows]
     columns = [row[0] for row in rows], reasons, [row[2] for row in rows]
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, REJECTED, strict=True)], schema=REJECTED
@@ -674,6 +721,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     said = by.kind != ABSENT
     begin, end = (np.where(said, each, 0) for each in (by.first, by.last))
     good &= ~said | ((end > begin) & (end - begin <= LONGEST_BY))
+    good &= cells["title"].kind <= scan.ESCAPED
     rows: Any = slice(None)
     if not good.all():
         rows = np.flatnonzero(good)
@@ -698,7 +746,6 @@ def decode_queries(
     first_line: int = 1,
     space: Space = WGS84,
     rule: TermRule = DEFAULT_RULE,
-    columns: Mapping[str, str] | None = None,
     unit: str = "ms",
 ) -> Decoded[QueryBatch]:
     """Queries and cancellations from whole lines of JSON, as :func:`~.queries.parse_query` reads each.
@@ -707,7 +754,7 @@ def decode_queries(
     """
     block = _block(data, first_line)
     parse, read = _in_unit(parse_query, unit), partial(_read_queries, unit=unit)
-    reference = _Reference(parse, QueryBatch, QUERY_FIELDS, columns or {}, space, rule)
+    reference = _Reference(parse, QueryBatch, (*QUERY_FIELDS, "title"), {}, space, rule)
     return reference.decode(block, lambda names: scan_json(block, names, first_line), read, json_value)
 
 

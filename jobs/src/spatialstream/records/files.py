@@ -14,7 +14,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -26,6 +26,7 @@ from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.records.commonest import commonest
 from spatialstream.records.decode import (
     Decoded,
     csv_cells,
@@ -344,13 +345,20 @@ def decode_chunk(
     Raises:
         SettingError: the file cannot be read any more, or is damaged.
     """
-    names = columns or {}
-    for block, line in read(chunk, [names.get(field, field) for field in object_fields(space)]):
+    known = [(columns or {}).get(field, field) for field in object_fields(space)]
+    others = [name for name in chunk.header if name not in known]  # of a table, each record has all
+    for block, line in read(chunk, known):
         if kind == "queries":
-            yield decode_queries(block, line, space, rule, columns, unit)
+            yield decode_queries(block, line, space, rule, unit)
         elif isinstance(block, pa.Table):
-            yield decode_object_table(block, line, space, rule, columns, unit)
+            decoded = decode_object_table(block, line, space, rule, columns, unit)
+            yield replace(decoded, unknown=_counted(others, len(decoded.batch)))
         elif chunk.format == "csv":
-            yield decode_csv(block, chunk.header, line, space, rule, columns, unit)
+            decoded = decode_csv(block, chunk.header, line, space, rule, columns, unit)
+            yield replace(decoded, unknown=_counted(others, len(decoded.batch)))
         else:
             yield decode_objects(block, line, space, rule, columns, unit)
+
+
+def _counted(names: Sequence[str], records: int) -> dict[str, int]:
+    return commonest([dict.fromkeys(names, records)]) if records else {}

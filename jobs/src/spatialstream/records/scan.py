@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spatialstream.model.arrays import Bytes, Flags, Ints
+from spatialstream.model.arrays import Bytes, Codes, Flags, Ints
 from spatialstream.model.eight_bytes import TOPS, below, byte, first_flag, lean_kernel, load, repeat, spelling, spells
 
 __all__ = ["Cells", "Records", "csv_borders", "prepare", "scan_csv", "scan_json"]
@@ -27,6 +27,7 @@ ABSENT, STRING, ESCAPED, INTEGER, NUMBER, ARRAY, OBJECT, OTHER = range(8)
 
 _LONGEST_NUMBER = 600
 _DEEPEST = 60
+_MOST_OTHERS = 30
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, POINT = 0x22, 0x5C, 0x2C, 0x3A, 0x2D, 0x2B, 0x2E
 NEWLINE, RETURN, TAB, SPACE = 0x0A, 0x0D, 0x09, 0x20
@@ -60,6 +61,32 @@ class Cells(NamedTuple):
         return self._replace(kind=kind, first=first, last=last)
 
 
+class Others(NamedTuple):
+    """The names in JSON records that are none of the wanted fields.
+
+    Attributes:
+        rows: int32[n]: of each record, a bit for each name that it has; the last one is of all but the first names.
+        first, last: int64[30], the slices of those names in the block.
+        known: int64[1], how many there are.
+    """
+
+    rows: Codes
+    first: Ints
+    last: Ints
+    known: Ints
+
+    def records(self, data: Bytes, rows: Flags) -> dict[str, int]:
+        """How many of some records have each name, and under ``""`` another one."""
+        had = self.rows[rows]
+        if not had.any():
+            return {}
+        slices = zip(self.first[: self.known[0]].tolist(), self.last.tolist(), strict=False)
+        names = [bytes(data[first:last]).decode() for first, last in slices]
+        found = {name: int(np.count_nonzero(had & (1 << bit))) for bit, name in enumerate(names)}
+        more = int(np.count_nonzero(had & (1 << _MOST_OTHERS)))
+        return {name: count for name, count in (found | {"": found.get("", 0) + more}).items() if count}
+
+
 class Records(NamedTuple):
     """The records of a block.
 
@@ -67,12 +94,14 @@ class Records(NamedTuple):
         line: int64[n], the line at which a record begins.
         start, end: int64[n], the slice of a record, without its newline.
         cells: their cells, of several fields.
+        others: the other names of JSON records.
     """
 
     line: Ints
     start: Ints
     end: Ints
     cells: Cells
+    others: Others
 
 
 # ----------------------------------------------------------------------------------------------------------- characters
@@ -309,7 +338,29 @@ def note(cells: Cells, field: int, row: int, kind: int, begin: int, end: int) ->
 
 
 @lean_kernel
-def _json_record(cells: Cells, i: int, names: Bytes, bounds: Ints, row: int) -> int:
+def _note_other(data: Bytes, others: Others, start: int, end: int, row: int) -> None:
+    """Note a name that is none of the fields."""
+    known = others.known[0]
+    size = end - start
+    bit = 0
+    while bit < known:
+        at = others.first[bit]
+        same = 0
+        if others.last[bit] - at == size:
+            while same < size and byte(data, start + same) == byte(data, at + same):
+                same += 1
+            if same == size:
+                break
+        bit += 1
+    if bit == known and known < _MOST_OTHERS:
+        others.first[bit] = start
+        others.last[bit] = end
+        others.known[0] = known + 1
+    others.rows[row] |= np.int32(1 << bit)
+
+
+@lean_kernel
+def _json_record(cells: Cells, others: Others, i: int, names: Bytes, bounds: Ints, row: int) -> int:
     """Note the cells of the JSON object at ``i``; returns the position of the newline behind it, -1 where it is odd."""
     data = cells.data
     if byte(data, i) != OPEN_OBJECT:
@@ -325,6 +376,8 @@ def _json_record(cells: Cells, i: int, names: Bytes, bounds: Ints, row: int) -> 
         if end < 0 or escaped == ESCAPED:
             return -1
         field = name_of(data, i + 1, end, names, bounds)
+        if field < 0:
+            _note_other(data, others, i + 1, end, row)
         i = skip_space(data, end + 1)
         if byte(data, i) != COLON:
             return -1
@@ -351,7 +404,7 @@ def _json_record(cells: Cells, i: int, names: Bytes, bounds: Ints, row: int) -> 
 
 @lean_kernel
 def _scan_json(records: Records, names: Bytes, bounds: Ints) -> int:
-    line, start, end, cells = records
+    line, start, end, cells, others = records
     data = cells.data
     i = 0
     row = 0
@@ -360,7 +413,7 @@ def _scan_json(records: Records, names: Bytes, bounds: Ints) -> int:
         begin = i
         i = skip_space(data, i)
         if byte(data, i) != NEWLINE:
-            stop = _json_record(cells, i, names, bounds, row)
+            stop = _json_record(cells, others, i, names, bounds, row)
             cells.good[row] = stop >= 0
             if stop >= 0:
                 i = stop
@@ -391,7 +444,9 @@ def _room(data: bytes | memoryview, fields: int) -> Records:
     block = _writable(data)
     most = int(np.count_nonzero(block == NEWLINE))
     line, start, end = np.empty((3, most), np.int64)
-    return Records(line, start, end, Cells(block, np.empty(most, np.bool_), block, line, line).room(fields))
+    first, last = np.zeros((2, _MOST_OTHERS), np.int64)
+    others = Others(np.zeros(most, np.int32), first, last, np.zeros(1, np.int64))
+    return Records(line, start, end, Cells(block, np.empty(most, np.bool_), block, line, line).room(fields), others)
 
 
 def coded_names(names: Sequence[str]) -> tuple[Bytes, Ints]:
@@ -401,9 +456,9 @@ def coded_names(names: Sequence[str]) -> tuple[Bytes, Ints]:
 
 
 def _trim(records: Records, n: int, first_line: int) -> Records:
-    line, start, end, (data, good, kind, first, last) = records
+    line, start, end, (data, good, kind, first, last), others = records
     cells = Cells(data, good[:n], kind[:, :n], first[:, :n], last[:, :n])
-    return Records(line[:n] + first_line, start[:n], end[:n], cells)
+    return Records(line[:n] + first_line, start[:n], end[:n], cells, others._replace(rows=others.rows[:n]))
 
 
 def scan_json(data: bytes | memoryview, names: Sequence[str], first_line: int) -> Records:
@@ -461,7 +516,7 @@ def _csv_cell(data: Bytes, i: int, end: int) -> tuple[int, int, bool]:
 
 @lean_kernel
 def _scan_csv(records: Records, fields: Ints) -> int:
-    line, start, end, cells = records
+    line, start, end, cells, _ = records
     data = cells.data
     size = len(data)
     i = 0

@@ -40,7 +40,7 @@ from pyspark.sql.types import (
 
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import Space
-from spatialstream.spark.pandas_records import check_columns
+from spatialstream.spark.pandas_records import check_columns, check_query_columns
 
 __all__ = ["object_lines", "query_lines"]
 
@@ -80,10 +80,11 @@ def query_lines(queries: DataFrame, setting: str = "queries") -> DataFrame:
         setting: how errors call it.
 
     Raises:
-        SettingError: a column is missing, there twice, or of a type that cannot be meant.
+        SettingError: a column is missing, there twice, no field of a query, or of a type that cannot be meant.
     """
     wanted = {"id": _is_id, "type": _is_string, "t": _is_time}
     check_columns(queries.columns, setting, tuple(wanted), (), str.casefold)
+    check_query_columns(queries.columns, setting)
     _check_types(queries, setting, wanted)
     others = [
         _whole(queries, name) if name in _COUNTS else col(f"`{name}`")

@@ -22,11 +22,13 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import Row
 
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import RecordError, SettingError
+from spatialstream.model.queries import check_fields
+from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.records.decode import object_fields
 
-__all__ = ["check_columns", "object_records", "query_records"]
+__all__ = ["check_columns", "check_query_columns", "object_records", "query_records"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -61,11 +63,12 @@ def query_records(queries: pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[
             ``type`` and ``t`` are required.
 
     Raises:
-        SettingError: it is something else; a column is missing, or there twice.
+        SettingError: it is something else; a column is missing, there twice, or no field of a query.
     """
     if isinstance(queries, pd.DataFrame):
         if _holds_something(queries):
             check_columns(list(queries.columns), "queries", _REQUIRED_OF_QUERIES)
+            check_query_columns(queries.columns, "queries")
         return _frame_lines(queries, list(queries.columns))
     if isinstance(queries, Mapping):
         queries = [queries]
@@ -107,6 +110,18 @@ def check_columns(
             raise SettingError(setting, f"has the column {name!r} more than once; it has {there}")
 
 
+def check_query_columns(columns: Iterable[Any], setting: str) -> None:
+    """Refuse columns that are no fields of queries.
+
+    Raises:
+        SettingError: names the first of them, and the field that was meant.
+    """
+    try:
+        check_fields(columns)
+    except RecordError as error:
+        raise SettingError(setting, f"column {error.field!r} {error.problem}") from None
+
+
 def _holds_something(frame: pd.DataFrame) -> bool:
     """Whether a frame has rows or columns: a frame made of nothing lacks nothing."""
     return len(frame) > 0 or len(frame.columns) > 0
@@ -129,7 +144,8 @@ def _query_lines(queries: Iterable[Any]) -> Iterator[bytes]:
         if not isinstance(record, Mapping):
             raise SettingError("queries", f"record {number} is of type {type(record).__name__}; give a dict")
         meant = {str(field): _meant(str(field), value) for field, value in record.items()}
-        yield _line({field: value for field, value in meant.items() if value is not None})
+        # what is no field of a query is told where the line is decoded
+        yield _line({name: value for name, value in meant.items() if value is not None or name not in QUERY_FIELDS})
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -243,6 +243,7 @@ class RunSummary:
         results: rows by query type.
         rejected: records that were rejected, while decoding or by the registry.
         repeated: queries that came again, and were taken for what they are.
+        unknown: how many of the objects have which fields that are not known: the commonest, and under ``""`` others.
         epochs, epochs_done: of the plan; they differ only after a stop.
         seconds: from the start of this invocation.
     """
@@ -255,6 +256,7 @@ class RunSummary:
     epochs: int
     epochs_done: int
     seconds: float
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -490,7 +492,8 @@ class _Run:
         counts, taken = rounds_done(self._paths.storage).counts(), record.taken
         refused = counts.pop("rejected", 0) + taken.get("rejected", 0)
         again = counts.pop("repeated", 0)
-        return RunSummary(taken.get("objects", 0), taken.get("queries", 0), counts, refused, again, epochs, done, 0.0)
+        of_kind = taken.get("objects", 0), taken.get("queries", 0)
+        return RunSummary(*of_kind, counts, refused, again, epochs, done, 0.0, record.unknown)
 
 
 def _first_rejection(folder: Path) -> SpatialStreamError:

@@ -39,6 +39,7 @@ from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import parse_time
+from spatialstream.records.commonest import commonest
 from spatialstream.records.decode import (
     LONGEST_ECHO,
     Decoded,
@@ -109,6 +110,7 @@ class Intake:
         last: offset of the last message.
         left: those of ``refused`` on which decoding failed.
         reasons: ``refused`` by :func:`~spatialstream.records.reasons.reason_class`.
+        unknown: how many of the accepted objects have which fields that are not known, the commonest of them.
     """
 
     partition: str
@@ -120,6 +122,7 @@ class Intake:
     last: int
     left: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
 
 def files_of(run: Run, letters: Iterable[str]) -> Iterator[str]:
@@ -207,6 +210,7 @@ class Ingest:
         decoded, letters = given.decoded, _Letters(given.origin)
         for row in decoded.rejected.to_pylist():
             letters.add(None, row["line"], row["reason"], row["record"])
+        letters.unknown = decoded.unknown
         run = self._run(name, decoded.batch, decoded.line, given.origin)
         return self._intake(partition, name, run, None if run is None else run.last, letters, 0)
 
@@ -248,7 +252,9 @@ class Ingest:
             put = self.storage.begin_put if run is None or run.origin is None else self.storage.put_later
             put(INPUT + file, letters.text())
         rows = 0 if run is None else run.rows
-        return Intake(partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons)
+        return Intake(
+            partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons, letters.unknown
+        )
 
     def _clock(self, marks: pa.RecordBatch, letters: _Letters) -> int | None:
         """The largest time of some marks."""
@@ -283,6 +289,7 @@ class Ingest:
                     for place, row in zip(refused, part.rejected.to_pylist(), strict=True):
                         letters.add(*unpack_place(place), row["reason"], row["record"])
                     found.append(self._in_time(part.batch, places.of(part.line - 2), letters))
+                    letters.unknown = commonest([letters.unknown, part.unknown])
                 else:
                     (place,) = places.of(np.array([first]))
                     letters.add(*unpack_place(int(place)), part[0], part[1])
@@ -387,12 +394,13 @@ def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
 
 
 class _Letters:
-    """The dead letters of a block.
+    """The dead letters of a block, and what else there is to say of its records.
 
     Attributes:
         count: records and marks that are rejected; there may be fewer letters.
         left: those of them on which decoding has failed.
         reasons: all of them, by class.
+        unknown: the unknown fields of its objects, see :attr:`Intake.unknown`.
     """
 
     def __init__(self, source: str) -> None:
@@ -401,6 +409,7 @@ class _Letters:
         self._of_message: dict[int, tuple[int, int]] = {}
         self.count = self.left = 0
         self.reasons: dict[str, int] = {}
+        self.unknown: Mapping[str, int] = {}
 
     def add(self, offset: int | None, line: int, reason: str, record: str) -> None:
         """One for a line of a message, or where there is no offset of a file."""

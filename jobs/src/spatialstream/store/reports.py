@@ -1,9 +1,9 @@
 """What is told through the routing store besides versions: load statistics, a sample, λ, executors, topics.
 
-The router writes a sample of the stream and which topics it uses, the worker the load statistics, who scales a stream
-the number of executors, and who runs it when its load counts as imbalanced. The rebalancer and the operator read them.
-Each is small and replaced as a whole. Every function here raises :class:`~spatialstream.model.errors.Unavailable` where
-the store cannot be reached.
+The router writes a sample of the stream, which topics it uses and which unknown fields it has, the worker the load
+statistics, who scales a stream the number of executors, and who runs it when its load counts as imbalanced. The
+rebalancer and the operator read them. Each is small and replaced as a whole. Every function here raises
+:class:`~spatialstream.model.errors.Unavailable` where the store cannot be reached.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = [
     "SAMPLE",
     "SEEN",
     "TOPICS",
+    "UNKNOWN",
     "LoadReport",
     "UsedTopics",
     "ask_executors",
@@ -36,13 +37,15 @@ __all__ = [
     "read_seen",
     "read_statistics",
     "read_topics",
+    "read_unknown",
     "save_balance",
     "save_load",
     "save_sample",
     "save_topics",
+    "save_unknown",
 ]
 
-LOAD, SAMPLE, SEEN, BALANCE, TOPICS = "load", "sample", "seen", "balance", "topics"
+LOAD, SAMPLE, SEEN, BALANCE, TOPICS, UNKNOWN = "load", "sample", "seen", "balance", "topics", "unknown"
 """The names under which they are kept."""
 EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
@@ -149,6 +152,17 @@ def read_seen(store: RoutingStore) -> float:
     """How many objects the sample has been drawn from."""
     known = store.load_statistics(SEEN)
     return 0.0 if known is None else float(known[1]["objects"])
+
+
+def save_unknown(store: RoutingStore, fields: Mapping[str, int]) -> None:
+    """Keep how many objects have which fields that are not known, in place of what was kept."""
+    store.save_statistics(UNKNOWN, {}, {"fields": dict(fields)})
+
+
+def read_unknown(store: RoutingStore) -> dict[str, int]:
+    """The same, since the stream began; nothing if no object has any."""
+    known = store.load_statistics(UNKNOWN)
+    return {} if known is None else {str(name): int(count) for name, count in known[1]["fields"].items()}
 
 
 def ask_executors(store: RoutingStore, job: str, count: int) -> None:

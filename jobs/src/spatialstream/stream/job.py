@@ -13,6 +13,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ from spatialstream.stages.tasks import IdleTasks, Summary, World
 from spatialstream.stages.turns import Round
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.lease import Lease
+from spatialstream.store.reports import save_unknown
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Engine, StageError
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
@@ -387,6 +389,7 @@ class RouterJob(_Job):
     _turns: RouterTurns | None = None
     _learner: Learner | None = None
     _learn_at: float = 0.0
+    _unknown: Mapping[str, int] = field(default_factory=dict)
     _worked_at: float = 0.0
 
     name = "router"
@@ -443,6 +446,7 @@ class RouterJob(_Job):
         assert self._turns is not None
         if time.monotonic() >= self._learn_at:
             self._learn()
+            self._tell_unknown()
             self._turns.router.tidy()
             self._look_behind()
             self._learn_at = time.monotonic() + self.learn_every
@@ -459,6 +463,15 @@ class RouterJob(_Job):
             self.report(
                 f"router: samples of the last epochs are dropped, for learning from them fails: {_cause(error)}"
             )
+
+    def _tell_unknown(self) -> None:
+        """Tell the routing store which fields are in objects that are not known, if that has changed."""
+        assert self._turns is not None
+        last = self._turns.router.last
+        if last is not None and last.unknown != self._unknown:
+            with suppress(Unavailable):  # the next time will do
+                save_unknown(self.store, last.unknown)
+                self._unknown = last.unknown
 
     def _look_behind(self) -> Ranges:
         """Look at the bounds of the source, and tell how many messages are left to read."""

@@ -15,7 +15,7 @@ are admitted again when the registry is lost (:meth:`Router.since_checkpoint`), 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.model.jsonable import to_json
+from spatialstream.records.commonest import commonest
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
@@ -65,6 +66,7 @@ class EpochRecord:
         previous: the name of the record of the epoch before; empty if there is none.
         admitted: the files of the queries of the epochs between the last checkpoint of the registry that was known to
             be there, and this one.
+        unknown: how many of the objects in ``taken`` have which fields that are not known, the commonest of them.
     """
 
     epoch: Epoch
@@ -80,6 +82,7 @@ class EpochRecord:
     retired: tuple[tuple[int, int], ...] = ()
     previous: str = ""
     admitted: tuple[str, ...] = ()
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def silent(self) -> bool:
@@ -250,6 +253,7 @@ class Router:
             spoken=spoken,
             taken=taken,
             previous=self._name,
+            unknown=commonest([*([] if before is None else [before.unknown]), *(each.unknown for each in intakes)]),
         )
         if before is not None:
             record = replace(record, retired=_retired(before, record.versions, now), admitted=self._admitted(before))
