@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from spatialstream.generate import (
@@ -15,9 +17,9 @@ from spatialstream.generate import (
 )
 from spatialstream.generate.events import EVENTS
 from spatialstream.generate.objects import CHUNK
+from spatialstream.generate.phrases import CORES, FILLERS, OPENERS, PLACES, TIMES, place_name
 from spatialstream.generate.places import cities
 from spatialstream.generate.queries import chosen, focuses
-from spatialstream.generate.words import english_words
 from spatialstream.model.errors import SettingError
 from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.kinds import QueryType
@@ -191,25 +193,72 @@ def test_objects_have_distinct_terms_by_zipfs_law(vocabulary):
         assert first == pytest.approx(1 / np.array([1, 2, 3]) / harmonic, abs=0.015)
 
 
-def test_a_social_post_has_words_and_now_and_then_its_city():
+SAYINGS = (*OPENERS, *CORES, *PLACES, *TIMES, *(says for event in EVENTS for says in event.says))
+
+
+def test_a_social_post_is_a_sentence_that_now_and_then_names_its_city():
     batch = generated(GenerateSettings(objects=5_000))
-    lengths = np.diff(batch.terms.offsets)
-    words, world = set(english_words(100_000)), cities()
-    names = [extract_terms(name) for name in world.names]
-    nearest = [int(np.argmin(np.hypot(world.x - o.x, world.y - o.y))) for o in (batch[i] for i in range(300))]
+    lengths, world = np.diff(batch.terms.offsets), cities()
+    where = [int(np.argmin(np.hypot(world.x - o.x, world.y - o.y))) for o in (batch[i] for i in range(300))]
+    named = sum({"in", *extract_terms(world.names[city])} <= set(batch[i].terms) for i, city in enumerate(where))
 
-    assert lengths.min() == 4
+    assert [" ".join(batch[i].terms) for i in (0, 1, 2)] == [
+        "this market is so foggy in carnot again",
+        "the rabbit is asleep between happyknoll and shiproad because david said so",
+        "my frog wants to go out around owlbay2 and it feels slow",
+    ]
+    assert lengths.min() >= 3  # of four words, one of which a city's name may repeat
     assert lengths.max() >= 12
-    assert all(term in words for i in range(50) for term in batch[i].terms[-4:])
-    assert sum(set(names[city]) <= set(batch[i].terms) for i, city in enumerate(nearest)) > 30
+    assert named > 15
 
 
-def test_english_words_are_terms_and_do_not_run_out():
-    words = english_words(400_000)
+def test_nothing_is_said_but_words_of_the_list_places_and_known_cities():
+    batch, world = generated(GenerateSettings(objects=20_000, events=3)), cities()
+    said = set(batch.terms.vocabulary.take(pa.array(np.unique(batch.terms.codes))).to_pylist())
 
-    assert words[:2] == ["the", "to"]
-    assert len(set(words)) == 400_000
-    assert all(extract_terms(word) == [word] for word in words[::1000])
+    written = {word for saying in SAYINGS for word in saying.split()}.union(*FILLERS.values())
+    known = {
+        term for name, known in zip(world.names, world.known, strict=True) if known for term in extract_terms(name)
+    }
+    assert said - written - known <= {place_name(rank) for rank in range(100_000)}
+    assert len(said) > 5_000
+
+
+def test_sayings_are_terms_as_they_stand_and_their_gaps_can_be_filled():
+    for saying in SAYINGS:
+        fixed = [word for word in saying.split() if not word.startswith("{")]
+        assert extract_terms(" ".join(fixed)) == fixed
+        assert {word for word in saying.split() if word.startswith("{")} <= {
+            f"{{{gap}}}" for gap in (*FILLERS, "name", "city")
+        }
+    for words in FILLERS.values():
+        assert extract_terms(" ".join(words)) == list(words)
+
+
+def test_places_do_not_run_out():
+    names = [place_name(rank) for rank in range(100_000)]
+
+    assert len(set(names)) == 100_000
+    assert all(extract_terms(name) == [name] for name in names[::100])
+
+
+@pytest.mark.parametrize("zipf", [0.5, 1.0])
+def test_words_in_the_gaps_of_sentences_follow_zipfs_law(zipf):
+    batch = generated(GenerateSettings(objects=60_000, zipf=zipf))
+    counts = dict(zip(batch.terms.vocabulary.to_pylist(), np.bincount(batch.terms.codes).tolist(), strict=False))
+
+    found = np.array([counts[food] for food in FILLERS["food"][1:21:3]])  # one is in a sentence of its own
+    assert found / found[0] == pytest.approx((np.arange(2, 22, 3) / 2) ** -zipf, abs=0.12)
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3, 40])
+def test_posts_may_be_of_any_length(terms):
+    batch = generated(GenerateSettings(objects=2_000, terms=terms, vocabulary=1_000))
+
+    lengths = np.diff(batch.terms.offsets)
+    assert np.quantile(lengths, 0.1) >= terms - terms // 2
+    assert np.quantile(lengths, 0.9) >= terms
+    assert all(len(set(batch.terms[i])) == lengths[i] for i in range(200))
 
 
 # ------------------------------------------------------------------------------------------------------------- queries
@@ -354,7 +403,8 @@ def test_most_queries_have_answers():
         ("rate", {"rate": float("nan")}),
         ("sigma", {"sigma": 0.0}),
         ("terms", {"terms": 0}),
-        ("vocabulary", {"vocabulary": 15}),
+        ("vocabulary", {"kind": "uniform", "vocabulary": 15}),
+        ("vocabulary", {"vocabulary": 999}),
         ("zipf", {"zipf": -0.5}),
         ("queries", {"queries": {QueryType.SRQ: -1}}),
         ("queries", {"queries": {QueryType.SRQ: 1}, "objects": 0}),
@@ -389,14 +439,11 @@ def test_coordinates_have_a_sensible_number_of_digits(space, decimals):
 
 @pytest.fixture(scope="module")
 def eventful():
-    """Three cycles of events, the posts about each (those that have its first two words' company), and their phase."""
+    """Three cycles of events, the posts that have the word of each, and their phase."""
     settings = GenerateSettings(objects=60_000, events=3)
     batch = generated(settings)
-    about = {}
-    for event in EVENTS:
-        others = set(event.words[1:])
-        said = [set(batch.terms[i]) for i in range(len(batch))]
-        about[event.words[0]] = np.array([event.words[0] in each and len(each & others) >= 3 for each in said])
+    said = [set(batch.terms[i]) for i in range(len(batch))]
+    about = {event.word: np.array([event.word in each for each in said]) for event in EVENTS}
     return batch, about, (batch.t - settings.start) / 20_000 % 1
 
 
@@ -409,10 +456,10 @@ def test_events_take_the_place_of_posts_and_change_no_time():
     assert 0.6 < same.mean() < 0.95
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.words[0])
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.word)
 def test_an_event_grows_and_falls_off_in_each_cycle(eventful, event):
     _, about, phase = eventful
-    mine = about[event.words[0]]
+    mine = about[event.word]
 
     gone = (phase - event.begins) / (event.ends - event.begins)
     assert not mine[(gone < 0) | (gone > 1)].any()
@@ -439,13 +486,16 @@ def test_the_flood_spreads_along_the_coast(eventful):
     assert np.min(np.abs(points[:, None] - fine[None]).sum(axis=2), axis=1).max() < 2.0
 
 
-def test_a_post_about_an_event_says_its_word_and_others_once_each(eventful):
+def test_a_post_about_an_event_is_one_of_its_sentences(eventful):
     batch, about, _ = eventful
-    for word, mine in about.items():
-        for i in np.flatnonzero(mine)[:500]:
-            terms = batch.terms[i]
-            assert word in terms
-            assert len(terms) == len(set(terms)) <= 7
+    for event in EVENTS:
+        says = [re.sub(r"\{\w+\}", r"\\w+", saying) for saying in event.says]
+        posts = {" ".join(batch.terms[i]) for i in np.flatnonzero(about[event.word])[:500]}
+        used = {saying for post in posts for saying in says if re.fullmatch(saying, post)}
+
+        assert all(any(re.fullmatch(saying, post) for saying in says) for post in posts)
+        assert used == set(says)
+        assert all(event.word in saying.split() for saying in event.says)
 
 
 def test_the_same_seed_gives_the_same_events_and_another_does_not():

@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
         "generate",
         help="write a synthetic stream and queries over it",
         description="Writes objects, and queries centred on them, as JSON Lines. The same options give the same bytes. "
-        "Kinds: social (real cities by population, English words by Zipf's law), uniform and gaussian (the "
+        "Kinds: social (real cities by population, English sentences), uniform and gaussian (the "
         "papers' data sets), clusters (the workload of the benchmarks).",
     )
     parser.add_argument("--kind", choices=("social", "uniform", "gaussian", "clusters"), default=default.kind)

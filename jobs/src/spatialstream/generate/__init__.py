@@ -6,7 +6,8 @@ purpose, number of the chunk), so memory does not grow with the stream.
 
 - :mod:`~spatialstream.generate.settings`: what can be chosen;
 - :mod:`~spatialstream.generate.places`: where objects are;
-- :mod:`~spatialstream.generate.words`: what they say, by Zipf's law;
+- :mod:`~spatialstream.generate.words`: what they say, in words by Zipf's law;
+- :mod:`~spatialstream.generate.phrases`: the sentences of a social stream, and all its words;
 - :mod:`~spatialstream.generate.events`: what happens in a social stream;
 - :mod:`~spatialstream.generate.objects`: :func:`object_batches`;
 - :mod:`~spatialstream.generate.queries`: :func:`query_batch`, centred on objects, with keywords of theirs;

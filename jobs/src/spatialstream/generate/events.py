@@ -14,10 +14,8 @@ import numpy as np
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.arrays import Floats, Ints
 
-__all__ = ["EVENTS", "Event", "Happening", "happening", "said_words"]
+__all__ = ["EVENTS", "Event", "Happening", "happening"]
 
-SAID = 3
-"""Words of its event that a post has, besides the event's own."""
 _NONE = -1
 
 
@@ -26,7 +24,8 @@ class Event:
     """Something that happens once in a cycle.
 
     Attributes:
-        words: what is said of it; every post has the first, and some of the others.
+        word: what it is; every post about it has this word, and no other post.
+        says: what is said of it, as in :mod:`~spatialstream.generate.phrases`.
         path: longitudes and latitudes that it comes to one after the other; it is still where it has been.
         sigma: how far posts spread around, in degrees of latitude.
         begins, ends: in shares of the cycle.
@@ -34,7 +33,8 @@ class Event:
         share: of the posts, at its height.
     """
 
-    words: tuple[str, ...]
+    word: str
+    says: tuple[str, ...]
     path: tuple[tuple[float, float], ...]
     sigma: float
     begins: float
@@ -45,7 +45,23 @@ class Event:
 
 EVENTS = (
     Event(
-        ("flood", "water", "dike", "rising", "storm", "evacuated", "coast", "road", "help"),
+        "flood",
+        (
+            "flood warning for {name} stay away from the dike",
+            "flood water is rising near {name} {venue}",
+            "the flood has reached {name} street and our cellar",
+            "flood at {name} they closed the road along our coast",
+            "storm and flood here they are evacuating {name}",
+            "we need help flood water stands in the kitchen",
+            "sandbags at {name} {venue} help us against the flood",
+            "dike at {name} holds but the flood keeps rising",
+            "flood took our {thing} but {person} is safe",
+            "evacuated because of the flood and sleeping at {name} school",
+            "never saw a flood like this on our coast",
+            "boats on {name} road flood everywhere please send help",
+            "{person} drove into flood water near {name} do not try",
+            "power is off since a flood came over the dike",
+        ),
         # along the North Sea, from Calais to Husum
         ((1.9, 51.0), (3.7, 51.5), (4.2, 52.0), (4.7, 52.9), (6.0, 53.4), (7.2, 53.6), (8.6, 53.9), (8.9, 54.5)),
         0.12,
@@ -55,7 +71,21 @@ EVENTS = (
         share=0.25,
     ),
     Event(
-        ("festival", "music", "stage", "crowd", "dancing", "drums", "night", "band", "love"),
+        "festival",
+        (
+            "festival night with {person} dancing to the drums",
+            "music from every stage at the festival",
+            "the band on {name} stage makes this festival",
+            "festival crowd sings along what a night",
+            "love this festival and the dancing never stops",
+            "lost {person} in the crowd meet me at {name} stage festival people",
+            "drums and {food} that is all a festival needs",
+            "best festival band so far was from {name}",
+            "sunrise after a festival night of music",
+            "walking home from the festival with music in my ears",
+            "first festival for my {relative} who is dancing by the stage",
+            "queue for {food} at the festival is worth it great music",
+        ),
         ((-43.2, -22.93),),
         0.06,
         begins=0.3,
@@ -64,7 +94,21 @@ EVENTS = (
         share=0.2,
     ),
     Event(
-        ("blackout", "power", "dark", "outage", "candles", "elevator", "trains", "grid", "battery"),
+        "blackout",
+        (
+            "blackout in the whole street no power since noon",
+            "power outage at {name} station all trains stand blackout",
+            "stuck in an elevator blackout please call somebody",
+            "dinner by candles with {person} blackout romance",
+            "blackout and my phone battery is at four percent",
+            "the grid is down they say this blackout may last all night",
+            "dark windows everywhere around {name} blackout",
+            "blackout at {name} hospital runs on its own power",
+            "anyone in {name} with light or is the outage a blackout everywhere",
+            "walking home because no trains run in this blackout",
+            "blackout so dark that one sees the stars over {name}",
+            "lend your neighbours candles and a battery blackout goes on",
+        ),
         ((139.7, 35.7),),
         0.25,
         begins=0.65,
@@ -82,18 +126,11 @@ class Happening:
     Attributes:
         event: int64[n], the number of the event; -1: none.
         x, y: float64[n], where; of no meaning without an event.
-        words: int64[1 + SAID, n], numbers of words in :func:`said_words`; -1 without an event.
     """
 
     event: Ints
     x: Floats
     y: Floats
-    words: Ints
-
-
-def said_words() -> tuple[str, ...]:
-    """The words of all events, one after the other."""
-    return tuple(word for event in EVENTS for word in event.words)
 
 
 def happening(settings: GenerateSettings, chunk: int, t: Ints) -> Happening:
@@ -102,10 +139,9 @@ def happening(settings: GenerateSettings, chunk: int, t: Ints) -> Happening:
     cycle = settings.objects * 1_000.0 / settings.rate / settings.events
     phase = (t - settings.start) / cycle % 1.0
     chance, shift = random.random(n), random.standard_normal((2, n))
-    along, order = np.sqrt(random.random(n)), random.random((max(len(each.words) for each in EVENTS) - 1, n))
+    along = np.sqrt(random.random(n))
     event = np.full(n, _NONE, np.int64)
-    x, y, words = np.zeros(n), np.zeros(n), np.full((1 + SAID, n), _NONE, np.int64)
-    below, first = np.zeros(n), 0
+    x, y, below = np.zeros(n), np.zeros(n), np.zeros(n)
     for number, each in enumerate(EVENTS):
         gone = (phase - each.begins) / (each.ends - each.begins)
         share = each.share * np.clip(np.minimum(gone / each.rises, (1 - gone) / (1 - each.rises)), 0.0, 1.0)
@@ -117,7 +153,4 @@ def happening(settings: GenerateSettings, chunk: int, t: Ints) -> Happening:
         event[about] = number
         y[about] = ys + each.sigma * shift[1, about]
         x[about] = xs + each.sigma / np.cos(np.radians(ys)) * shift[0, about]
-        others = np.argsort(order[: len(each.words) - 1, about], axis=0)[:SAID]
-        words[:, about] = first + np.vstack([np.zeros((1, len(about)), np.int64), 1 + others])
-        first += len(each.words)
-    return Happening(event, x, y, words)
+    return Happening(event, x, y)

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.generate.events import happening, said_words
-from spatialstream.generate.places import cities, rounded, spread, spread_by_city
+from spatialstream.generate.events import happening
+from spatialstream.generate.places import rounded, spread, spread_by_city
 from spatialstream.generate.settings import GenerateSettings
-from spatialstream.generate.words import Words
+from spatialstream.generate.words import Sentences, plain_terms
 from spatialstream.model.arrays import Ints
 from spatialstream.model.objects import ObjectBatch
 
@@ -23,21 +23,22 @@ CHUNK = 65_536
 
 def object_batches(settings: GenerateSettings) -> Iterator[ObjectBatch]:
     """The objects ``o0``, ``o1``, ... in order of time, in batches of :data:`CHUNK` over one vocabulary."""
-    social = settings.kind == "social"
-    words = Words.of(settings, (*cities().names, *(said_words() if settings.events else ())) if social else ())
+    said = None
+    if settings.kind == "social":
+        said = Sentences.of(settings.terms, settings.vocabulary, settings.zipf)
     for chunk, first in enumerate(range(0, settings.objects, CHUNK)):
         numbers = np.arange(first, min(first + CHUNK, settings.objects))
-        t = object_times(settings, numbers)
-        if social:
+        t, random = object_times(settings, numbers), settings.random("words", chunk)
+        if said is not None:
             (x, y), where = spread_by_city(settings, chunk, t)
             about = happening(settings, chunk, t) if settings.events else None
             if about is not None:
                 x, y = (np.where(about.event >= 0, *each) for each in ((about.x, x), (about.y, y)))
                 x, y = (rounded(settings.space, each, settings.decimals, axis) for axis, each in enumerate((x, y)))
-            terms = words.draw(chunk, len(numbers), where, None if about is None else about.words)
+            terms = said.draw(random, where, None if about is None else about.event)
         else:
             x, y = spread(settings, chunk, len(numbers))
-            terms = words.draw(chunk, len(numbers), None)
+            terms = plain_terms(settings, random, len(numbers))
         ids = pc.binary_join_element_wise("o", pa.array(numbers).cast(pa.string()), "")
         yield ObjectBatch(ids, t, x, y, terms)
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from spatialstream.generate.settings import GenerateSettings
-from spatialstream.model.arrays import Floats, Ints
+from spatialstream.model.arrays import Flags, Floats, Ints
 from spatialstream.model.space import Space
 
 __all__ = ["Cities", "cities", "spread", "spread_by_city"]
@@ -16,6 +16,8 @@ __all__ = ["Cities", "cities", "spread", "spread_by_city"]
 _CLUSTERS = 40
 _CLUSTERED = 0.7
 _CLUSTER_SIGMA = 0.02
+
+_KNOWN = 100_000
 
 _DAY_MS = 86_400_000
 _BUSIEST_HOUR = 20.0
@@ -32,6 +34,7 @@ class Cities:
     Attributes:
         names: their names.
         x, y: longitudes and latitudes.
+        known: whether people know it by name: it has 100,000 inhabitants or more.
         sigma: how far people spread around the centre, in degrees of latitude.
         cumulated: share of people who live in this city or one before it.
     """
@@ -39,6 +42,7 @@ class Cities:
     names: tuple[str, ...]
     x: Floats
     y: Floats
+    known: Flags
     sigma: Floats
     cumulated: Floats
 
@@ -55,6 +59,7 @@ def cities() -> Cities:
         tuple(city["name"] for city in found),
         np.array([city["longitude"] for city in found], np.float64),
         np.array([city["latitude"] for city in found], np.float64),
+        people >= _KNOWN,
         0.01 + 0.04 * np.sqrt(people / 1e6),
         cumulated / cumulated[-1],
     )

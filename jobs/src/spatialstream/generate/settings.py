@@ -19,6 +19,7 @@ __all__ = ["KINDS", "GenerateSettings"]
 KINDS = ("social", "uniform", "gaussian", "clusters")
 """How objects are spread, see :attr:`GenerateSettings.kind`."""
 
+_SOCIAL_WORDS = 1_000
 _PURPOSES = ("places", "words", "queries", "centres", "events")
 
 
@@ -27,8 +28,9 @@ class GenerateSettings:
     """A synthetic stream.
 
     Attributes:
-        kind: how objects are spread. ``social``: around real cities by population (WGS84 only), English words and the
-            names of the cities. ``uniform`` and ``gaussian``: the Uni and Gau sets of the paper (SSTD, section 7.2).
+        kind: how objects are spread. ``social``: around real cities by population (WGS84 only), English sentences,
+            which sometimes name the city. ``uniform`` and ``gaussian``: the Uni and Gau sets of the paper (SSTD,
+            section 7.2).
             ``clusters``: 70 % in 40 Gaussian clusters with a sigma of 0.02 of the side, 30 % uniform.
         objects: number of objects.
         space: where they live.
@@ -40,8 +42,9 @@ class GenerateSettings:
             :mod:`~spatialstream.generate.events`.
         sigma: ``gaussian`` only: standard deviation along both axes, in coordinates, around the middle of the space.
         terms: distinct terms an object; in ``social`` from half to one and a half times as many words.
-        vocabulary: number of words; the one of rank r comes in proportion to ``1 / r ** zipf``. In ``social`` they are
-            the most frequent English ones, otherwise ``w0``, ``w1``, ...
+        vocabulary: number of words ``w0``, ``w1``, ...; the one of rank r comes in proportion to ``1 / r ** zipf``. In
+            ``social`` those of sentences and of what fills their gaps, by that law each; all that are more than some
+            600 are names of places.
         zipf: that exponent.
         queries: how many queries of each type.
         region: size of regions, in percent of the space's area: (smallest, largest), spread evenly over its logarithm.
@@ -107,6 +110,9 @@ class GenerateSettings:
             ("sigma", "give more than 0"): not self.sigma > 0,
             ("terms", "give 1 to 100"): not 1 <= self.terms <= 100,
             ("vocabulary", "give at least twice as many words as terms"): self.vocabulary < 2 * self.terms,
+            ("vocabulary", f"a social stream has at least {_SOCIAL_WORDS:,} words"): (
+                self.kind == "social" and self.vocabulary < _SOCIAL_WORDS
+            ),
             ("zipf", "give an exponent from 0 to 2"): not 0 <= self.zipf <= 2,
             ("queries", "give at least 0"): any(count < 0 for count in self.queries.values()),
             ("queries", "need objects to be centred on"): self.objects == 0 and any(self.queries.values()),
