@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.cli import live, main
 from spatialstream.cli.status import slot_lines, slots_of, store_text, stream_text, table_text
+from spatialstream.cli.tree import live_table
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -274,6 +276,34 @@ def test_status_of_a_store(store: MemoryStore, capsys: pytest.CaptureFixture[str
     mapping = some_version()[0].mapping
     assert [each["objects"] for each in known["slots"]] == [objects[mapping == slot].sum() for slot in range(3)]
     assert sum(each["queries"] for each in known["slots"]) == 2 * objects.sum()
+
+
+def test_what_slots_hold_is_counted_and_said_to_be_estimated_where_it_is(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(*command: str) -> str:
+        assert main([*command, "--zookeeper", "zk:2181"]) == 0
+        return capsys.readouterr().out
+
+    version, known = some_version()
+    estimate = np.full(len(version.index.leaves), 87_251_431.0 / len(version.index.leaves))
+    report = LoadReport(version.number, LeafCounts(estimate, estimate, estimate / 1e7, 1_000.0), estimate, 5)
+    save_sample(store, known)
+    save_load(store, report)
+    assert "objects (estimated)  standing queries (estimated)" in shown("status", "quakes")
+
+    save_load(store, replace(report, kept=np.array([[20_000, 30_000, 1_000], [10_000, 9_000, 0]])))
+    text = shown("status", "quakes")
+    assert "estimated" not in text
+    assert [line.split()[-2:] for line in text.splitlines()[-4:-1]] == [
+        ["20,000", "10,000"],
+        ["30,000", "9,000"],
+        ["1,000", "0"],
+    ]
+    table, _, said = live_table(store)
+    assert np.bincount(version.mapping, table.objects) == pytest.approx([20_000, 30_000, 1_000], abs=len(table))
+    assert said == "version 0; loads are those of now"
+    assert "objects (estimated)" in shown("tree", "--stream", "quakes", "--quiet")
 
 
 def test_a_stream_may_be_named_as_elsewhere(

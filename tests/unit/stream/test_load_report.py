@@ -129,6 +129,22 @@ def test_no_round_waits_for_a_routing_store_that_is_away(tmp_path: Path, version
     assert read_load(store).upto == 2_000  # what came last; nobody needs what came between
 
 
+def test_what_slots_hold_is_reported_as_they_count_it(tmp_path: Path, version: RoutingVersion) -> None:
+    store, loads = MemoryStore(), loads_of(version)
+    reporter = Hourly(Folder(tmp_path), store)
+    reporter.observe(*round_of(0, version, {slot: loads[slot] for slot in (0, 1)}))
+    assert reporter.reported(60.0)
+    assert read_load(store).kept is None, "a slot has not told yet"
+
+    loads[1] |= {"held": 51_000, "standing": {"CRQ": 10_000, "CKQ": 2, "CTQ": 1}}
+    reporter = Hourly(Folder(tmp_path), store)
+    reporter.observe(*round_of(1, version, loads))
+    assert reporter.reported(60.0)
+    kept = read_load(store).kept
+    assert kept is not None
+    assert kept.tolist() == [[7, 51_000, 7], [6, 10_003, 6]]
+
+
 def test_there_are_no_load_statistics_before_the_first_round() -> None:
     with pytest.raises(StateError, match="there are no load statistics yet"):
         read_load(MemoryStore())

@@ -352,11 +352,9 @@ def _state_record(state: Any) -> dict[str, Any]:
     return {"active": active, "pending": pending}
 
 
-def _store_slots(store: Any, number: int) -> list[dict[str, float]] | str:
+def _store_slots(store: Any, number: int) -> list[dict[str, Any]] | str:
     """Loads of the slots under the active version, or why they are not known."""
-    import numpy as np
-
-    from spatialstream.balance.loads import leaf_loads
+    from spatialstream.balance.loads import leaf_loads, slot_loads
     from spatialstream.store.reports import read_load, read_statistics
 
     try:
@@ -366,10 +364,13 @@ def _store_slots(store: Any, number: int) -> list[dict[str, float]] | str:
     if known is None or report.version != number:
         return f"the worker has not counted under version {number} yet; it does every few seconds while it works"
     version = store.load(number)
-    of_leaves = (leaf_loads(version, report.counts, known), report.counts.objects, report.counts.standing)
-    columns = [np.bincount(version.mapping, each, version.slots).tolist() for each in of_leaves]
-    names = ("load", "objects", "queries")
-    return [{"slot": slot} | dict(zip(names, row, strict=True)) for slot, row in enumerate(zip(*columns, strict=True))]
+    objects, queries, exact = report.by_slot(version)
+    loads = slot_loads(leaf_loads(version, report.counts, known), version.mapping, version.slots)
+    columns = {"load": loads.tolist(), "objects": objects.tolist(), "queries": queries.tolist()}
+    return [
+        {"slot": slot} | {name: each[slot] for name, each in columns.items()} | ({} if exact else {"estimated": True})
+        for slot in range(version.slots)
+    ]
 
 
 def store_text(
@@ -419,7 +420,7 @@ def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:
     """The slots with bars of their loads, and Lmax/Lmin below.
 
     Args:
-        slots: each with ``slot``, ``load``, ``objects`` and ``queries``.
+        slots: each with ``slot``, ``load``, ``objects`` and ``queries``, and ``estimated`` where the last two are.
     """
     if not slots:
         return []
@@ -437,7 +438,10 @@ def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:
     ]
     apart = max(loads) / min(loads) if min(loads) > 0.0 else math.inf
     told = f"Lmax/Lmin = {ratio(apart)}" if any(loads) else "no load yet"
-    return [*aligned(["slot", "load", "", "objects", "standing queries"], rows, right={0, 1, 3, 4}), told]
+    kept = [
+        name + " (estimated)" * any("estimated" in each for each in slots) for name in ("objects", "standing queries")
+    ]
+    return [*aligned(["slot", "load", "", *kept], rows, right={0, 1, 3, 4}), told]
 
 
 def _age(then: str | None, now: float) -> str:

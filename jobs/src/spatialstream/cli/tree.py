@@ -59,8 +59,9 @@ def leaf_table(version: Any, objects: Any) -> Any:
 def live_table(store: RoutingStore) -> tuple[LeafTable, Any, str]:
     """The active version of a live stream: its leaves, its space, and whose loads they are.
 
-    Where the jobs have written statistics of this version, objects and loads are those of now. Otherwise they are those
-    that the version was made for.
+    Where the jobs have written statistics of this version, objects and loads are those of now: the objects of a slot
+    are counted, and its leaves share them by what came to them lately. Otherwise they are those that the version was
+    made for.
 
     Raises:
         StateError: there is no such stream.
@@ -76,7 +77,7 @@ def live_table(store: RoutingStore) -> tuple[LeafTable, Any, str]:
     with suppress(StateError):  # none yet
         report, known = read_load(store), read_statistics(store)
         if known is not None and report.version == version.number:
-            objects, loads, of = report.counts.objects, leaf_loads(version, report.counts, known), "of now"
+            objects, loads, of = report.by_leaf(version), leaf_loads(version, report.counts, known), "of now"
     table = LeafTable.of(version, loads, objects)
     return table, version.index.space, f"version {version.number}; loads are those {of}"
 
@@ -96,7 +97,7 @@ def _tree(options: argparse.Namespace) -> int:
             return _statistics(options, _known(store))
         table, space, said = live_table(store)
     live.say(options, said)
-    _show(options, table, space, None)
+    _show(options, table, space, None, estimated=True)
     return 0
 
 
@@ -131,10 +132,10 @@ def _of_files(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show(options: argparse.Namespace, table: LeafTable, space: Any, points: Any) -> None:
+def _show(options: argparse.Namespace, table: LeafTable, space: Any, points: Any, estimated: bool = False) -> None:
     from spatialstream.report import tree_svg, tree_text
 
-    print(tree_text(table, space))
+    print(tree_text(table, space, estimated))
     if options.svg:
         _draw(options, tree_svg(table, space, points=points))
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
+from spatialstream.balance.loads import imbalance, leaf_loads, slot_loads
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import StateError
 from spatialstream.store.base import RoutingStore
-from spatialstream.store.reports import EXECUTORS, asked_executors, read_load, read_sample
+from spatialstream.store.reports import EXECUTORS, LoadReport, asked_executors, read_load, read_sample
 from spatialstream.store.state import RoutingState
 
 __all__ = ["MOST_LEAVES", "Inside"]
@@ -61,12 +61,12 @@ class Inside:
         state = self._store.state()
         version, (sample, known) = self._version(state.active.number), self._sample()
         leaves = version.index.leaves
-        loads, counts, counted = leaves.load, None, None
+        loads, report, counted = leaves.load, None, None
         with suppress(StateError):  # none yet
-            report = read_load(self._store)
-            if report.version == version.number and known is not None:
-                counts, counted = report.counts, report.upto
-                loads = leaf_loads(version, counts, known)
+            found = read_load(self._store)
+            if found.version == version.number and known is not None:
+                report, counted = found, found.upto
+                loads = leaf_loads(version, report.counts, known)
         kept = [number for number in self._store.versions() if number < version.number]
         shares = None if sample is None or not len(sample.objects) else sample
         before = None
@@ -82,8 +82,8 @@ class Inside:
             "pending": _pending(state),
             "counted": counted,
             "imbalance": _finite(imbalance(slot_loads(loads, version.mapping, version.slots))),
-            "slots": self._slots(version, loads, counts),
-            "leaves": _leaves(version, loads, counts),
+            "slots": self._slots(version, loads, report),
+            "leaves": _leaves(version, loads, report),
             "leaves_in_all": len(leaves),
             "before": before,
             "after": _shares(version, shares),
@@ -108,22 +108,25 @@ class Inside:
                 self._versions[number] = self._store.load(number)
             return self._versions[number]
 
-    def _slots(self, version: RoutingVersion, loads: Floats, counts: LeafCounts | None) -> list[dict[str, Any]]:
+    def _slots(self, version: RoutingVersion, loads: Floats, report: LoadReport | None) -> list[dict[str, Any]]:
         seats, leaves = self._seats(), version.index.leaves
         columns = {"load": loads, "leaves": np.ones(len(leaves)), "objects": leaves.objects}
-        if counts is not None:
-            columns |= {"objects": counts.objects, "queries": counts.standing, "rate": counts.rate * 1000.0}
+        if report is not None:
+            columns["rate"] = report.counts.rate * 1000.0
         of_slots = {name: np.bincount(version.mapping, each, version.slots).tolist() for name, each in columns.items()}
+        if report is not None:
+            objects, queries, _ = report.by_slot(version)
+            of_slots |= {"objects": objects.tolist(), "queries": queries.tolist()}
         return [
             {"slot": slot, "seat": seats.get(slot)} | {name: each[slot] for name, each in of_slots.items()}
             for slot in range(version.slots)
         ]
 
 
-def _leaves(version: RoutingVersion, loads: Floats, counts: LeafCounts | None) -> list[dict[str, Any]]:
+def _leaves(version: RoutingVersion, loads: Floats, report: LoadReport | None) -> list[dict[str, Any]]:
     """The leaves with the largest loads, the largest first."""
     leaves = version.index.leaves
-    objects = leaves.objects if counts is None else counts.objects
+    objects = leaves.objects if report is None else report.by_leaf(version)
     return [
         {
             "box": leaves.box[i].tolist(),

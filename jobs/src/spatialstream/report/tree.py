@@ -77,8 +77,14 @@ class LeafTable:
         return float(loads.max()) / low if low > 0.0 else math.inf
 
 
-def tree_text(table: LeafTable, space: Space) -> str:
-    """Two tables for a terminal: the leaves in their order, then the slots with their loads and Lmax/Lmin."""
+def tree_text(table: LeafTable, space: Space, estimated: bool = False) -> str:
+    """Two tables for a terminal: the leaves in their order, then the slots with their loads and Lmax/Lmin.
+
+    Args:
+        table: the leaves.
+        space: where they are.
+        estimated: whether it is to be said that the objects of leaves are.
+    """
     decimals = _decimals(space)
     share = table.share
     rows = [
@@ -92,7 +98,17 @@ def tree_text(table: LeafTable, space: Space) -> str:
         ]
         for i in range(len(table))
     ]
-    head = ["leaf", "west", "south", "east", "north", "kind", "objects", "load", "slot"]
+    head = [
+        "leaf",
+        "west",
+        "south",
+        "east",
+        "north",
+        "kind",
+        "objects (estimated)" if estimated else "objects",
+        "load",
+        "slot",
+    ]
     lines = aligned(head, rows, right={0, 1, 2, 3, 4, 6, 7, 8})
     slots = table.slot_load
     total = float(slots.sum()) or 1.0

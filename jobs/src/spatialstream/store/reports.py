@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
+
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
-from spatialstream.model.arrays import Floats
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Floats, Ints
 from spatialstream.model.errors import StateError
 from spatialstream.store.base import RoutingStore
 
@@ -61,6 +64,7 @@ class LoadReport:
         checked: float64[n], candidates checked.
         upto: timestamp in ms up to which was counted.
         seconds: float64[n], time of the slots that was attributed to each leaf; None: not known.
+        kept: int64[2, slots], objects that each slot holds, and continuous queries that stand on it; None: not known.
     """
 
     version: int
@@ -68,6 +72,30 @@ class LoadReport:
     checked: Floats
     upto: int
     seconds: Floats | None = None
+    kept: Ints | None = None
+
+    def by_slot(self, version: RoutingVersion) -> tuple[Floats, Floats, bool]:
+        """Objects and continuous queries of each slot of the version, float64[slots], and whether they are exact.
+
+        Otherwise objects are estimated from the rate at which they come, and a query counts in each of its leaves.
+        """
+        if self.kept is not None:
+            return self.kept[0].astype(np.float64), self.kept[1].astype(np.float64), True
+        columns = (self.counts.objects, self.counts.standing)
+        objects, queries = (np.bincount(version.mapping, each, version.slots).astype(np.float64) for each in columns)
+        return objects, queries, False
+
+    def by_leaf(self, version: RoutingVersion) -> Floats:
+        """float64[n], estimated: the objects that each slot holds, shared out to its leaves by what came to them."""
+        held, _, _ = self.by_slot(version)
+        estimated, slots = self.counts.objects, version.mapping
+        of_slot = np.bincount(slots, estimated, version.slots)
+        even = np.bincount(slots, minlength=version.slots)
+        share = np.where(
+            of_slot[slots] > 0.0, estimated / np.where(of_slot > 0.0, of_slot, 1.0)[slots], 1.0 / even[slots]
+        )
+        objects: Floats = held[slots] * share
+        return objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +132,18 @@ def read_topics(store: RoutingStore) -> UsedTopics | None:
 def save_load(store: RoutingStore, report: LoadReport) -> None:
     """Keep load statistics in place of those before."""
     counts = report.counts
-    arrays = {"objects": counts.objects, "arrivals": counts.arrivals, "standing": counts.standing}
+    arrays: dict[str, Floats | Ints] = {
+        "objects": counts.objects,
+        "arrivals": counts.arrivals,
+        "standing": counts.standing,
+    }
     arrays["checked"] = report.checked
     if counts.queries is not None:
         arrays["queries"] = counts.queries
     if report.seconds is not None:
         arrays["seconds"] = report.seconds
+    if report.kept is not None:
+        arrays["kept"] = report.kept
     store.save_statistics(LOAD, arrays, {"version": report.version, "span": counts.span, "upto": report.upto})
 
 
@@ -125,7 +159,8 @@ def read_load(store: RoutingStore) -> LoadReport:
     arrays, meta = kept
     objects, arrivals, standing = (arrays[name] for name in ("objects", "arrivals", "standing"))
     counts = LeafCounts(objects, arrivals, standing, float(meta["span"]), arrays.get("queries"))
-    return LoadReport(int(meta["version"]), counts, arrays["checked"], int(meta["upto"]), arrays.get("seconds"))
+    columns = arrays["checked"], int(meta["upto"]), arrays.get("seconds"), arrays.get("kept")
+    return LoadReport(int(meta["version"]), counts, *columns)
 
 
 def save_sample(store: RoutingStore, sample: Sample) -> int:

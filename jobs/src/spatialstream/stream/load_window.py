@@ -59,6 +59,7 @@ class WindowView:
         standing: float64[n] for each of :data:`STANDING`.
         queries: float64[n] for each of :data:`SNAPSHOT`, see :meth:`LoadWindow.queries`.
         upto: the latest timestamp that was counted up to, ms.
+        kept: int64[2, slots], see :attr:`LoadWindow.kept`; None: some slot has not told.
     """
 
     version: RoutingVersion
@@ -68,6 +69,7 @@ class WindowView:
     standing: Mapping[QueryType, npt.NDArray[np.float64]]
     queries: Mapping[QueryType, npt.NDArray[np.float64]]
     upto: int
+    kept: npt.NDArray[np.int64] | None = None
 
 
 class LoadWindow:
@@ -81,6 +83,7 @@ class LoadWindow:
         version: the active one; None before :meth:`use`.
         standing: continuous queries that concern each leaf, float64[n] for each of :data:`STANDING`.
         nearest: CKQs that stand; they concern every leaf.
+        kept: objects that each slot has told last that it holds, and continuous queries that stand on it.
         first: the first timestamp that was ever counted up to, ms; None before.
         began: the timestamp up to which the leaves had been counted when they began anew, ms; None: not known.
         upto: the latest timestamp that was counted up to, ms.
@@ -93,6 +96,7 @@ class LoadWindow:
         self.version: RoutingVersion | None = None
         self.standing: dict[QueryType, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
         self.nearest = 0
+        self.kept: dict[int, tuple[int, int]] = {}
         self.first: int | None = None
         self.began: int | None = None
         self.upto = NEVER
@@ -121,6 +125,8 @@ class LoadWindow:
             self._objects(load, sample)
             self._queries(load, sample)
             self._standing(slot, load)
+            if "held" in load:
+                self.kept[slot] = load["held"], sum(load["standing"].values())
         self.nearest = max((load.get("standing", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0)
         while self._samples and self._samples[0].upto <= upto - self._span:
             self._samples.popleft()
@@ -190,7 +196,13 @@ class LoadWindow:
             {kind: standing.copy() for kind, standing in self.standing.items()},
             {kind: self.queries(kind) for kind in SNAPSHOT},
             self.upto,
+            self._kept(self.version.slots),
         )
+
+    def _kept(self, slots: int) -> npt.NDArray[np.int64] | None:
+        if any(slot not in self.kept for slot in range(slots)):
+            return None
+        return np.array([self.kept[slot] for slot in range(slots)], np.int64).T
 
     def counts(self) -> LeafCounts | None:
         """What :func:`spatialstream.balance.loads.leaf_loads` wants to know; None before anything has come."""
