@@ -499,6 +499,110 @@ def test_what_stands_in_the_stream_is_listed_and_followed(
     cancel(visit)
 
 
+def test_a_card_has_what_came_before_it_was_opened_and_its_cross_asks(visit: Visit, gateway: GatewayServer) -> None:
+    client = Client(gateway.port, TOKEN)
+    box = {"region": {"box": [3, 51, 6, 54]}, "duration": "1h"}
+    near = {"at": [4.5, 52], "k": 2, "window": "1h", "duration": "1h"}
+    queries = [{"id": "others-box", "type": "CRQ"} | box, {"id": "others-near", "type": "CKQ"} | near]
+    for query in queries:
+        assert client("POST", "/streams/gateway/queries", query).status == 201
+
+    def had() -> bool:
+        return all(
+            client("GET", f"/streams/gateway/queries/{each['id']}").json["so_far"]["rows"] > 1 for each in queries
+        )
+
+    assert await_condition(had, PATIENCE / 1000)
+    page = visit.sign_in().page
+    page.route(re.compile("/results[?]"), lambda route: route.abort())  # nothing comes from now on
+    page.goto(f"{page.url.partition('#')[0]}#stream=gateway&follow=all")
+    page.reload()
+    card = page.locator(".card", has_text="51.00° N").first
+    expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    expect(card.locator(".objects li")).not_to_have_count(0)
+    expect(page.locator(".card[data-type=CKQ] .ranked li")).to_have_count(2)
+    expect(page).to_have_url(re.compile("others-box"))
+
+    dialog = page.get_by_role("dialog", name="Cancel it for everybody?")
+    card.get_by_role("button", name=re.compile("^Cancel")).click()
+    expect(dialog).to_contain_text(re.compile("You have registered it, elsewhere|Registered by"))
+    visit.picture("cancel")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert client("GET", "/streams/gateway/queries/others-box").status == 200
+    card.get_by_role("button", name=re.compile("^Cancel")).click()
+    dialog.get_by_role("button", name="Cancel it").click()
+    expect(page.locator(".card[data-state=cancelled]")).to_have_count(1)
+    assert client("GET", "/streams/gateway/queries/others-box").status == 404
+    page.unroute(re.compile("/results[?]"))
+    assert client("DELETE", "/streams/gateway/queries/others-near").status < 300
+
+
+def test_what_has_been_asked_once_may_be_let_stand(visit: Visit) -> None:
+    visit.sign_in()
+    visit.flood()
+    visit.page.get_by_role("button", name="Ask once").click()
+    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    visit.page.get_by_role("button", name="Let it stand").click()
+    expect(visit.card("Standing")).to_have_attribute("data-state", "standing")
+    cancel(visit)
+
+
+def test_escape_leaves_an_empty_replay(visit: Visit) -> None:
+    page = visit.sign_in().page
+    visit.flood()
+    page.get_by_role("textbox", name="Words").fill("nobody-says-this")
+    page.get_by_role("button", name="Let it stand").click()
+    expect(visit.card("Standing")).to_have_attribute("data-state", "standing")
+    page.get_by_role("button", name=re.compile("^Replay")).click()
+    replay = page.get_by_role("region", name="Replay")
+    expect(replay.locator(".told")).to_contain_text("No row of this question came")
+    page.keyboard.press("Escape")
+    expect(replay).to_be_hidden()
+    visit.live()
+    cancel(visit)
+
+
+def test_each_job_has_a_light_and_a_quiet_stream_is_not_late(visit: Visit) -> None:
+    page = visit.page
+    change: dict[str, Any] = {}
+
+    def look(route: Route) -> None:
+        said = route.fetch().json()
+        if "behind" in change:
+            said["as_of"]["clock"] = change["clock"] if "clock" in change else said["now"] - change["behind"]
+        route.fulfill(json=said | {name: change[name] for name in ("answers", "as_of") if name in change})
+
+    page.route("**/console/inside", look)
+    visit.sign_in()
+    router, worker, behind = (page.locator(each) for each in ("#job-router", "#job-worker", "#behind"))
+    expect(worker).to_have_attribute("data-light", "good")
+    expect(router).to_have_attribute("data-light", "good")
+    change |= {"answers": False, "as_of": None}
+    expect(worker).to_have_attribute("data-light", "bad")
+    expect(router).to_have_attribute("data-light", "unknown")
+    expect(page.locator("#state")).to_have_attribute("data-state", "stopped")
+    expect(page.locator("#banner")).to_contain_text("The worker does not answer")
+    visit.picture("no-worker")
+    visit.accessible()
+    change.clear()
+    visit.live()
+    expect(page.locator("#banner")).to_be_hidden()
+    change["behind"] = 1_500_000
+    expect(behind).to_have_text("25 min")
+    expect(router).to_have_attribute("data-light", "late")
+    change["clock"] = 1_000 * (page.evaluate("() => Date.now()") // 1_000)
+    expect(router).to_have_attribute("data-light", "bad")  # objects come, and the clock stands still
+    del change["clock"]
+    page.route(
+        "**/console/objects", lambda route: route.fulfill(body=": nothing\n\n", content_type="text/event-stream")
+    )
+    page.reload()
+    expect(behind).to_have_text("quiet")
+    expect(page.locator(".behind")).to_have_attribute("data-late", "false")
+    expect(router).to_have_attribute("data-light", "good")
+
+
 def test_the_nearest_and_the_top_words(visit: Visit) -> None:
     visit.sign_in()
     page = visit.page

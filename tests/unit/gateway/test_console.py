@@ -189,7 +189,7 @@ def test_the_inside_is_looked_at_once_for_all(gateway: Client, opened: Looked) -
     client = Client(gateway.port, WATCHER)
     found = [client("GET", "/streams/s/console/inside").json for _ in range(5)]
     assert found[0]["version"] == 3
-    assert found[0]["as_of"] is None  # the worker is away, the store is not
+    assert (found[0]["as_of"], found[0]["answers"]) == (None, False)  # the worker is away, the store is not
     assert opened.looks < 5 or found[0]["now"] != found[-1]["now"]
 
 
@@ -197,7 +197,7 @@ def test_who_only_asks_is_told_how_far_the_stream_is_and_no_more(gateway: Client
     asker, watcher = (Client(gateway.port, token) for token in (ASKER, WATCHER))
     clock = asker("GET", "/streams/s/console/clock")
     assert clock.status == 200
-    assert {**clock.json, "now": None} == {"space": "wgs84", "as_of": None, "now": None}
+    assert {**clock.json, "now": None} == {"space": "wgs84", "as_of": None, "answers": False, "now": None}
     assert clock.headers["cache-control"] == "no-store"
     assert asker("GET", "/streams/s/console/inside").status == 403
     assert watcher("GET", "/streams/s/console/clock").status == 403

@@ -31,7 +31,7 @@ __all__ = ["Console"]
 _LOOK_SECONDS = 1.0
 """For which what is inside is not looked at again."""
 _LETTERS = 100
-_CLOCK = ("space", "as_of", "now")
+_CLOCK = ("space", "as_of", "answers", "now")
 
 Answer = Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
 
@@ -129,12 +129,13 @@ class _Look:
         """
         async with self._lock:
             if time.monotonic() >= self._until:
-                as_of, began = None, time.time_ns()
+                as_of, answers, began = None, False, time.time_ns()
                 with suppress(Unavailable):  # the worker is away: what the store knows is what one wants to see then
                     as_of = await self._stream.call(lambda opened: opened.as_of())
+                    answers = True
                 took = (time.time_ns() - began) / 1e6
                 known = await self._stream.call(lambda opened: opened.inside())
                 now = time.time_ns() // 1_000_000
-                self._known = known | {"as_of": as_of, "answered_ms": took, "now": now}
+                self._known = known | {"as_of": as_of, "answers": answers, "answered_ms": took, "now": now}
                 self._until = time.monotonic() + _LOOK_SECONDS
             return self._known

@@ -26,7 +26,11 @@ export class Composer {
       event.preventDefault();
       this.#submit(event.submitter?.value ?? "once");
     });
-    document.addEventListener("keydown", (event) => event.key === "Escape" && this.#stopDrawing());
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || this.drawing === null) return;
+      event.preventDefault(); // and nothing else is left by it
+      this.#stopDrawing();
+    });
     this.#update();
   }
 

@@ -78,7 +78,7 @@ export class Inside {
 
   take(look) {
     this.look = look.slots ? look : null;
-    this.app.clock = look.as_of ? { clock: look.as_of.clock, at: look.now, here: Date.now() } : null;
+    this.app.looked(look);
     if (this.shown) this.redraw();
   }
 
@@ -103,9 +103,9 @@ export class Inside {
     const today = behind !== null && Math.abs(behind) < 86_400_000;
     this.#facts("now", [
       ["clock", look.as_of ? moment(look.as_of.clock) : "not begun", "The stream's clock: answers are as of it"],
-      ["behind", today ? span(Math.max(0, behind)) : behind === null ? "–" : "not of today", "The time of day less the clock", today && behind > 10_000],
+      ["behind", today ? this.app.behind.text : behind === null ? "–" : "not of today", "The time of day less the clock, while objects come", this.app.behind.late],
       ["round", look.as_of ? count(look.as_of.round) : "–", "The newest round of the worker that is done"],
-      ["answers in", look.as_of ? span(look.answered_ms) : "does not answer", "What the worker's driver took to say so", !look.as_of],
+      ["answers in", look.as_of ? span(look.answered_ms) : look.answers ? "no round yet" : "does not answer", "What the worker's driver took to say so", !look.answers],
       ["executors asked", ["router", "worker"].map((job) => look.executors[job] ?? "–").join(" + "), "How many are asked for: router and worker"],
     ]);
     if (this.failed) this.parts.now.prepend(el("p", { class: "error", text: `Not looked at just now: ${this.failed}` }));
@@ -155,7 +155,7 @@ export class Inside {
         colour: this.by === "load" ? step(cell.load) : colour(`slot-${main % 8}`),
         told: [
           `${((100 * cell.load) / total).toFixed(1)} % of the load`,
-          `${count(cell.objects)} objects · slot${slots.length > 1 ? "s" : ""} ${slots.join(", ")}${cell.shares > 1 ? ` · ${cell.shares} textual shares` : ""}`,
+          `about ${count(Math.round(cell.objects))} objects · slot${slots.length > 1 ? "s" : ""} ${slots.join(", ")}${cell.shares > 1 ? ` · ${cell.shares} textual shares` : ""}`,
         ],
       };
     });

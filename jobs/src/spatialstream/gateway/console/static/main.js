@@ -4,7 +4,7 @@ import { Events, Problem, call, hasToken, keepToken, streamPath, takeToken, tryT
 import { Composer } from "./composer.js";
 import { Inside } from "./inside.js";
 import { openMap } from "./map.js";
-import { isAddress, readAddress, writeAddress, isStanding } from "./query.js";
+import { MOST, isAddress, readAddress, writeAddress, isStanding } from "./query.js";
 import { COLOURS, Question } from "./question.js";
 import { Replay, isSpan } from "./replay.js";
 import { Standing } from "./standing.js";
@@ -19,7 +19,13 @@ const LATEST = 5;
 const HIDDEN = 20_000; // ms after which a page that nobody sees lets go of its connections: a browser has six to a host
 const LAST = 5_000; // ms for which the last rows of what stands no more may be on their way
 const NONE = 10_000; // ms after which it is looked again for a stream, where there is none
+const LATE = 10_000; // ms by which the stream's clock may be behind before that is told
+const STUCK = 30_000; // ms for which it may stand still while objects come: a round of a busy machine takes seconds
 const KEPT = "spatialstream-page";
+const STOPPED = {
+  worker: "The worker does not answer. Nothing is lost: what is sent waits in the broker, and what stands goes on when it is back.",
+  router: "Objects come, and the stream's clock stands still: the router does not run, or waits for a partition that is silent.",
+};
 
 /** Letters and digits that nobody else has: also where the page is not served safely, and there is no randomUUID. */
 const unique = () => [...crypto.getRandomValues(new Uint8Array(7))].map((each) => each.toString(16).padStart(2, "0")).join("");
@@ -42,6 +48,7 @@ class App {
     [this.questions, this.texts, this.latest] = [[], new Texts(), []];
     [this.moments, this.seconds, this.ages] = [[], new Array(40).fill(0), []];
     [this.states, this.clock, this.asked] = [{}, null, null];
+    [this.answers, this.moved, this.flowing] = [null, Date.now(), null]; // of the worker; when the clock moved last, and since when objects come
     this.theme = localStorage.getItem("spatialstream-theme") ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
     document.documentElement.dataset.theme = this.theme;
     this.save = paced(400, () => this.#save());
@@ -84,7 +91,7 @@ class App {
     try {
       const session = await call("GET", "/console/session");
       if (!current()) return;
-      this.usesTokens = session.tokens;
+      [this.usesTokens, this.caller] = [session.tokens, session.caller];
       $("key").hidden = !session.tokens;
       this.streams = session.streams;
       if (!this.streams.length) {
@@ -166,12 +173,15 @@ class App {
     this.#banner(null);
     this.space = new Space(look.space);
     this.ahead = Date.now() - look.now;
-    this.clock = look.as_of ? { clock: look.as_of.clock, at: look.now, here: Date.now() } : null;
+    [this.clock, this.moved, this.flowing] = [null, Date.now(), null];
+    this.looked(look);
     await this.map.show(this.space);
     if (!current()) return;
     this.composer.refresh();
     this.inside.take(look);
     this.#restore();
+    if (this.address.all) await this.#all();
+    if (!current()) return;
     this.view = this.address.view;
     const { replay } = this.address;
     this.address.replay = null;
@@ -179,6 +189,47 @@ class App {
     if (replayed) this.replay.open(replayed, { at: replay.at, span: isSpan(replay.span) ? replay.span : undefined });
     else this.#come();
     this.save();
+  }
+
+  /** Somebody has looked at how far the stream is. */
+  looked(look) {
+    if (look.as_of && look.as_of.clock !== this.clock?.clock) this.moved = Date.now();
+    this.clock = look.as_of ? { clock: look.as_of.clock, at: look.now, here: Date.now() } : null;
+    this.answers = look.answers;
+    this.#drawJobs();
+  }
+
+  /** Whether nothing has been sent for some seconds; null: that is not seen from here. */
+  get quiet() {
+    return this.states.objects?.state === "live" ? this.flowing === null : null;
+  }
+
+  /** By how much the clock is behind, in words, and whether that is late: a stream to which nothing is sent is only quiet. */
+  get behind() {
+    if (this.clock === null) return { text: "–", late: false };
+    const ms = this.clock.at - this.clock.clock;
+    if (Math.abs(ms) > 86_400_000) return { text: moment(this.clock.clock).slice(0, 10), late: false };
+    if (this.quiet && ms > LATE) return { text: "quiet", late: false };
+    const coming = this.quiet === null || (this.flowing !== null && Date.now() - this.flowing > LATE);
+    return { text: span(Math.max(0, ms)), late: ms > LATE && coming };
+  }
+
+  /** What is known of each job: whether the worker answers, and whether what the router reads moves the clock on. */
+  #drawJobs() {
+    const stuck = this.flowing !== null && Date.now() - Math.max(this.flowing, this.moved) > STUCK;
+    const worker = this.answers === null ? ["unknown", "not known yet"] : this.answers ? ["good", "answers"] : ["bad", "does not answer"];
+    const router = !this.answers ? ["unknown", "not known: the worker does not answer"]
+      : stuck ? ["bad", "objects come, and the stream's clock stands still"]
+        : this.behind.late ? ["late", `the stream's clock is ${this.behind.text} behind`]
+          : this.quiet ? ["good", "nothing is sent to it now"] : ["good", "the stream's clock moves on"];
+    for (const [name, [light, told]] of [["router", router], ["worker", worker]]) {
+      const shown = $(`job-${name}`);
+      Object.assign(shown.dataset, { light });
+      shown.title = `${name}: ${told}`;
+      say(shown.querySelector(".hidden"), `: ${told}`);
+    }
+    this.stopped = worker[0] === "bad" ? "worker" : router[0] === "bad" ? "router" : null;
+    this.#drawState();
   }
 
   /** What the gateway's clock says, about. */
@@ -253,7 +304,7 @@ class App {
         this.results.last ??= position;
         this.#follow();
       }
-      this.composer.clear();
+      if (standing) this.composer.clear(); // what has been asked once may be asked again, or stand
       // only what stands takes the place of another
       if (standing && replaced?.lives && (await replaced.cancel())) this.remove(replaced);
     } catch (problem) {
@@ -306,7 +357,18 @@ class App {
 
   edit(question) {
     this.view = "live";
-    this.composer.edit(question.query, question.lives && this.readOnlyReason() === null ? question : null);
+    // what somebody else has registered stays, whatever is made of it here
+    this.composer.edit(question.query, question.own && question.lives && this.readOnlyReason() === null ? question : null);
+  }
+
+  /** Asks about a question that this page has not registered: "cancel", "remove" (from this page), or "keep". */
+  confirmCancel({ told: { title, where }, by, since }) {
+    const dialog = $("cancel-dialog");
+    const who = by === null ? "It is not known who has registered it" : by === this.caller ? "You have registered it, elsewhere" : ["Registered by ", el("bdi", { text: by })];
+    $("cancel-told").replaceChildren(`${title}, ${where}. `, ...[who].flat(), since === null ? "" : ` at ${moment(since)}`, ". Whoever follows it gets no more rows.");
+    dialog.returnValue = "keep"; // what Escape says
+    dialog.showModal();
+    return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true }));
   }
 
   #followed() {
@@ -377,11 +439,13 @@ class App {
     say($("shown"), !live || !total ? "–" : share < 1.02 ? "all" : `1 of ${exact ? "" : "~"}${short(Math.round(share * 10) / 10)}`);
     $("rate-spark").replaceChildren(bars(this.seconds.slice(0, -1), 78, 16));
     this.seconds = [...this.seconds.slice(1), 0];
-    const clock = this.clock === null ? null : this.clock.at - this.clock.clock;
-    say($("behind"), clock === null ? "–" : Math.abs(clock) > 86_400_000 ? moment(this.clock.clock).slice(0, 10) : span(Math.max(0, clock)));
-    $("behind").closest("div").dataset.late = String(clock !== null && clock > 10_000 && clock < 86_400_000);
+    this.flowing = live && total ? (this.flowing ?? Date.now()) : null;
+    const { text, late } = this.behind;
+    say($("behind"), text);
+    $("behind").closest("div").dataset.late = String(late);
+    $("behind").closest("div").dataset.quiet = String(text === "quiet");
     this.#drawLatest(live && !total);
-    this.#drawState();
+    this.#drawJobs();
     if (document.visibilityState === "visible") this.questions.forEach((each) => each.tick(this.clock?.clock ?? 0));
   }
 
@@ -415,14 +479,16 @@ class App {
     const { why, until, problem } = all.find((each) => each.state === worst) ?? {};
     const left = until ? Math.max(0, Math.ceil((until - Date.now()) / 1000)) : 0;
     const replays = this.replay?.question && worst === "live";
-    const told = replays ? "replay" : { refused: "refused", waiting: "reconnecting", connecting: "connecting", live: "live" }[worst];
-    $("state").dataset.state = told === "replay" ? told : worst;
+    const stopped = worst === "live" && this.space !== null ? this.stopped : null;
+    const told = stopped ? `no ${stopped}` : replays ? "replay" : { refused: "refused", waiting: "reconnecting", connecting: "connecting", live: "live" }[worst];
+    $("state").dataset.state = stopped ? "stopped" : told === "replay" ? told : worst;
     say($("state").firstElementChild, told);
     $("state").title = problem?.message ?? (worst === "waiting" ? `${why}; next attempt in ${left} s` : "");
     document.documentElement.dataset.connection = worst;
     if (worst === "waiting") this.#banner(`Reconnecting: ${why}. Nothing is lost: what stands goes on, and its rows come when the gateway is back.`, "waiting");
     else if (worst === "refused") this.#banner(`Refused: ${problem.message}`, "refused");
-    else if (["waiting", "refused"].includes($("banner").dataset.kind)) this.#banner(null);
+    else if (stopped) this.#banner(STOPPED[stopped], "stopped");
+    else if (["waiting", "refused", "stopped"].includes($("banner").dataset.kind)) this.#banner(null);
   }
 
   /** What is to be known before anything else; of what is refused also how to try again. */
@@ -456,6 +522,20 @@ class App {
     this.address.questions = [];
     this.address.stream = null;
     this.#empty();
+  }
+
+  /** All that stand, as a link asks that does not name them. */
+  async #all() {
+    this.address.all = false;
+    try {
+      const { queries } = await call("GET", streamPath(this.stream, `queries?limit=${MOST}`));
+      const known = new Set(this.questions.map((each) => each.query.id));
+      // by is no part of the question
+      for (const { by: _, ...query } of queries.filter((each) => !known.has(each.id)).reverse()) this.#add(query).follow();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      this.toast(`What stands cannot be listed: ${problem.message}`);
+    }
   }
 
   #save() {

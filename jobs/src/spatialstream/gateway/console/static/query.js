@@ -66,8 +66,8 @@ export function timing(query) {
 // ------------------------------------------------------------------------------------------------------ the address
 
 const TYPES = new Set(Object.keys(KIND));
-const MOST = 40;
-const SAID = ["stream", "view", "map", "q", "replay"];
+export const MOST = 40; // questions of an address
+const SAID = ["stream", "view", "map", "q", "follow", "replay"];
 
 /** Whether what is after the # is the page's own, and not a place in it. */
 export function isAddress(hash) {
@@ -78,7 +78,7 @@ export function isAddress(hash) {
 /** What the address says after its #; what is no such thing is passed over. A token does not stay in it. */
 export function readAddress(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, questions: [], replay: null };
+  const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, questions: [], all: given.get("follow") === "all", replay: null };
   const numbers = (given.get("map") ?? "").split(",").map(Number);
   if (numbers.length === 3 && numbers.every(Number.isFinite) && Math.abs(numbers[1]) <= 90) {
     said.map = { center: [numbers[0], numbers[1]], zoom: numbers[2] };

@@ -14,6 +14,9 @@ const TYPES = { objects: "objects", nearest: "nearest", terms: "top words" };
 const SOON = 5_000;
 const RARELY = 60_000;
 const LIVES = ["looking", "sent", "standing"];
+const BACK = 86_400_000; // ms within which the last rows are looked for
+const PARTS = 60; // in which they are looked for
+const ENOUGH = 500; // rows that are read at once
 
 let made = 0;
 
@@ -33,6 +36,7 @@ export class Question {
     this.newest = null;
     this.state = "new";
     [this.since, this.until, this.looked] = [null, null, 0];
+    [this.own, this.by, this.caughtUp] = [false, null, false]; // whether this page has registered it, and who has
     this.before = null; // what was in the card before it showed what has been
     this.element = this.#card();
     app.map.setRegion(this.key, query, colour);
@@ -102,6 +106,7 @@ export class Question {
 
   /** Registers a standing question; a place before its first row. */
   async register() {
+    [this.own, this.caughtUp] = [true, true];
     this.#set("registering", "the stream is taking it in …");
     this.#wait("The stream is taking it in …");
     try {
@@ -133,6 +138,7 @@ export class Question {
       this.#wait("Its rows are for who may watch the stream.");
       return;
     }
+    this.own = kept?.own ?? false;
     this.#set("looking", "looking whether it stands …");
     this.#wait("Looking whether it stands …");
     if (kept?.view) {
@@ -147,13 +153,50 @@ export class Question {
   async look() {
     this.looked = Date.now();
     try {
-      const { query } = await call("GET", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
+      const { query, so_far: soFar, as_of: asOf } = await call("GET", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
+      if (!LIVES.includes(this.state)) return;
+      this.by = query.by ?? null;
+      if (soFar.rows) {
+        this.rows = Math.max(this.rows, soFar.rows);
+        this.view.count(soFar.rows, asOf.clock);
+        await this.#catchUp();
+      }
       if (LIVES.includes(this.state)) this.#stands(query);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       // what has only been sent does not stand yet
       if (problem.kind === "not-found" && ["looking", "standing"].includes(this.state)) this.#ended();
     }
+  }
+
+  /** Shows the last rows that came before the page was opened, once; what comes meanwhile goes on top. */
+  async #catchUp() {
+    if (this.caughtUp) return;
+    this.caughtUp = true;
+    try {
+      const rows = await this.#lastRows();
+      if (rows.length) this.view.past(rows);
+      if (rows.length || this.kind === "objects") this.#fill();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      this.caughtUp = false; // it is tried again at the next look
+    }
+  }
+
+  /** The last rows that are kept, the newest last: found by counting, in ever smaller parts. */
+  async #lastRows() {
+    const path = (name, asked) => streamPath(this.app.stream, `results/${name}?${new URLSearchParams({ query: this.query.id, ...asked })}`);
+    let until = Math.round(this.app.now()) + 1;
+    let since = until - BACK;
+    for (let found = Infinity; found > ENOUGH && until - since > PARTS;) {
+      const said = await call("GET", path("counts", { since, until, parts: PARTS }));
+      const last = said.counts.findLastIndex((each) => each.rows > 0);
+      if (last < 0) return [];
+      found = said.counts[last].rows;
+      [since, until] = [said.counts[last].since, said.counts[last + 1]?.since ?? said.until];
+    }
+    const { rows } = await call("GET", path("past", { since, until, limit: 2 * ENOUGH }));
+    return rows.map((each) => each.row);
   }
 
   /** Looks again when its time is over, and now and then: anybody may have cancelled it. */
@@ -178,7 +221,7 @@ export class Question {
 
   /** What is needed to go on after the page has been loaded again. */
   keep() {
-    return this.rows ? { view: this.view.keep(), rows: this.rows } : null;
+    return { own: this.own, view: this.rows ? this.view.keep() : null, rows: this.rows };
   }
 
   /** Takes a row. */
@@ -240,7 +283,9 @@ export class Question {
       this.app.toast("Removed from this page; it still stands, for you may not cancel it");
       return;
     }
-    await this.cancel();
+    const wanted = this.own ? "cancel" : await this.app.confirmCancel(this);
+    if (wanted === "cancel") await this.cancel();
+    else if (wanted === "remove") this.app.remove(this);
   }
 
   /** Ends it in the stream; whether it stands no more. */

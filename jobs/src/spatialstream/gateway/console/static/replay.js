@@ -37,7 +37,9 @@ export class Replay {
       el("header", {}, this.title, this.spans, this.again, this.live),
       el("div", { class: "line" }, this.play, el("div", { class: "track" }, el("div", { class: "time" }, this.bars, this.slider), el("p", { class: "axis" }, this.from, this.to)), this.speeds),
       this.told, this.note);
-    element.addEventListener("keydown", (event) => event.key === "Escape" && this.#leave());
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !event.defaultPrevented && this.question !== null && !document.querySelector("dialog[open]")) this.#leave();
+    });
   }
 
   /** Turns to a standing question; at a moment, if one is given. */
@@ -49,7 +51,7 @@ export class Replay {
     say(this.title, `Replay: ${question.told.title}`);
     question.show(this.view);
     this.app.replays(true);
-    this.#load(wanted, at).then(() => at === null && this.slider.focus({ preventScroll: true }));
+    this.#load(wanted, at).then(() => at === null && this.question !== null && (this.slider.disabled ? this.live : this.slider).focus({ preventScroll: true }));
   }
 
   /** Closes it, as somebody wants who is in it. */

@@ -51,6 +51,10 @@ class View {
     return item(text ?? object.id, more, { kind: text ? "text" : "text id", title: "Show it on the map", onclick: () => this.app.map.goTo(this.xy(object)) });
   }
 
+  count() {}
+
+  past() {}
+
   keep() {
     return null;
   }
@@ -62,6 +66,7 @@ export class Matches extends View {
   constructor(question, standing) {
     super(question);
     [this.standing, this.total, this.recent, this.times] = [standing, 0, [], []];
+    [this.counted, this.later] = [-Infinity, []]; // up to when the stream has counted, and the times of rows since then
     this.figure = el("b");
     this.unit = el("span");
     this.spark = el("span", { class: "spark" });
@@ -82,8 +87,25 @@ export class Matches extends View {
       this.times.push(Date.now());
       this.app.map.light(this.question.key);
     }
-    this.total += 1;
+    if (row.t > this.counted) {
+      this.total += 1;
+      this.later.push(row.t);
+    }
     this.recent = [row.object, ...this.recent].slice(0, LISTED);
+  }
+
+  /** So many there have been, up to a time of the stream's clock: what comes later, and is of then, is among them. */
+  count(total, clock) {
+    this.later = this.later.filter((t) => t > clock);
+    [this.total, this.counted] = [total + this.later.length, clock];
+  }
+
+  /** The last rows that came before the page was opened. */
+  past(rows) {
+    const known = new Set(this.recent.map((each) => `${each.id} ${each.t}`));
+    const older = rows.map((each) => each.object).filter((each) => !known.has(`${each.id} ${each.t}`)).reverse();
+    this.recent = [...this.recent, ...older].slice(0, LISTED);
+    older.slice(0, LISTED).forEach((each) => this.mark(each, MARKED));
   }
 
   draw() {
@@ -157,6 +179,10 @@ export class Nearest extends View {
     app.map.setLinks(question.key, this.objects.map((each) => this.xy(each)));
   }
 
+  past(rows) {
+    if (this.objects === null) this.row(rows.at(-1), false);
+  }
+
   keep() {
     return { objects: this.objects };
   }
@@ -195,6 +221,10 @@ export class Words extends View {
     const [from, to] = this.axis.children;
     say(from, last.terms.length === 0 ? "No object in the window" : this.standing && this.steps.length > 1 ? span(last.t - this.steps[0].t) + " ago" : "");
     say(to, this.standing ? moment(last.t) : "");
+  }
+
+  past(rows) {
+    rows.filter((row) => !this.steps.some((each) => each.t === row.t)).forEach((row) => this.row(row));
   }
 
   keep() {
