@@ -53,7 +53,8 @@ def test_a_link_questions_that_are_answered_and_an_end(tmp_path: Path) -> None:
         assert found is not None, said.read_text()
         parts = urlsplit(found[0])
         given = {name: value for name, (value,) in parse_qs(parts.fragment).items()}
-        assert [each["id"] for each in json.loads(given["q"])] == [each["id"] for each in ASKED]
+        assert given["follow"] == "all"
+        assert len(found[0]) < 160, "it is typed, or sent to somebody"
         client = Client(parts.port or 0, given["token"])
         assert Client(parts.port or 0)("GET", "/streams/demo/queries").status == 401
 

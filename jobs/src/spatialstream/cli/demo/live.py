@@ -16,7 +16,7 @@ import threading
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -137,14 +137,16 @@ def _demo_live(options: argparse.Namespace) -> int:
         opened.callback(shutil.rmtree, folder, ignore_errors=True)
         servers: list[Server] = []
         opened.callback(_kill, servers)  # what they keep is of no use to anybody
-        live.say(options, "starting a live stream: half a minute")
+        live.say(options, "starting a live stream: half a minute, and some minutes where the machine has much to do")
         zookeeper, connection = _stream(options, folder, servers)
         rows = opened.enter_context(_Rows(connection))
         stream = opened.enter_context(connect(STREAM, zookeeper, connection))
         for query in queries:
+            live.say(options, f"registering {query['id']}: waiting for the round of the worker that takes it in")
             stream.watch(query, timeout=_PATIENCE).close()
             live.say(options, f"stands: {query['title']}")
-        link = _console(options, folder, zookeeper, connection, queries, servers)
+        live.say(options, "starting the gateway, which serves the console")
+        link = _console(options, folder, zookeeper, connection, servers)
         print(f"\n  {link}\n", flush=True)
         if options.open:
             webbrowser.open(link)
@@ -186,12 +188,10 @@ def _console(
     folder: Path,
     zookeeper: str,
     connection: Connection,
-    queries: Sequence[Mapping[str, Any]],
     servers: list[Server],
 ) -> str:
     """Start the gateway, and give the link at which all questions are followed, and others may be let stand."""
-    asked = [{name: value for name, value in query.items() if name != "title"} for query in queries]
-    shown = {"map": "0,30,0.8", "q": json.dumps(asked, separators=(",", ":"))}
+    shown = {"map": "0,30,0.8", "follow": "all"}
     return serve(folder, STREAM, (zookeeper, connection.bootstrap), options.port, servers, "demo", shown)
 
 
