@@ -17,16 +17,28 @@ lock() {
     fi
 }
 
+# last_line FILE: what a command has said last, so much of it as fits into a line; whole characters, and no others than can
+# be seen.
+last_line() {
+    local LC_ALL=C.UTF-8 line
+    line=$(tail -n 1 "$1" | tr '\r' '\n' | tail -n 1 | sed 's/\x1b\[[0-9;?]*[A-Za-z]//g' | tr -d '\000-\037')
+    printf '%s' "${line:0:100}"
+}
+
 # step MESSAGE COMMAND...: runs a command that may take long. Says so, shows every half minute that it still runs, with the
-# last line of its output, and shows the rest of that only if it fails.
+# last line of its output where that is another one than before, and shows the rest of that only if it fails.
 step() {
     local message=$1 log beat status=0 began=$SECONDS
     shift
     log=$(mktemp)
     say "$message"
     (
-        while sleep 30 </dev/null >/dev/null 2>&1 && kill -0 "$$" 2>/dev/null; do
-            printf '    ... still at it, %d s: %.100s\n' $((SECONDS - began)) "$(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1)" >&2
+        told=
+        while sleep "${BEAT:-30}" </dev/null >/dev/null 2>&1 && kill -0 "$$" 2>/dev/null; do
+            line=$(last_line "$log")
+            [ "$line" != "$told" ] && said=": $line" || said=
+            printf '    ... still at it, %d s%s\n' $((SECONDS - began)) "$said" >&2
+            told=$line
         done
     ) 9>&- & # no child keeps a lock that its script held
     beat=$!

@@ -7,7 +7,7 @@
 #
 # Of several at once, one works and the others wait. What was killed in the middle is made from nothing.
 #
-# $PYTHON names the Python to use; otherwise the first of python3, python3.11 .. python3.14 that is new enough.
+# $PYTHON names the Python to use, and no other is taken then; otherwise the first of python3, python3.11 .. python3.14 that is new enough.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -19,8 +19,9 @@ makes_venvs() { "$1" -c 'import ensurepip, venv' </dev/null >/dev/null 2>&1; }
 
 # Prints a Python that can make the environment.
 find_python() {
-    local candidate found=() seen=()
-    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.11 python3.12 python3.13 python3.14; do
+    local candidate candidates=(python3 python3.11 python3.12 python3.13 python3.14) found=() seen=()
+    [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")
+    for candidate in "${candidates[@]}"; do
         command -v "$candidate" >/dev/null 2>&1 || continue
         if new_enough "$candidate"; then
             found+=("$candidate")
@@ -32,7 +33,9 @@ find_python() {
             seen+=("$candidate ($("$candidate" --version 2>/dev/null </dev/null || echo 'does not start'))")
         fi
     done
-    if ((${#found[@]} == 0)); then
+    if ((${#found[@]} == 0)) && [ -n "${PYTHON:-}" ]; then
+        die "PYTHON=$PYTHON cannot be used: ${seen[0]:-there is no such program}. Python 3.11 or newer is needed; name one, or none."
+    elif ((${#found[@]} == 0)); then
         die "Python 3.11 or newer is needed, and none is on the PATH${seen:+ (seen: ${seen[*]})}." \
             "Install one (Debian, Ubuntu: apt-get install python3 python3-venv) or name it: make PYTHON=/path/to/python3.11"
     fi

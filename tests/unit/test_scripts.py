@@ -236,3 +236,44 @@ def test_a_tool_appears_when_it_is_whole(place: Place) -> None:
     assert [process.communicate(timeout=60)[0].strip() for process in two] == [str(tool)] * 2
     assert tool.read_text() == "whole\n"
     assert place.begun == ["go", "go"]
+
+
+def bash(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        timeout=120,
+        text=True,
+        check=False,
+    )
+
+
+def test_progress_is_whole_characters_and_says_a_line_once(tmp_path: Path) -> None:
+    over = tmp_path / "over"
+    works = f"""
+    source scripts/common.sh
+    bar=$(printf '━%.0s' $(seq 150))
+    BEAT=0.05 step working bash -c 'printf "\\e[32m%s\\e[0m\\r" '$bar'; until [ -e {over} ]; do sleep 0.02; done' 2>&1 |
+        while read -r line; do echo "$line"; case "$line" in *s) touch {over} ;; esac; done
+    """
+    said = bash(works, LC_ALL="C").stdout.splitlines()
+
+    assert said[0] == "==> working"
+    assert [line.count("━") for line in said[1:]][:2] == [100, 0]
+    assert "\x1b" not in "".join(said)
+
+
+@pytest.mark.parametrize(("name", "told"), [("python3.10", "Python 3.10.4"), ("nobody", "there is no such program")])
+def test_no_other_python_is_taken_than_the_one_that_is_named(place: Place, name: str, told: str) -> None:
+    old = place.folder / "bin" / "python3.10"
+    old.write_text("#!/bin/bash\n[ $1 = --version ] && echo Python 3.10.4 && exit\nexit 1\n")
+    old.chmod(0o755)
+    place.environment["PYTHON"] = name
+    process = place.start("scripts/venv.sh", "packages")
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"PYTHON={name} cannot be used" in complaint
+    assert told in complaint
+    assert not (place.trace / "begun").exists()
