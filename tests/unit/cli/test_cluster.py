@@ -6,7 +6,8 @@ import json
 import re
 import socket
 import stat
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,9 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from spatialstream.cli import cluster, main
+from spatialstream.cli.options import program
 from spatialstream.servers import job
-
-WHERE = "127.0.0.1:2181", "127.0.0.1:9092"
 
 
 class Gateway:
@@ -39,9 +39,11 @@ class Gateway:
 def gateways(monkeypatch: pytest.MonkeyPatch) -> list[Gateway]:
     """Those of clusters that are started, of which there is nothing else."""
 
-    def start(folder: Path, *_: Any) -> tuple[str, str]:
+    def start(folder: Path, _: Any, ports: dict[str, int | None], *__: Any) -> tuple[str, str]:
         folder.mkdir(exist_ok=True)
-        return WHERE
+        return f"127.0.0.1:{ports['zookeeper'] or 4444}", f"127.0.0.1:{ports['kafka'] or 5555}"
+
+    monkeypatch.setattr(cluster, "_is_free", lambda _: True)
 
     monkeypatch.setattr(cluster, "start", start)
     monkeypatch.setattr(job, "GatewayServer", Gateway)
@@ -98,3 +100,63 @@ def test_a_port_that_is_taken_is_told_before_anything_is_started(
     assert up(tmp_path, "--port", "65536") == 2
     assert "65536 is no port" in capsys.readouterr().err
     assert not (tmp_path / "cluster").exists()
+
+
+def test_ports_are_the_usual_ones_or_those_that_are_given_or_free_ones(
+    gateways: list[Gateway], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = f"try: {program()} load --stream dev"
+    assert up(tmp_path, "--port", "0") == 0
+    assert f"{load} --now --rate" in capsys.readouterr().out
+    monkeypatch.setattr(cluster, "_is_free", lambda port: port != 9092)
+    with socket.create_server(("127.0.0.1", 0)) as freed:
+        port = freed.getsockname()[1]
+    assert up(tmp_path, "--port", "0", "--ports", f"zookeeper={port}") == 0
+    told = capsys.readouterr().out
+    assert "port 9092 is taken: kafka gets another one\n" in told
+    assert f"{load} --bootstrap 127.0.0.1:5555 --zookeeper 127.0.0.1:{port} --now" in told
+
+
+@pytest.mark.parametrize(
+    ("ports", "told"),
+    [
+        ("kafka", "'kafka' is not like kafka=19092"),
+        ("kafka=x", "is not like"),
+        ("gateway=1", "'gateway' is not one of zookeeper, kafka, router, worker"),
+        ("kafka=65536", "65536 is no port"),
+    ],
+)
+def test_ports_that_are_none_are_refused(
+    ports: str, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(lambda: up(tmp_path, "--port", "0", "--ports", ports)) == 2
+    assert told in capfd.readouterr().err
+
+
+def test_a_given_port_that_is_taken_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert up(tmp_path, "--port", "0", "--ports", f"kafka={port}") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"spatialstream: ports: kafka: {port} cannot be had")
+
+
+def ended(command: Callable[[], int]) -> int:
+    """The status of a command, also where the parser ends it."""
+    try:
+        return command()
+    except SystemExit as error:
+        return int(error.code or 0)
+
+
+def test_hints_say_what_may_be_typed_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    installed = tmp_path / "some folder" / "spatialstream"
+    installed.parent.mkdir()
+    installed.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(installed), "cluster"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program() == f"'{installed}'"
+    monkeypatch.setenv("PATH", str(installed.parent))
+    assert program() == "spatialstream"
+    monkeypatch.setattr(sys, "argv", ["/somewhere/__main__.py"])
+    assert program() == f"{sys.executable} -m spatialstream"

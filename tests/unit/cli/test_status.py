@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.cli import live, main
+from spatialstream.cli.options import program
 from spatialstream.cli.status import slot_lines, slots_of, store_text, stream_text, table_text
 from spatialstream.cli.tree import live_table
 from spatialstream.index.sample import Sample
@@ -185,7 +186,7 @@ def test_status_asks_kubernetes_and_the_worker(kubectl: Kubectl, capsys: pytest.
 
     assert main(["status", "quakes", "--namespace", "geo"]) == 0
     text = capsys.readouterr().out
-    assert "approve with: spatialstream rebalance --namespace geo --stream quakes --approve 357acdd9c027" in text
+    assert f"approve with: {program()} rebalance --namespace geo --stream quakes --approve 357acdd9c027" in text
     assert "100.0 %" in text
     assert "unknown    'size' in 3 objects (fields that are not read)" in text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from spatialstream.cli import options as shared
+from spatialstream.cli.live import BOOTSTRAP, ZOOKEEPER
 from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
@@ -41,9 +43,32 @@ def add_parser(commands: Any) -> None:
     shared.add_space(parser)
     add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (all)")
     add("--port", type=int, default=8080, metavar="PORT", help="of the console; 0: any (default %(default)s)")
+    told = "of zookeeper, kafka, router or worker, such as kafka=19092 (default: the usual ones where they are free)"
+    add("--ports", type=shared.value("ports", _ports), default={}, metavar="NAME=PORT,...", help=told)
     add("--no-gateway", dest="gateway", action="store_false", help="start no gateway, so there is no console")
     add("--quiet", action="store_true", help="say nothing but errors")
     parser.set_defaults(function=_cluster)
+
+
+def _ports(text: str) -> dict[str, int]:
+    try:
+        ports = {name: int(port) for name, port in (each.split("=") for each in text.split(","))}
+    except ValueError:
+        raise SettingError("ports", f"{text!r} is not like kafka=19092,zookeeper=12181") from None
+    if unknown := sorted(set(ports) - set(PORTS)):
+        raise SettingError("ports", f"{unknown[0]!r} is not one of {', '.join(PORTS)}")
+    return ports
+
+
+def _chosen(given: Mapping[str, int]) -> dict[str, int | None]:
+    """The ports of a cluster: those that are given, and the usual ones where they are free; None: any.
+
+    Raises:
+        SettingError: one that is given cannot be had.
+    """
+    for name, port in given.items():
+        check_port(port, f"ports: {name}")
+    return {name: given.get(name) or (port if _is_free(port) else None) for name, port in PORTS.items()}
 
 
 def _cluster(options: argparse.Namespace) -> int:
@@ -58,6 +83,8 @@ def start(
     tell: Callable[[str], object],
 ) -> tuple[str, str]:
     """Start the servers and the jobs of a stream; where ZooKeeper and the broker are.
+
+    Each is told of before it is waited for, and when it is there.
 
     Args:
         folder: where everything is that they keep.
@@ -74,7 +101,9 @@ def start(
     from spatialstream.servers.kafka import KafkaServer
     from spatialstream.servers.zookeeper import ZooKeeperServer
 
+    tell("compiling what is not compiled yet")
     compile_kernels()
+    tell("starting ZooKeeper and Kafka")
     zookeeper = ZooKeeperServer(folder / "zookeeper", ports["zookeeper"])
     started.append(zookeeper)
     tell(f"ZooKeeper at {zookeeper.start().hosts}")
@@ -85,23 +114,32 @@ def start(
     for job in ("router", "worker"):
         server = JobServer(folder / job, job, [*where, *arguments], ports[job])
         started.append(server)
+        tell(f"starting the {job}: waiting until its Spark runs")
         server.start(timeout=300.0)
         tell(f"{job} running, metrics at http://127.0.0.1:{server.port}/metrics, log in {server.log}")
     return zookeeper.hosts, kafka.bootstrap
 
 
-def check_port(port: int) -> None:
-    """Refuse a port for the console that is none, or that somebody has.
+def _is_free(port: int) -> bool:
+    try:
+        check_port(port)
+    except SettingError:
+        return False
+    return True
+
+
+def check_port(port: int, setting: str = "port") -> None:
+    """Refuse a port that is none, or that somebody has.
 
     Raises:
         SettingError: it is one of them.
     """
     if not 0 <= port < 1 << 16:
-        raise SettingError("port", f"{port} is no port; give 1 to 65535, or 0 for any")
+        raise SettingError(setting, f"{port} is no port; give 1 to 65535, or 0 for any")
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise SettingError("port", f"{port} cannot be had ({error.strerror}); give another, or 0") from None
+        raise SettingError(setting, f"{port} cannot be had ({error.strerror}); give another, or 0") from None
 
 
 def serve(
@@ -147,15 +185,19 @@ def _up(options: argparse.Namespace) -> int:
     folder = options.folder.absolute()
     state = folder / "cluster.json"
     if state.exists() and _running(folder):
-        raise SettingError("folder", f"a cluster is running in {folder}; stop it first (spatialstream cluster down)")
+        down = f"{shared.program()} cluster down --folder {shlex.quote(str(options.folder))}"
+        raise SettingError("folder", f"a cluster is running in {folder}; stop it first ({down})")
     if options.gateway:
         check_port(options.port)
+    ports = _chosen(options.ports)
+    for name in (name for name, port in ports.items() if port is None):
+        _tell(options, f"port {PORTS[name]} is taken: {name} gets another one")
     arguments = ["--stream", options.stream, "--slots", str(options.slots), "--space", str(options.space)]
     if options.retention is not None:
         arguments += ["--retention", str(options.retention)]
     started: list[Server] = []
     try:
-        zookeeper, bootstrap = start(folder, arguments, PORTS, started, lambda text: _tell(options, text))
+        zookeeper, bootstrap = start(folder, arguments, ports, started, lambda text: _tell(options, text))
         if options.gateway:
             link = serve(folder, options.stream, (zookeeper, bootstrap), options.port, started, "developer")
             _tell(options, f"console at {link}")
@@ -166,7 +208,11 @@ def _up(options: argparse.Namespace) -> int:
     for server in started:
         server.detach()
     state.write_text(json.dumps({"stream": options.stream, "bootstrap": bootstrap, "zookeeper": zookeeper}))
-    _tell(options, f"try: spatialstream load --stream {options.stream} --now --rate 1000 --seconds 20")
+    where = [f"--bootstrap {bootstrap}"] * (bootstrap != BOOTSTRAP) + [f"--zookeeper {zookeeper}"] * (
+        zookeeper != ZOOKEEPER
+    )
+    command = [shared.program(), "load", "--stream", options.stream, *where, "--now --rate 1000 --seconds 20"]
+    _tell(options, f"try: {' '.join(command)}")
     return 0
 
 

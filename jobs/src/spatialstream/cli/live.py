@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from spatialstream.stream.settings import StreamSettings
 
 __all__ = [
+    "BOOTSTRAP",
     "LEASE_PATIENCE",
     "VARIABLES",
     "ZOOKEEPER",
@@ -78,6 +79,7 @@ _GRACE = 10.0
 longer; and whatever is left of a turn is done when the job starts again."""
 
 ZOOKEEPER = "127.0.0.1:2181"
+BOOTSTRAP = "127.0.0.1:9092"
 """Where ZooKeeper is unless it is said, as ``cluster up`` starts it."""
 
 LEASE_PATIENCE = 20.0
@@ -99,7 +101,7 @@ def add_broker(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     """``--stream``, which may be required, ``--bootstrap``, ``--kafka-security``, ``--topic``."""
     add_stream(parser, required=required)
     add = parser.add_argument
-    known = _environment("bootstrap", "127.0.0.1:9092")
+    known = _environment("bootstrap", BOOTSTRAP)
     add("--bootstrap", default=known, metavar="HOST:PORT,...", help="the broker (default %(default)s)")
     told = "lines name=value with librdkafka's names: security.protocol, sasl.mechanism, sasl.username, ..."
     add("--kafka-security", type=Path, default=_environment("kafka_security"), metavar="FILE", help=told)

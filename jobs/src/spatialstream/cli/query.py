@@ -264,5 +264,5 @@ def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: 
         return 2
     if awaited.snapshots and not stopped and awaited.rows != options.count:
         names = ", ".join(awaited.snapshots)
-        raise RunError(f"no answer to {names} in time; does the stream run? spatialstream status shows it")
+        raise RunError(f"no answer to {names} in time; does the stream run? {shared.program()} status shows it")
     return 130 if awaited.snapshots and stopped else 0

@@ -181,7 +181,7 @@ def _waiting(stream: Mapping[str, Any], word: str, asked: str) -> dict[str, Any]
     state = stream.get("status", {}).get("rebalance", {})
     proposal = state.get("proposal")
     if not proposal:
-        raise SettingError(word, "there is no proposal; spatialstream status shows one when there is")
+        raise SettingError(word, f"there is no proposal; {shared.program()} status shows one when there is")
     if asked and asked != proposal["id"]:
         raise SettingError(word, f"{asked!r} is not the proposal that waits; that is {proposal['id']}")
     if state.get("phase") in _UNDER_WAY:

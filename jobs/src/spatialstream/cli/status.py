@@ -103,7 +103,7 @@ def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) ->
     unknown = _unknown(kubectl, options.stream)
     if options.json:
         return json.dumps({"stream": found, "slots": slots, "events": events, "unknown_fields": unknown})
-    approve = ["spatialstream", "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
+    approve = [shared.program(), "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
     return stream_text(found, events, slots, time.time(), " ".join(approve), unknown)
 
 
