@@ -108,7 +108,9 @@ def test_answers_are_chosen_from_the_list_and_shown_on_the_map(opened: Callable[
     page = opened(color_scheme="light")
     answers = page.locator("#found")
     expect(page.locator("#figures")).to_contain_text("result rows7")
-    expect(answers).to_contain_text("Continuous nearest")
+    expect(answers.get_by_role("term").first).to_have_text("Range, once (SRQ)")
+    expect(answers).to_contain_text("Nearest, standing (CKQ)")
+    expect(page.locator("#queries h3").last).to_have_text("Top words, standing (CTQ)")
     pick(page, "In the box")
     expect(answers.get_by_role("listitem")).to_have_text([re.compile("Object b"), re.compile("Object a")])
     inside = colour(page, 0.5, 0.3)
@@ -197,4 +199,6 @@ def test_on_a_phone_and_of_a_plane(opened: Callable[..., Page], tmp_path: Path) 
         page.locator(".query").first.click()
         colour(page, 0, 0)
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+        if not path:  # all of the tree is to be seen
+            assert page.locator(".picture").evaluate("(each) => each.scrollWidth <= each.clientWidth")
         page.screenshot(path=PICTURES / f"page-phone{'-plane' * bool(path)}.png", full_page=True)

@@ -10,12 +10,12 @@ const PLAYED = 24; // s that all of the time takes
 const LISTED = 100; // objects, and as many more whenever one asks for more
 const [TERMS, OFTEN] = [60, 14]; // of a row, and of all of them
 const KINDS = {
-  SRQ: ["Snapshot range", "objects in a region, once"],
-  SKQ: ["Snapshot nearest", "the k objects nearest to a point, once"],
-  STQ: ["Snapshot top terms", "the k most frequent terms in a region, once"],
-  CRQ: ["Continuous range", "each object in a region, as it arrives"],
-  CKQ: ["Continuous nearest", "the k nearest objects, at each change"],
-  CTQ: ["Continuous top terms", "the k most frequent terms in a region, at every step"],
+  SRQ: ["Range, once", "objects in a region"],
+  SKQ: ["Nearest, once", "the k objects nearest to a point"],
+  STQ: ["Top words, once", "the k most frequent words in a region"],
+  CRQ: ["Range, standing", "each object in a region, as it arrives"],
+  CKQ: ["Nearest, standing", "the k nearest objects, at each change"],
+  CTQ: ["Top words, standing", "the k most frequent words in a region, at every step"],
 };
 const UNITS = { SRQ: ["match", "matches"], CRQ: ["match", "matches"], CKQ: ["change"], CTQ: ["step"] };
 
@@ -260,8 +260,8 @@ function listQueries() {
   const parts = [];
   let type = "";
   queries.forEach((query, q) => {
-    if (!`${query.id} ${query.title} ${query.says} ${query.type}`.toLowerCase().includes(wanted)) return;
-    if (query.type !== type) parts.push(el("h3", { style: tinted(query.type) }, el("b", { text: query.type }), ` · ${KINDS[query.type][0]}`));
+    if (!`${query.id} ${query.title} ${query.says} ${query.type} ${KINDS[query.type][0]}`.toLowerCase().includes(wanted)) return;
+    if (query.type !== type) parts.push(el("h3", { style: tinted(query.type) }, el("b", { text: KINDS[query.type][0] }), ` (${query.type})`));
     type = query.type;
     const total = type === "SRQ" ? query.rows.reduce((sum, row) => sum + row.n, 0) : query.total;
     parts.push(item(query.title || query.id, `${query.title ? `${query.id} · ` : ""}${counted(total, ...(UNITS[type] ?? ["answer"]))}`, {
@@ -303,7 +303,7 @@ function showAnswer() {
     $("found").replaceChildren(...introduction());
     return;
   }
-  $("found-title").replaceChildren(el("span", { class: "badge", text: query.type }), query.title || query.id);
+  $("found-title").replaceChildren(el("span", { class: "badge", text: `${KINDS[query.type][0]} (${query.type})` }), query.title || query.id);
   $("found").replaceChildren(
     el("p", { text: query.says }),
     ...(query.type === "CKQ" || query.type === "CTQ" ? [stepper(query)] : []),
@@ -315,7 +315,7 @@ function introduction() {
   const kinds = Object.entries(KINDS).filter(([type]) => queries.some((query) => query.type === type));
   return [
     el("p", { text: "Choose a query: from the list, or by its region on the map. The wheel zooms the map once you have clicked it." }),
-    el("dl", { class: "types" }, kinds.flatMap(([type, [name, says]]) => [el("dt", { style: tinted(type), text: `${type} · ${name}` }), el("dd", { text: says })])),
+    el("dl", { class: "types" }, kinds.flatMap(([type, [name, says]]) => [el("dt", { style: tinted(type), text: `${name} (${type})` }), el("dd", { text: says })])),
   ];
 }
 
@@ -395,7 +395,7 @@ function termAnswer(query) {
 
 function figures() {
   const { objects, queries: asked, results, rejected, seconds } = data.summary;
-  const types = Object.entries(results).map(([type, n]) => el("span", { style: tinted(type) }, el("b", { text: type }), ` ${count(n)}`));
+  const types = Object.entries(results).map(([type, n]) => el("span", { style: tinted(type) }, el("b", { text: KINDS[type][0] }), ` (${type}) ${count(n)}`));
   const said = {
     objects, queries: asked, "result rows": Object.values(results).reduce((sum, n) => sum + n, 0), rejected,
     seconds: seconds?.toFixed(1), "objects/s": seconds > 0 ? objects / seconds : undefined,
