@@ -74,7 +74,7 @@ def test_a_driver_that_fails_comes_again_and_its_failures_are_told(operator, pla
 
     second = stream.runs("router", other_than=first)
     assert stream.status["router"]["restarts"] == 1
-    assert stream.condition("Degraded")["message"] == "Nothing is wrong that lasts."
+    assert stream.condition("Degraded")["message"] == "No lasting problem is known."
     stream.fails("router", 1)
     stream.says("Degraded", "True", "RouterFailing")
     assert stream.status["phase"] == "Degraded"

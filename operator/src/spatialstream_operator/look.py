@@ -56,6 +56,7 @@ class Look:
         rejecting: that too many records are rejected, and why; None if they are not.
         store: the routing store; None if it cannot be used.
         routing: its state; None if it cannot be read.
+        uncreated: whether the routing store can be asked, and holds nothing of the stream yet.
         figures: what Prometheus says.
         problem: what keeps the stream from being as it is wanted; None if nothing.
     """
@@ -74,6 +75,7 @@ class Look:
     rejecting: Failure | None = None
     store: RoutingStore | None = None
     routing: RoutingState | None = None
+    uncreated: bool = False
     figures: Figures = field(default_factory=Figures)
     problem: Failure | None = None
 

@@ -412,6 +412,9 @@ class Bucket:
         if fields.has("claimName") or fields.has("subPath"):
             raise SettingError(fields.at("url"), "cannot be together with claimName: give one of them")
         url = fields.text("url")
+        bucket = url.removeprefix("s3://").partition("/")[0]
+        if url.startswith("s3://") and not 3 <= len(bucket) <= 63:
+            raise SettingError(fields.at("url"), f"{bucket!r} is no bucket: bucket names have 3 to 63 characters")
         if not _URL.fullmatch(url):
             raise SettingError(fields.at("url"), f"{url!r} is no place in an object store; give s3://bucket/prefix")
         return cls(url.rstrip("/"))

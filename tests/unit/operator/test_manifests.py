@@ -6,11 +6,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.model.errors import SettingError
 from spatialstream_operator import manifests
 from spatialstream_operator.commands import spark_properties
 from spatialstream_operator.manifests.remover import remover_pod
 from spatialstream_operator.names import HASH_ANNOTATION, STREAM_LABEL, StreamNames
-from tests.unit.operator.resource import NAMES, UID, leaves, merge, parse, patch_at
+from spatialstream_operator.spec import StreamSpec
+from tests.unit.operator.resource import DEFAULTS, NAMES, ROOT, UID, defaulted, leaves, merge, parse, patch_at
 
 SECURE = {
     "kafka": {"securitySecret": {"name": "kafka-user"}},
@@ -676,3 +678,38 @@ def test_another_stream_is_not_selected():
     other = StreamNames("geo", "other").labels("router")
 
     assert not manifests.service(NAMES, "router", UID)["spec"]["selector"].items() <= other.items()
+
+
+def cores(quantity):
+    """Thousandths of a core."""
+    return int(quantity.removesuffix("m")) if quantity.endswith("m") else round(1000 * float(quantity))
+
+
+def requested(pod):
+    return sum(
+        cores(each.get("resources", {}).get("requests", {}).get("cpu", "0")) for each in pod["spec"]["containers"]
+    )
+
+
+def test_the_smallest_example_finds_room_on_two_cores_beside_its_services():
+    """Of 2,000 m a small node keeps a quarter for what a cluster runs by itself: its DNS, its network, its proxy."""
+    spec = StreamSpec.parse(defaulted(yaml.safe_load((ROOT / "examples/minimal.yaml").read_text())["spec"]), DEFAULTS)
+    stream = requested(manifests.driver_pod("router", spec, NAMES, UID)) + requested(
+        manifests.driver_pod("worker", spec, NAMES, UID)
+    )
+    stream += requested(manifests.executor_trial(spec, NAMES))
+    values, dev = (
+        yaml.safe_load((ROOT / f"charts/{name}/values.yaml").read_text())
+        for name in ("spatialstream", "spatialstream-dev")
+    )
+    parts = [values, *(dev[name] for name in ("zookeeper", "kafka", "prometheus"))]
+    services = sum(cores(each["resources"]["requests"]["cpu"]) for each in parts)
+
+    assert stream == 750
+    assert stream + services <= 1_500
+
+
+@pytest.mark.parametrize("url", ["s3://ab", "s3://ab/prefix", f"s3://{'a' * 64}/prefix"])
+def test_a_bucket_whose_name_is_too_short_or_too_long_is_said_to_be(url):
+    with pytest.raises(SettingError, match=r"spec\.checkpoint\.url: .*: bucket names have 3 to 63 characters"):
+        parse({"checkpoint": {"claimName": None, "url": url}})

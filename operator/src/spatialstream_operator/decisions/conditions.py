@@ -191,14 +191,17 @@ def _ready(summary: Summary) -> Verdict:
     for job in summary.jobs:
         if not job.is_ready:
             reason = f"{job.name.capitalize()}NotReady"
-            return Verdict("False", reason, f"The {job.name} is not ready: {_state(job)}")
+            return Verdict("False", reason, f"The {job.name} is not ready: {_state(job, summary)}")
     for name, crew in summary.crews.items():
         if crew.registered == 0:
             return Verdict("False", "NoExecutors", f"The {name} has no executor{crew.why}.")
     return Verdict("True", "Running", "The stream answers queries.")
 
 
-def _state(job: Job) -> str:
+def _state(job: Job, summary: Summary) -> str:
+    crew = summary.crews.get(job.name)
+    if job.state == "starting" and crew is not None and crew.registered == 0 and crew.shortage:
+        return f"its driver is up, and waits for an executor: {crew.shortage}."
     if job.failure is not None and job.state in ("pending", "stuck", "backoff", "terminating"):
         return f"{job.failure.reason}: {job.failure.message}"
     return _STATES[job.state]
@@ -230,9 +233,9 @@ def _progressing(summary: Summary) -> Verdict:
         return Verdict("True", "Suspending", text[0].upper() + text[1:])
     for job in summary.jobs:
         if job.state in _COMING:
-            return Verdict("True", "Starting", f"The {job.name}: {_state(job)}")
+            return Verdict("True", "Starting", f"The {job.name}: {_state(job, summary)}")
         if not job.is_ready:
-            return Verdict("False", "Waiting", f"The {job.name}: {_state(job)}")
+            return Verdict("False", "Waiting", f"The {job.name}: {_state(job, summary)}")
     if summary.missing is not None:
         return Verdict("False", "Waiting", summary.missing.message)
     for name, crew in summary.crews.items():
@@ -264,7 +267,7 @@ def _degraded(summary: Summary) -> Verdict:
         if job.failure is not None and (
             job.state in ("stuck", "terminating") or (job.state == "backoff" and job.failure.retry == "slow")
         ):
-            return Verdict("True", f"{name}Blocked", f"The {job.name} cannot run: {_state(job)}")
+            return Verdict("True", f"{name}Blocked", f"The {job.name} cannot run: {_state(job, summary)}")
         if job.failure is not None and job.state in ("starting", "running"):
             text = f"Not all of the pod of the {job.name} runs: {job.failure.reason}: {job.failure.message}"
             return Verdict("True", f"{name}PodIncomplete", text)
@@ -272,7 +275,7 @@ def _degraded(summary: Summary) -> Verdict:
         return Verdict("True", summary.missing.reason, summary.missing.message)
     if summary.rejecting is not None and not (summary.deleting or summary.suspended):
         return Verdict("True", summary.rejecting.reason, summary.rejecting.message)
-    return Verdict("False", "AsExpected", "Nothing is wrong that lasts.")
+    return Verdict("False", "AsExpected", "No lasting problem is known.")
 
 
 # --------------------------------------------------------------------------------------------------------------- phase

@@ -67,6 +67,10 @@ async def _miss(look: Look, job: str, crew: Crew) -> None:
     found = shortage(before, look.now, crew.registered, crew.desired, look.jobs[job].state)
     await look.remember(**{PARTS[job]: {"missing": None if found is None else found.to_status()}})
     grace = round(look.environment.config.executor_grace * 1000)
+    if look.jobs[job].state == "starting" and crew.registered == 0:
+        # a driver whose first executor does not come is not ready, so there is no shortage yet that could last
+        why = await _cause(look, job)
+        crew.shortage = why.text if why.known else ""
     if found is None or look.now - found.since < min(SOON, grace):
         return
     why = await _cause(look, job)

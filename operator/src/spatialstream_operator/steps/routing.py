@@ -30,8 +30,11 @@ async def read_routing(look: Look) -> None:
         await _know_topics(look, store, look.routing.life)
     except SettingError as error:
         look.problem = Failure("SettingsRefused", str(error), "slow")
-    except (StateError, Unavailable):
+    except Unavailable:
         return
+    except StateError:
+        # a stream that has had a router before has lost what was there, which that router says
+        look.uncreated = look.store is not None and not look.part("routing").get("version")
 
 
 async def _keep_balance(look: Look, store: RoutingStore) -> None:

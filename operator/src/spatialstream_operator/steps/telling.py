@@ -53,6 +53,8 @@ async def tell(look: Look) -> None:
 
 
 def _balance(look: Look, state: State) -> Verdict:
+    if look.uncreated:
+        return Verdict("Unknown", "RoutingUnknown", "There is no routing version yet: the router has not run.")
     if look.figures.problem:
         return Verdict("Unknown", "MetricsMissing", f"{look.figures.problem[0].upper()}{look.figures.problem[1:]}.")
     return verdict(state, observe(look), settings(look))

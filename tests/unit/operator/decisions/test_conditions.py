@@ -240,3 +240,13 @@ def test_a_pod_that_does_not_end_is_told():
     summary = replace(RUNNING, worker=Job("worker", "terminating", failure=stuck))
     assert truth(summary)["Degraded"] == "True"
     assert truth(replace(RUNNING, worker=Job("worker", "terminating")))["Degraded"] == "False"
+
+
+def test_a_driver_that_waits_for_its_first_executor_says_what_for():
+    room = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu"
+    starting = replace(RUNNING, worker=Job("worker", "starting"), crews={"worker": Crew(0, 2, shortage=room)})
+    ready, progressing, *_ = conditions(starting)
+    assert ready["message"] == f"The worker is not ready: its driver is up, and waits for an executor: {room}."
+    assert progressing["message"] == f"The worker: its driver is up, and waits for an executor: {room}."
+    ready, *_ = conditions(replace(starting, crews={"worker": Crew(None, 2)}))
+    assert ready["message"] == "The worker is not ready: its driver is starting."

@@ -139,3 +139,15 @@ def test_executors_that_outlive_their_driver_hold_up_a_suspension():
     assert left() == 1
     world.cluster.put({**world.body(), "status": {"phase": "Suspended"}})
     assert left() == 0, "it is not asked any more"
+
+
+def test_what_the_first_executor_waits_for_is_known_while_its_driver_is_not_ready():
+    world = World()
+    world.stream()
+    executor(world, 1, False)
+
+    crew = look_at(world, "starting")
+    assert crew.shortage == f"Unschedulable: {ROOM.rstrip('.')}"
+    assert crew.missing is None
+    executor(world, 1, True)
+    assert look_at(world, "starting").shortage == ""

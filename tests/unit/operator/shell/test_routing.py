@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.store.reports import UsedTopics
 from spatialstream_operator.decisions.conditions import Job
 from spatialstream_operator.look import Look
@@ -33,13 +34,18 @@ def world(monkeypatch):
     return made
 
 
-def read(world, state="running", memory=None):
+def look_at(world, state="running", memory=None):
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
     status = copy.deepcopy(body.get("status") or {})
     look = Look(environment, StreamNames("geo", "quakes"), body, spec, status, memory or Memory(), world.at)
     look.jobs["router"] = Job("router", state)
     asyncio.run(routing.read_routing(look))
+    return look
+
+
+def read(world, state="running", memory=None):
+    look_at(world, state, memory)
     return world.body().get("status", {})
 
 
@@ -66,3 +72,23 @@ def test_a_router_that_is_not_ready_may_see_the_state_of_another_stream(world):
 def test_a_router_of_an_earlier_release_says_nothing_of_topics(world):
     world.used = None
     assert read(world) == {"routing": {"life": "l1"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "uncreated"),
+    [
+        ({}, StateError("there is no stream"), True),
+        ({"routing": {"version": 3}}, StateError("there is no stream"), False),
+        ({}, Unavailable("no answer"), False),
+    ],
+)
+def test_a_store_in_which_the_router_has_written_nothing_yet_is_known(world, monkeypatch, status, error, uncreated):
+    def fail():
+        raise error
+
+    async def of(*_):
+        return SimpleNamespace(state=fail)
+
+    monkeypatch.setattr(Stores, "of", of)
+    world.cluster.put({**world.body(), "status": status})
+    assert look_at(world, "starting").uncreated == uncreated
