@@ -14,7 +14,8 @@ metadata:
     app.kubernetes.io/managed-by: {{ $root.Release.Service }}
   annotations:
     helm.sh/hook: test
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+    # what has succeeded stays until the next time: `helm test --logs` reads it afterwards
+    helm.sh/hook-delete-policy: before-hook-creation
 spec:
   restartPolicy: Never
   serviceAccountName: {{ include "spatialstream.serviceAccount" $root | quote }}

@@ -15,13 +15,13 @@ from prometheus_client import start_http_server
 
 from spatialstream.index.version import prepare
 from spatialstream.model.errors import SettingError
-from spatialstream_operator.cluster import Cluster
+from spatialstream_operator.cluster import Cluster, Object
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.gateway import Gateway
 from spatialstream_operator.handlers import QUERIES, STREAMS
 from spatialstream_operator.health import Health
-from spatialstream_operator.lease import Lease
+from spatialstream_operator.lease import Lease, account_of
 from spatialstream_operator.logs import set_up_logging
 from spatialstream_operator.metrics import OperatorMetrics
 from spatialstream_operator.posts import Post
@@ -32,6 +32,7 @@ from spatialstream_operator.watch import Watch
 _log = logging.getLogger(__name__)
 
 LEASE = "spatialstream-operator"
+_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) -> int:
@@ -40,7 +41,7 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
     health = Health(watch)
     start_http_server(config.metrics_port, registry=environment.metrics.registry)
     probes = await health.serve(config.health_port)
-    lease = Lease(leases, LEASE, config.namespace, config.pod, config.lease)
+    lease = Lease(leases, LEASE, config.namespace, config.pod, config.lease, _account())
     stop = asyncio.Event()
 
     def listen() -> None:
@@ -65,6 +66,14 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
         await lease.release()  # from now on another one may be at work, and nothing of this one's is under way
         await leases.close()
         await probes.cleanup()
+
+
+def _account() -> Object | None:
+    """The operator's own service account; None outside of a cluster."""
+    try:
+        return account_of(_TOKEN.read_text())
+    except OSError:
+        return None
 
 
 def _gateway(config: OperatorConfig) -> Gateway | None:

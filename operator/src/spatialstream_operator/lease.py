@@ -10,6 +10,8 @@ other.
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import logging
 import math
 import time
@@ -18,9 +20,24 @@ from datetime import UTC, datetime
 
 from spatialstream_operator.cluster import Cluster, ClusterError, Object
 
-__all__ = ["Lease"]
+__all__ = ["Lease", "account_of"]
 
 _log = logging.getLogger(__name__)
+
+
+def account_of(token: str) -> Object | None:
+    """A reference to the service account that a token is of, as it says itself; None if it is of none.
+
+    The account is installed and removed with the operator, and lasts for as long as it is installed. So it is what a
+    Lease should go with: its pods come and go, and one that is lost may be at work when it is off the list.
+    """
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        account = claims["kubernetes.io"]["serviceaccount"]
+        return {"apiVersion": "v1", "kind": "ServiceAccount", "name": str(account["name"]), "uid": str(account["uid"])}
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None
 
 
 class Lease:
@@ -32,6 +49,7 @@ class Lease:
         namespace: of the Lease object.
         holder: who claims it: the pod's name.
         duration: seconds after which a lease that is not renewed is free.
+        owner: reference to what the Lease object goes with; None: it stays.
         clock: seconds of this machine's clock that never goes back.
     """
 
@@ -42,10 +60,11 @@ class Lease:
         namespace: str,
         holder: str,
         duration: float = 30.0,
+        owner: Object | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster, self._name, self._namespace, self._holder = cluster, name, namespace, holder
-        self._duration, self._clock = duration, clock
+        self._duration, self._owner, self._clock = duration, owner, clock
         self._seen: tuple[str, float] | None = None
         self._renewed = 0.0
 
@@ -132,4 +151,6 @@ class Lease:
             "leaseTransitions": before.get("leaseTransitions", 0) + (0 if ours else 1),
         }
         metadata = {"name": self._name, "namespace": self._namespace} if lease is None else lease["metadata"]
+        if lease is None and self._owner is not None:  # some clusters let only those change it later who may delete it
+            metadata["ownerReferences"] = [self._owner]
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

@@ -449,7 +449,6 @@ CHANGES = {
     "zookeeper.tlsSecret.name": "other",
     "zookeeper.tlsSecret.clientCertificate": False,
     "prometheus.url": "http://other:9090",
-    "index.leaves": 7,
     "index.imbalance": 3.0,
     "index.similarity": 0.25,
     "index.similarityForm": "printed",

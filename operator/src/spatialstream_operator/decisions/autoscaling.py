@@ -31,7 +31,7 @@ from typing import Any
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.windows import EMPTY, Window
 
-__all__ = ["AutoscalingSettings", "Decision", "ScalingState", "Trial", "Use", "autoscale", "clamp"]
+__all__ = ["AutoscalingSettings", "Decision", "ScalingState", "Trial", "Use", "autoscale", "clamp", "out_of_bounds"]
 
 _TOLERANCE = 0.1
 _IDLE = 0.5
@@ -195,6 +195,15 @@ def clamp(replicas: int | None, minimum: int, maximum: int) -> int:
     return minimum if replicas is None else max(minimum, min(maximum, replicas))
 
 
+def out_of_bounds(replicas: int | None, settings: AutoscalingSettings) -> str:
+    """A sentence that says which bound counts in place of a wish; "" if the wish is within the bounds."""
+    bound = clamp(replicas, settings.minimum, settings.maximum)
+    if replicas is None or replicas == bound:
+        return ""
+    which = f"workers.max allows {bound}" if replicas > bound else f"workers.min is {bound}"
+    return f"There are to be {bound} executors: workers.replicas asks for {replicas}, and {which}."
+
+
 def autoscale(
     state: ScalingState,
     now: int,
@@ -219,6 +228,8 @@ def autoscale(
         desired = clamp(replicas, settings.minimum, settings.maximum)
         whose = {"worker": "workers", "router": "router"}[settings.job]
         who = f"{whose}.{'min' if replicas is None else 'replicas'}"
+        if beyond := out_of_bounds(replicas, settings):
+            return Decision(desired, ScalingState(desired, replicas), "OutOfBounds", beyond)
         return Decision(desired, ScalingState(desired, replicas), "Fixed", f"Autoscaling is off; {who} counts.")
     if state.desired is None or (replicas != state.replicas and replicas is not None):
         desired = clamp(replicas, settings.minimum, settings.maximum)

@@ -81,6 +81,7 @@ class Crew:
         registered: how many are ready; None if that is not known.
         desired: how many there should be.
         missing: that some have been missing for long; None if none has.
+        beyond: that the spec asks for more or fewer than its own bounds allow, as a sentence; "" if it does not.
         shortage: why some that are wanted are not ready, without a full stop; "" if that is not known, or all are.
     """
 
@@ -88,6 +89,7 @@ class Crew:
     desired: int = 0
     missing: Failure | None = None
     shortage: str = ""
+    beyond: str = ""
 
     @property
     def why(self) -> str:
@@ -244,6 +246,9 @@ def _progressing(summary: Summary) -> Verdict:
             return Verdict("True", "Scaling", text)
     if summary.rebalance in _REBALANCING:
         return Verdict("True", "Rebalancing", "A routing version is being put into force.")
+    beyond = next((crew.beyond for crew in summary.crews.values() if crew.beyond), "")
+    if beyond:
+        return Verdict("False", "ReplicasOutOfBounds", beyond)
     return Verdict("False", "AsWanted", "Everything is as the spec says.")
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.store.reports import ask_executors, asked_executors
-from spatialstream_operator.decisions.autoscaling import AutoscalingSettings, ScalingState, autoscale
+from spatialstream_operator.decisions.autoscaling import AutoscalingSettings, ScalingState, autoscale, out_of_bounds
 from spatialstream_operator.decisions.conditions import Crew
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
@@ -36,17 +36,18 @@ async def _scale(look: Look, job: str, crew: Crew) -> None:
     before, executors = ScalingState.from_status(look.scaling(job)), look.spec.job(job).executors
     assert executors is not None
     adopting = look.part("rebalance").get("phase") in _ADOPTING
-    use = look.figures.use if job == "worker" else look.figures.router
-    decision = autoscale(
-        before, look.now, use, crew.registered, executors.replicas, _settings(look, job, executors), adopting
-    )
-    crew.desired = decision.desired
+    use, settings = look.figures.use if job == "worker" else look.figures.router, _settings(look, job, executors)
+    decision = autoscale(before, look.now, use, crew.registered, executors.replicas, settings, adopting)
+    beyond = out_of_bounds(executors.replicas, settings)
+    crew.desired, crew.beyond = decision.desired, "" if settings.enabled else beyond
     told = decision.state.to_status() | {
         "reason": decision.reason,
         "message": decision.message,
         "utilisation": None if use is None else f"{use.utilisation:.0%}",
     }
     await look.remember(**({"autoscaling": told} if job == "worker" else {"router": {"autoscaling": told}}))
+    if beyond and before.replicas != executors.replicas:
+        await look.tell(Note("ReplicasOutOfBounds", beyond, warning=True))
     if before.desired not in (None, decision.desired):
         whose = "" if job == "worker" else f" of the {job}"
         text = f"{before.desired} -> {decision.desired} executors{whose}: {decision.message}"

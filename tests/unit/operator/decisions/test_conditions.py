@@ -250,3 +250,10 @@ def test_a_driver_that_waits_for_its_first_executor_says_what_for():
     assert progressing["message"] == f"The worker: its driver is up, and waits for an executor: {room}."
     ready, *_ = conditions(replace(starting, crews={"worker": Crew(None, 2)}))
     assert ready["message"] == "The worker is not ready: its driver is starting."
+
+
+def test_a_wish_beyond_the_bounds_is_said():
+    beyond = "There are to be 4 executors: workers.replicas asks for 12, and workers.max allows 4."
+    _, progressing, *_ = conditions(replace(RUNNING, crews={"worker": Crew(4, 4, beyond=beyond)}))
+    assert (progressing["status"], progressing["reason"]) == ("False", "ReplicasOutOfBounds")
+    assert progressing["message"] == beyond

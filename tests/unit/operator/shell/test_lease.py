@@ -1,4 +1,6 @@
 import asyncio
+import base64
+import json
 import logging
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream_operator.cluster import ClusterError
-from spatialstream_operator.lease import Lease
+from spatialstream_operator.lease import Lease, account_of
 from tests.unit.operator.shell.simulated import SimulatedCluster, simulate
 
 DURATION = 30.0
@@ -29,7 +31,7 @@ def clock():
 
 
 def claim(cluster, holder, duration=DURATION):
-    return Lease(cluster, "operator", "system", holder, duration, clock)
+    return Lease(cluster, "operator", "system", holder, duration, clock=clock)
 
 
 def record(cluster):
@@ -197,3 +199,27 @@ def test_there_are_never_two_holders(before, after, offset):
     ordered = sorted(held)
     for (_, end, name), (begin, _, other) in pairwise(ordered):
         assert end <= begin or name == other
+
+
+def token(claims):
+    """As the API server writes one, but for its signature."""
+    return ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in ({}, claims))
+
+
+def test_it_goes_with_the_account_of_the_installation():
+    claims = {"kubernetes.io": {"namespace": "system", "serviceaccount": {"name": "operator", "uid": "a-1"}}}
+    owner = account_of(f"{token(claims)}.signature")
+    assert owner == {"apiVersion": "v1", "kind": "ServiceAccount", "name": "operator", "uid": "a-1"}
+    cluster = SimulatedCluster()
+
+    async def main():
+        await Lease(cluster, "operator", "system", "one", DURATION, owner, clock).acquire()
+        await claim(cluster, "other").acquire()
+
+    simulate(main)
+    assert cluster.objects["Lease", "system", "operator"]["metadata"]["ownerReferences"] == [owner]
+
+
+@pytest.mark.parametrize("text", ["", "x", "a.b.c", "a.%.c", token({}), token({"kubernetes.io": None}), token([])])
+def test_a_token_of_something_else_names_no_account(text):
+    assert account_of(text) is None

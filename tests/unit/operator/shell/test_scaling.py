@@ -81,3 +81,22 @@ def test_a_router_of_one_pod_is_asked_nothing_and_forgets_that_it_had_executors(
     assert set(look.crews) == {"worker"}
     assert asked_executors(store, "router") is None
     assert world.body()["status"]["router"] == {"pod": "quakes-router"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "said"),
+    [
+        (12, "There are to be 4 executors: workers.replicas asks for 12, and workers.max allows 4."),
+        (1, "There are to be 2 executors: workers.replicas asks for 1, and workers.min is 2."),
+        (3, ""),
+    ],
+)
+def test_replicas_beyond_the_bounds_are_told_of_once(world, replicas, said):
+    world.stream(spec={"workers": {"min": 2, "max": 4, "replicas": replicas}})
+    store = MemoryStore()
+    for _ in range(3):
+        look = look_at(world, store)
+
+    assert look.crews["worker"].beyond == said
+    assert [each["note"] for each in world.cluster.events()] == ([said] if said else [])
+    assert (world.body()["status"]["autoscaling"]["message"] == said) == bool(said)
