@@ -712,3 +712,17 @@ def test_the_smallest_example_finds_room_on_two_cores_beside_its_services():
 def test_a_bucket_whose_name_is_too_short_or_too_long_is_said_to_be(url):
     with pytest.raises(SettingError, match=r"spec\.checkpoint\.url: .*: bucket names have 3 to 63 characters"):
         parse({"checkpoint": {"claimName": None, "url": url}})
+
+
+def test_the_pod_that_removes_has_no_container_that_keeps_it_from_ending():
+    """It ends when all of its containers have; those that are known as sidecars are ended with the others."""
+    proxy, real, before = {"name": "proxy"}, {"name": "real", "restartPolicy": "Always"}, {"name": "before"}
+    template = {"spec": {"containers": [{"name": "driver", "env": [{"name": "A", "value": "b"}]}, proxy]}}
+    template["spec"]["initContainers"] = [real, before]
+    spec = parse({"router": {"podTemplate": template}})
+    assert [each["name"] for each in pods(spec)["router"]["spec"]["containers"]] == ["driver", "proxy"]
+
+    pod = remover_pod(spec, NAMES, UID)
+    assert [each["name"] for each in pod["spec"]["containers"]] == ["driver"]
+    assert {"name": "A", "value": "b"} in container(pod)["env"]
+    assert [each["name"] for each in pod["spec"]["initContainers"]] == ["real", "before"]

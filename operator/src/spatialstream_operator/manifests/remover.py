@@ -1,4 +1,7 @@
-"""The pod that removes what a stream has left behind: the router's, with another command."""
+"""The pod that removes what a stream has left behind: the router's, with another command, and without sidecars.
+
+Sidecars that Kubernetes knows as such (init containers with ``restartPolicy: Always``) stay: they end with the pod.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,6 @@ def remover_pod(
     changed = {key: value for key, value in container.items() if key not in _FOR_A_SERVICE} | {"args": command}
     labels = {**pod["metadata"]["labels"], COMPONENT_LABEL: "remover"}
     metadata = {**pod["metadata"], "name": names.remover, "labels": labels, "annotations": {}}
-    containers = [changed, *pod["spec"]["containers"][1:]]
-    changes = {"automountServiceAccountToken": False, "containers": containers}  # it has no executors
+    # it has no executors; and a container beside it that never ends would keep its pod from having ended
+    changes = {"automountServiceAccountToken": False, "containers": [changed]}
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], **changes}}
