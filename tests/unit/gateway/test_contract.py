@@ -56,6 +56,7 @@ CHECKS = [
 BEYOND = [
     "is after the stream's clock",
     "has no term",
+    "t: nearly all times lie",
     "stands in place of keywords",
     "south .* is greater than north",
     "ends before it begins",

@@ -48,6 +48,7 @@ class Stream:
     goes_on: bool = True
     room: threading.Event = field(default_factory=threading.Event)
     busy: threading.Event = field(default_factory=threading.Event)
+    clock: int | None = 0
 
     def objects(self, lines: bytes) -> None:
         if b"away" in lines:
@@ -84,7 +85,9 @@ class Asker(SnapshotAsker):
         self.stream = stream
 
     def as_of(self) -> dict[str, int] | None:
-        return {"round": len(self.stream.sent) - 1, "clock": 1_000 * len(self.stream.sent)}
+        if self.stream.clock is None:
+            return None
+        return {"round": len(self.stream.sent) - 1, "clock": self.stream.clock + 1_000 * len(self.stream.sent)}
 
     def close(self) -> None:
         pass
@@ -244,6 +247,22 @@ def test_objects_are_sent_as_they_are_written_all_or_none(send: Client, stream: 
     assert send("POST", "/streams/s/objects", b"").json == {"objects": 0}
     assert send("POST", "/streams/s/objects", json.dumps(LINE | {"id": "away"}).encode()).status == 503
     assert len(stream.lines) == 1
+
+
+@pytest.mark.parametrize("t", [1_795_880_000, 1_795_880_000_000_000])
+def test_times_of_another_unit_are_refused_unless_the_stream_is_of_such(send: Client, stream: Stream, t: int) -> None:
+    lines = b"\n".join(json.dumps(LINE | {"t": t + i}).encode() for i in range(3))
+    stream.clock = 1_795_880_000_000
+    for none in (False, True):
+        stream.clock = None if none else stream.clock
+        answer = send("POST", "/streams/s/objects", lines)
+        assert answer.status == 400
+        assert "they look like " + ("seconds" if t < 10**12 else "microseconds") in answer.json["detail"]
+    assert not stream.lines
+    assert send("POST", "/streams/s/objects?time_unit=s", lines).status == 400
+    assert send("POST", "/streams/s/objects?time_unit=ms", lines).status == 200
+    stream.clock = t + 60_000
+    assert send("POST", "/streams/s/objects", lines).status == 200
 
 
 def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: Stream) -> None:

@@ -429,9 +429,14 @@ class Gateway:
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
         """Send objects; 200 says that the broker has all of them."""
-        check_parameters(request)
+        check_parameters(request, "time_unit")
         check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
-        count = await self._writer(stream).objects(partial(read_body, request, self.limits.body))
+        unit = request.query_params.get("time_unit")
+        if unit not in (None, "ms"):
+            told = f"{unit!r} is not ms: objects are sent on as they are written"
+            raise Problem("invalid", f"time_unit: {told}", [{"parameter": "time_unit", "detail": told}])
+        read = partial(read_body, request, self.limits.body)
+        count = await self._writer(stream).objects(read, sure=unit is not None)
         self.metrics.objects(stream.name, count)
         return JSONResponse({"objects": count})
 

@@ -428,6 +428,9 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     },
     "POST /streams/{stream}/objects": {
         "summary": "Send objects, all or none",
+        "parameters": [
+            _parameter("query", "time_unit", "times are ms even if they look like another unit", {"enum": ["ms"]})
+        ],
         "requestBody": _body("JSON Lines, each of an object", JSON_LINES, _ref("Object")),
         "responses": {"200": _content("the broker has all of them", {JSON: _ref("Taken")})},
     },

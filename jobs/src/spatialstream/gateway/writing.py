@@ -17,14 +17,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from spatialstream.client.asking import checked_query
 from spatialstream.client.inlet import probe_of
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.problems import Problem, of_record
 from spatialstream.gateway.requests import Room, Taken
 from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import RecordError
 from spatialstream.model.queries import Query, check_by
+from spatialstream.model.times import looks_like
 from spatialstream.records.decode import decode_objects
 from spatialstream.records.reasons import reason_class
 
@@ -78,14 +82,15 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------------------- objects
 
-    async def objects(self, read: Callable[[Taken], Awaitable[bytes]]) -> int:
+    async def objects(self, read: Callable[[Taken], Awaitable[bytes]], *, sure: bool = False) -> int:
         """Send objects, all or none; how many there are.
 
         Args:
             read: reads them, and takes the room that they need.
+            sure: whether their times are ms even if they look like something else.
 
         Raises:
-            Problem: one of them is unusable, and which; or there is no room.
+            Problem: one of them is unusable, and which; their times look as if they were not ms; or there is no room.
             Unavailable: the broker may not have all of them.
         """
         taken = Taken(self._room)
@@ -99,6 +104,8 @@ class Writer:
                 decoded = decode_objects(content, 1, stream.space, stream.rule)
                 if decoded.rejected.num_rows:
                     raise _unusable(decoded.rejected.to_pylist())
+                if not sure:
+                    _check_times(decoded.batch.t, stream)
                 if len(decoded.batch):
                     self._inlet.objects(content)
                 return len(decoded.batch)
@@ -220,6 +227,26 @@ def _id_of(key: str, caller: str, given: dict[str, Any]) -> str:
     """The id of a registration with a key: the same for the same caller, key and query, and for no others."""
     said = json.dumps([caller, key, given], sort_keys=True)
     return f"q-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+
+
+def _check_times(t: Ints, stream: Stream) -> None:
+    """Refuse times that look like those of another unit, unless the stream itself is of such times.
+
+    Raises:
+        Problem: they look so.
+        Unavailable: nobody can say of which times the stream is.
+    """
+    unit = looks_like(t)
+    if unit is None:
+        return
+    as_of = stream.as_of()
+    if (
+        as_of is not None and looks_like(np.array([as_of["clock"] or 1])) == unit
+    ):  # 0 is among them, and looks like none
+        return
+    lie, name = ("in January 1970", "seconds") if unit == "s" else ("beyond the year 2100", "microseconds")
+    told = f"nearly all times lie {lie}: they look like {name}; give ms or RFC 3339, or time_unit=ms if they are right"
+    raise Problem("invalid", f"t: {told}", [{"pointer": "#/t", "detail": told}])
 
 
 def _unusable(rejected: list[dict[str, Any]]) -> Problem:
