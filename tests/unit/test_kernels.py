@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,11 @@ def test_an_edit_of_kernels_in_any_folder_gives_another_cache(tmp_path: Path, mo
         path.write_text(f"{path.read_text()}\nEDITED = 1\n")
         assert model_kernels.cache_folder() not in seen, path
         seen.add(model_kernels.cache_folder())
+
+
+def test_threads_find_the_cache_at_the_same_time() -> None:
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(lambda _: model_kernels.cache_folder(), range(8)))) == 1
 
 
 def test_an_edit_of_a_constant_that_kernels_import_gives_another_cache(

@@ -13,8 +13,10 @@ it is made from, so another clone or environment compiles nothing that this user
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -29,6 +31,18 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _unliteral: Callable[[Any], Any] = types.unliteral
 
 _DECORATORS = {"kernel", "lean_kernel", "intrinsic"}
+
+
+def _one_at_a_time(function: _F) -> _F:
+    """Python 3.11 fails in threads that parse at the same time: "AST constructor recursion depth mismatch"."""
+    lock = threading.Lock()
+
+    @functools.wraps(function)
+    def locked(*args: Any) -> Any:
+        with lock:
+            return function(*args)
+
+    return cast(_F, locked)
 
 
 def _package() -> Path:
@@ -52,6 +66,7 @@ def _compiled_lines(source: bytes) -> Iterator[bytes]:
             yield from lines[node.lineno - 1 : node.end_lineno]
 
 
+@_one_at_a_time
 def cache_folder() -> Path:
     """The folder of the compiled kernels of exactly these kernels and this numba version."""
     package = _package()
