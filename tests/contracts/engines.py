@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.model.errors import RunError
+from spatialstream.model.progress import made
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.seats.seat import Invitation, sit
 from spatialstream.sources.folder import Folder
@@ -164,7 +166,22 @@ class TestTasks:
         """Nothing for one item, without a line between, until a file says otherwise."""
         if item == self.item:
             self._mark(f"waiting-{item}")
-            until(lambda: Path(self.folder, "go").exists(), 600)
+            until(lambda: Path(self.folder, "go").exists(), 1_200)
+            self._mark(f"over-{item}")
+        yield str(item)
+
+    def block_rows(self, world: World, item: int) -> Iterator[PartRow]:
+        """As :meth:`block`, and then a row."""
+        deque(self.block(world, item), 0)
+        yield 0, (item, "block", block(100))
+
+    def piecewise(self, world: World, item: int) -> Iterator[str]:
+        """For one item pieces without a line between, until a file says otherwise; for others a line."""
+        if item == self.item:
+            self._mark(f"waiting-{item}")
+            while not Path(self.folder, "go").exists():
+                made()
+                time.sleep(0.01)
             self._mark(f"over-{item}")
         yield str(item)
 
@@ -318,9 +335,9 @@ class Processes:
             assert process.exitcode in (0, 3), process.exitcode
 
 
-def engine_of(seating: Any, silence: float = 10.0) -> SeatEngine:
+def engine_of(seating: Any, silence: float = 10.0, **given: Any) -> SeatEngine:
     """An engine that does the tasks of tests."""
-    return SeatEngine(world(), seating, silence=silence, tasks=TASKS)
+    return SeatEngine(world(), seating, silence=silence, tasks=TASKS, **given)
 
 
 def own_address() -> str:

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local.grid import building, matching
+from spatialstream.local.grid import building, keyword_grid, matching
 from spatialstream.local.grid.keyword_grid import KeywordGrid
 from spatialstream.local.grid.probing import ProbeBatch
 from spatialstream.local.keywords import KeywordTable, TermKeys
 from spatialstream.local.range import crq
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.progress import watched
 from spatialstream.model.regions import Box, Circle, Region, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
@@ -154,6 +155,37 @@ def many(space: Space, n: int, seed: int):
         for a, b, c in zip(rng.integers(0, 257, 400), rng.integers(0, 257, 400), rng.integers(0, 9, 400), strict=True)
     ]
     return queries, objects
+
+
+@pytest.mark.parametrize("effort", [0, 1_000, 100_000])
+def test_work_that_is_done_in_pieces_gives_the_same_and_tells_of_each(effort, monkeypatch):
+    queries, objects = many(WGS84, 500, 7)
+    index, made = build(WGS84, queries), ProbeBatch.of(WGS84, batch(objects))
+    whole, told = index.probe(made), []
+    monkeypatch.setattr(keyword_grid, "_EFFORT", effort)
+    with watched(lambda: told.append(1)):
+        pieces = index.probe(made)
+    for name in ("starts", "queries", "checked"):
+        assert getattr(pieces, name).tolist() == getattr(whole, name).tolist()
+    assert (1 if effort else 2) <= len(told) <= -(-len(objects) // 128)
+    most = len(whole.queries)
+    assert index.probe_within(made, most) is not None
+    assert index.probe_within(made, most - 1) is None
+
+
+def test_work_is_broken_off_between_two_pieces(monkeypatch):
+    queries, objects = many(WGS84, 500, 7)
+    index, made, told = build(WGS84, queries), ProbeBatch.of(WGS84, batch(objects)), []
+
+    def enough():
+        told.append(1)
+        if len(told) == 2:
+            raise KeyError("given up")
+
+    monkeypatch.setattr(keyword_grid, "_EFFORT", 0)
+    with watched(enough), pytest.raises(KeyError, match="given up"):
+        index.probe(made)
+    assert len(told) == 2
 
 
 @pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,15 +19,21 @@ import pytest
 from pyarrow import flight
 
 from spatialstream.model.errors import RunError, SpatialStreamError
+from spatialstream.seats import engine as engine_module
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.seats.seat import Invitation, Seat
 from spatialstream.seats.tally import none_asked
-from spatialstream.seats.wire import Command, SeatLost, act, client_of, options
+from spatialstream.seats.wire import _CLIENT, PINGS_SECONDS, Command, SeatLost, act, client_of, options
 from spatialstream.sources.requests import no_requests
 from spatialstream.stream.engine import StageError
-from tests.contracts.engines import PROCESSES, TASKS, Processes, TestTasks, Threads, engine_of, until, world
+from tests.contracts.engines import PROCESSES, TASKS, WITHIN, Processes, TestTasks, Threads, engine_of, until, world
+from tests.lengths import AT_LENGTH
 
 SILENCE = 3.0
+
+_LEAST_SECONDS_OF_PINGS = 300
+"""Between two pings that a server of gRPC takes: ``grpc.http2.min_recv_ping_interval_without_data_ms``, by default."""
+
 WORDS = tuple((str(item),) for item in range(6))
 ALL = list(range(6))
 
@@ -70,8 +78,8 @@ class Turns:
 
 
 @contextmanager
-def turns_of(seating: Any, folder: Path, silence: float = SILENCE) -> Iterator[Turns]:
-    with engine_of(seating, silence) as engine:
+def turns_of(seating: Any, folder: Path, silence: float = SILENCE, **given: Any) -> Iterator[Turns]:
+    with engine_of(seating, silence, **given) as engine:
         yield Turns(engine, folder)
 
 
@@ -170,6 +178,90 @@ def test_what_is_broken_off_ends_and_its_answer_has_no_effect(tmp_path: Path) ->
         assert turns.works()
         assert turns.marked("over-1")
         assert not (tmp_path / "go").exists()
+
+
+# ---------------------------------------------------------------------------------------------------------- long turns
+
+
+def seconds_of(begun: float) -> float:
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("how", ["pieces", "lines", "rows"])
+def test_a_turn_may_take_many_times_as_long_as_any_limit_if_it_gets_on(tmp_path: Path, how: str) -> None:
+    told: list[str] = []
+    with turns_of(Processes(2), tmp_path, 1.0, stall=1.0, report=told.append) as turns:
+        begun, tasks = time.monotonic(), turns.tasks(turns.other())
+        if how == "rows":
+            turn = turns.begin(turns.engine.gather, tasks.flow, ALL, tasks.count)
+        else:
+            turn = turns.begin(turns.engine.map, tasks.piecewise if how == "pieces" else tasks.wait, ALL)
+        until(lambda: seconds_of(begun) > 8.0)
+        assert not turn.done()
+        (tmp_path / "go").touch()
+        turn.result(WITHIN)
+        assert len(turns.engine.observed()) == 2
+
+
+@pytest.mark.parametrize("how", ["map", "errands", "gather", "merge"])
+def test_a_turn_that_does_not_get_on_is_given_up_and_others_come(tmp_path: Path, how: str) -> None:
+    seating = Processes(2)
+    with turns_of(seating, tmp_path, stall=1.0) as turns:
+        item = turns.other()
+        before, tasks = {seat.pid for seat in turns.engine.observed()}, turns.tasks(item)
+        calls = {
+            "map": lambda: turns.engine.map(tasks.block, ALL),
+            "errands": lambda: turns.engine.map(tasks.block, ALL, anywhere=True),
+            "gather": lambda: turns.engine.gather(tasks.block_rows, ALL, tasks.count),
+            "merge": lambda: turns.engine.gather(tasks.flow, ALL, tasks.stall),
+        }
+        with pytest.raises(SeatLost, match="no piece of a turn was done in 1 s by seat"):
+            turns.begin(calls[how]).result(WITHIN)
+        assert turns.works()
+        stuck = turns.marked("merging" if how == "merge" else f"waiting-{item}")
+        assert stuck in before
+        until(lambda: stuck in [process.pid for process in seating.ended])
+
+
+def test_it_is_told_now_and_then_how_far_a_long_turn_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "_WORKING_SECONDS", 0.2)
+    told: list[str] = []
+    with turns_of(Threads(1), tmp_path, report=told.append) as turns:
+        turn = turns.begin(turns.engine.map, turns.tasks().piecewise, ALL)
+        until(lambda: len(told) > 1)
+        assert all(re.fullmatch(r"still at work after \d+ s, pieces .*: \d+ by seat 0", line) for line in told)
+        (tmp_path / "go").touch()
+        turn.result(WITHIN)
+
+
+def test_what_is_given_up_ends_with_the_piece_that_it_is_at(tmp_path: Path) -> None:
+    with turns_of(Processes(2), tmp_path) as turns:
+        turn = turns.begin(turns.engine.map, turns.tasks().piecewise, ALL)
+        turns.marked("waiting-1")
+        turns.engine.cancel()
+        with pytest.raises(RunError, match="broken off"):
+            turn.result()
+        assert turns.works()
+        assert not (tmp_path / "over-1").exists()
+
+
+def test_clients_do_not_ping_more_often_than_servers_take_it() -> None:
+    given = dict(_CLIENT)
+    assert given["grpc.keepalive_time_ms"] == 1_000 * PINGS_SECONDS > 1_000 * _LEAST_SECONDS_OF_PINGS
+    assert not [name for name in given if "ping" in name and name != "grpc.http2.max_pings_without_data"]
+
+
+@pytest.mark.skipif(not AT_LENGTH, reason="at length: with every change what is agreed on is compared")
+@pytest.mark.timeout(1_200)
+def test_a_call_on_which_nothing_comes_for_a_quarter_of_an_hour_is_answered(seat: Seat, tmp_path: Path) -> None:
+    seat.heard += 2_000.0  # it hears no driver
+    command = Command.of(TestTasks(folder=str(tmp_path), item=1).block, [1], 5)
+    with ThreadPoolExecutor() as pool:
+        call = pool.submit(lambda: act(client_of(seat.address), "map", command.to_json(), options("known")))
+        with pytest.raises(TimeoutError):
+            call.result(900.0)
+        (tmp_path / "go").touch()
+        assert call.result(WITHIN) == [["1"]]
 
 
 def test_all_seats_killed_at_once(tmp_path: Path) -> None:
@@ -419,7 +511,8 @@ def test_two_drivers_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
 def _noise(draw: random.Random) -> bytes:
     command = json.loads(Command.of(TestTasks(words=WORDS).lines, [1], draw.randrange(3)).to_json())
     about = {"name": "x", "number": 7, "address": "nowhere", "executor": "0", "pid": 1, "known": False}
-    hello = {**about, "worked": {}, "asked": none_asked().tolist(), "requests": no_requests().tolist()}
+    counts = {"asked": none_asked().tolist(), "requests": no_requests().tolist(), "progress": 1}
+    hello = {**about, "worked": {}, **counts}
     values: list[Any] = [None, -1, 1e300, "x", [], {}, [[]], {"a": 1}, True, "\ud800", "_mark", "__class__", "folder"]
     asked = {"id": "q", "type": "SRQ", "t": 1, "region": {"box": [0, 0, 1, 1]}, "duration": 1}
     find = {"round": [0, 0], "wanted": draw.choice([[[0, asked, 0, [0, 1], True]], [[0, asked]], 7])}

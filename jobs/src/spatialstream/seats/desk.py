@@ -39,6 +39,8 @@ class Seated:
         worked: seconds of processor time for each item, since it is there.
         asked: of it, see :class:`~spatialstream.seats.tally.Tally`.
         requests: that it has made of an object store.
+        progress: pieces of work that it has done.
+        moved: when it had last done more of them than the time before, s of the monotonic clock.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Seated:
     worked: dict[int, float] = field(default_factory=dict)
     asked: Counts = field(default_factory=none_asked)
     requests: Requests = field(default_factory=no_requests)
+    progress: int = 0
+    moved: float = 0.0
 
     def __str__(self) -> str:
         """As a person would call it."""
@@ -113,6 +117,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
         asked = np.array(said["asked"], float).reshape(self.asked.shape)
         requests = np.array(said["requests"], np.int64).reshape(self.requests.shape)
+        progress = int(said["progress"])
         with self._changed:
             if self._closed:
                 return "end"
@@ -129,6 +134,8 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
             self.asked = self.asked + asked - seat.asked
             self.requests = self.requests + requests - seat.requests
             seat.heard, seat.worked, seat.asked, seat.requests = time.monotonic(), worked, asked, requests
+            if progress != seat.progress:
+                seat.progress, seat.moved = progress, seat.heard
             if seat.name in self._doubted:
                 return "ask"
             seat.trusted = seat.heard + trust(self._silence)

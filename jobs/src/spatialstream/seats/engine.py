@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from itertools import count
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from spatialstream.model.errors import RunError
 from spatialstream.seats.desk import Desk, Seated
@@ -40,6 +40,10 @@ _MORE_SECONDS = 2.0
 """Seconds without a new seat after which the first turn waits for no more of them."""
 _TELL_SECONDS = 30.0
 _FORGET_SECONDS = 2.0
+_STALL_SECONDS = 600.0
+"""Seconds without a piece of work done after which a turn is given up: no piece takes nearly as long."""
+_WORKING_SECONDS = 60.0
+"""Seconds after which it is told how far a turn is, and between two times that it is."""
 _EVEN_SECONDS = 10.0
 """Seconds between two looks at whether work is even, and seats have let go of what others have."""
 
@@ -78,6 +82,8 @@ class SeatEngine:
         report: is told what a person should know.
         silence: seconds after which a seat or driver that says nothing is lost.
         tasks: the classes of tasks, by name.
+        stall: seconds after which a turn is given up of which no seat has done another piece. It may take as long as it
+            likes otherwise.
     """
 
     def __init__(
@@ -87,8 +93,9 @@ class SeatEngine:
         report: Callable[[str], None] = lambda text: None,
         silence: float = 10.0,
         tasks: Mapping[str, type] = TASKS,
+        stall: float = _STALL_SECONDS,
     ) -> None:
-        self._world, self._seating, self._report = world, seating, report
+        self._world, self._seating, self._report, self._stall = world, seating, report, stall
         self._host = seating.host  # turns need it, and to ask a cluster manager takes longer than some of them
         self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
         self._identity = None if self.is_near else new_identity()
@@ -421,6 +428,7 @@ class SeatEngine:
             RunError: the wait was broken off.
             Exception: what a task has raised.
         """
+        tell_at = began = time.monotonic()
         while True:
             done, _ = wait(calls, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
             if any(call.exception() is not None for call in done):
@@ -430,9 +438,27 @@ class SeatEngine:
             if generation != self._generation:
                 raise RunError("was broken off")
             there = {seat.name for seat in self._desk.seats()}
-            for seat in (*calls.values(), *working):
-                if seat.name not in there:
+            at_work = {seat.name: seat for seat in (*calls.values(), *working)}
+            for name, seat in at_work.items():
+                if name not in there:
                     self._give_up(SeatLost(f"{seat} has gone"), seat)
+            now, moved = time.monotonic(), max(seat.moved for seat in at_work.values())
+            if now - max(began, moved) > self._stall:
+                self._give_up_stalled(list(at_work.values()))
+            if now - tell_at > _WORKING_SECONDS:
+                self._report(f"still at work after {now - began:.0f} s, {_pieces(at_work.values())}")
+                tell_at = now
+
+    def _give_up_stalled(self, seats: Sequence[Seated]) -> NoReturn:
+        """Fail a turn that does not get on. Which of its seats stands still is not known, so others take their place.
+
+        Raises:
+            SeatLost: always.
+        """
+        for seat in seats:
+            self._desk.drop(seat.address)
+        self.cancel()
+        raise SeatLost(f"no piece of a turn was done in {self._stall:g} s by {' or '.join(map(str, seats))}")
 
     @staticmethod
     def _cause(calls: Mapping[Future[Any], Seated]) -> tuple[BaseException, Seated]:
@@ -452,6 +478,14 @@ class SeatEngine:
                     self._desk.drop(seat.address)
                 self._accuser = seat.name
         raise error
+
+
+def _pieces(seats: Iterable[Seated]) -> str:
+    """How far seats are; that it goes on is seen where it is told again."""
+    known = sorted(seats, key=lambda seat: seat.number)
+    return "pieces of work done since it is there: " + ", ".join(
+        f"{seat.progress} by seat {seat.number}" for seat in known
+    )
 
 
 def _number(item: Any) -> int:

@@ -30,6 +30,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.model.errors import RunError
+from spatialstream.model.progress import made, watched
 from spatialstream.seats.exchanges import Exchanges, served
 from spatialstream.seats.finder import Finder
 from spatialstream.seats.newest import Newest, hello_pause, trust
@@ -131,6 +132,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         )
         self.address = endpoint(host, self.port)
         self.worked: dict[int, float] = defaultdict(float)
+        self.progress = 0
         self.tally = Tally()
         self.ended = threading.Event()
         self.heard, self.trusted = time.monotonic(), 0.0
@@ -248,6 +250,17 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         with self._news:
             self._newest = max(self._newest, generation)
 
+    @contextmanager
+    def _watched(self, generation: int) -> Iterator[None]:
+        """What this thread does within is of a try: each piece that is done is counted, and the last if it is over."""
+
+        def piece_done() -> None:
+            self.progress += 1
+            self._check(generation)
+
+        with watched(piece_done):
+            yield
+
     def _check(self, generation: int) -> None:
         if generation < self._newest:
             raise SeatLost("the command is of a try that has been given up")
@@ -277,14 +290,15 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
 
     def _map(self, command: Command) -> list[list[str]]:
         task, found = command.task(self._invitation.tasks), []
-        with self._alone(command.generation), all_put(self._invitation.world.storage):
+        generation = command.generation
+        with self._alone(generation), self._watched(generation), all_put(self._invitation.world.storage):
             for item in command.items:
                 lines = list[str]()
                 with self._counted(item):
                     for line in task(self._invitation.world, item):
-                        self._check(command.generation)
+                        made()
                         lines.append(line)
-                self._check(command.generation)
+                made()
                 found.append(lines)
         return found
 
@@ -308,8 +322,10 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
                     standing.close()
 
     def _next_row(self, command: Command, rows: Generator[PartRow]) -> PartRow | None:
-        with self._alone(command.generation):
-            return next(rows, None)
+        with self._alone(command.generation), self._watched(command.generation):
+            row = next(rows, None)
+            made()
+            return row
 
     def _made(self, command: Command) -> Generator[PartRow]:
         task = command.task(self._invitation.tasks)
@@ -340,7 +356,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
             buffer = RowBuffer(len(sources), lambda: self._check(merge.generation))
             readers = [_Reader(self, address, command, buffer) for address, command in sources]
             try:
-                with self._counted(~merge.part):
+                with self._counted(~merge.part), self._watched(merge.generation):
                     return list(task(self._invitation.world, merge.part, buffer))
             finally:
                 buffer.close()
@@ -440,7 +456,7 @@ def _attend(invitation: Invitation, seat: Seat, number: int, executor: str) -> N
         asked = time.monotonic()
         left = seat.heard + invitation.silence - asked
         worked = {str(item): spent for item, spent in list(seat.worked.items())}
-        counts = {"asked": seat.tally.counts.tolist(), "requests": requests().tolist()}
+        counts = {"asked": seat.tally.counts.tolist(), "requests": requests().tolist(), "progress": seat.progress}
         said = {**about, "known": known, "worked": worked, **counts}
         try:
             how = options(invitation.secret, max(pause, left))  # a driver that has much to do answers late

@@ -29,6 +29,7 @@ from spatialstream.stages.messages import Row
 from spatialstream.stream.engine import StageError
 
 __all__ = [
+    "PINGS_SECONDS",
     "ROWS",
     "Command",
     "Gathering",
@@ -53,12 +54,25 @@ __all__ = [
 ROWS = pa.schema([("slot", pa.int32()), ("kind", pa.string()), ("data", pa.binary())])
 """Rows of a stage; the data are an Arrow IPC stream of one block."""
 
+PINGS_SECONDS = 330
+"""Between two pings of a client on a call on which nothing comes.
+
+gRPC's server takes one every 300 s; after the third that is sooner it ends the connection (``too_many_pings``). Flight
+gives no way to have it take more, so clients keep to that.
+"""
+
+_SILENT_SECONDS = 10
+"""For which a machine may leave unanswered what is sent to it, or a ping."""
+
 _CLIENT = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # a peer whose machine is gone says nothing: it is asked
-    ("grpc.keepalive_time_ms", 5_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    # A peer whose machine is gone says nothing. Hellos tell the driver of that, and it tells the others; what has been
+    # sent and is not acknowledged fails after the timeout, which is TCP_USER_TIMEOUT too; a call that nobody gives up
+    # is ended by a ping.
+    ("grpc.keepalive_time_ms", 1_000 * PINGS_SECONDS),
+    ("grpc.keepalive_timeout_ms", 1_000 * _SILENT_SECONDS),
+    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_http_proxy", 0),
 ]
 

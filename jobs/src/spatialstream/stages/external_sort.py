@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.model.arrays import Ints
+from spatialstream.model.progress import made
 from spatialstream.stages.messages import numbers, pack, unpack
 
 __all__ = ["Spool"]
@@ -96,6 +97,7 @@ class Spool:
 
     def add(self, content: pa.RecordBatch) -> None:
         """Take some rows, in any order, at best in that of the key, and the next ones of the same run after them."""
+        made()
         if not content.num_rows:
             return
         major, minor = self._keys(content)
@@ -172,6 +174,7 @@ class Spool:
                     parts.append(each.content.slice(each.at, end - each.at))
                     each.at = end
             held = [each for each in held if each.at < len(each.keys[0])]
+            made()
             if parts:
                 yield self._sorted(parts)
 

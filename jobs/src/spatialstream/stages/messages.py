@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.arrays import numpy_view
+from spatialstream.model.progress import made
 
 __all__ = [
     "ARRIVALS",
@@ -99,11 +100,13 @@ def pack(batch: pa.RecordBatch, compression: str | None = None) -> pa.Buffer:
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
+    made()
     return sink.getvalue()
 
 
 def unpack(data: Any) -> pa.RecordBatch:
     """The record batch of :func:`pack`."""
+    made()
     return pa.ipc.open_stream(data).read_next_batch()
 
 

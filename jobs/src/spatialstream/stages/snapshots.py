@@ -23,6 +23,7 @@ from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.hashing import distinct
 from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType, Route, Selects, having
+from spatialstream.model.progress import made
 from spatialstream.model.queries import Everything, Nearest, Query, QueryBatch, TopTerms, coded, named
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
@@ -134,6 +135,7 @@ def answer(
         assert isinstance(query, Query)
         kind = _PARTIALS[type(query.selection)]
         part = search(objects, query, int(number[i]), int(since[i]), alone=alone is not None and bool(alone[i]))
+        made()
         gathered.setdefault(kind, []).append(part)
         sizes[kind] = sizes.get(kind, 0) + nbytes(part)
         if sizes[kind] >= BLOCK_BYTES:
@@ -285,6 +287,7 @@ def rows_of(
         space: of the stream.
         limits: how long rows may be; None: any length.
     """
+    made()
     is_terms = kind.selects is Selects.TERMS
     offsets, items = _no_lists(asked)
     if parts and is_terms:

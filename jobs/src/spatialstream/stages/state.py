@@ -49,6 +49,7 @@ from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import Lost, Missing, StateError
 from spatialstream.model.jsonable import from_json, to_json
+from spatialstream.model.progress import made
 from spatialstream.sources.contracts import File, Puts, Storage, find
 from spatialstream.sources.disk import DAMAGED, is_full, undamaged
 
@@ -358,11 +359,13 @@ class OwnerState:
         name = f"{turn_name(self._turn)}-{len(self._new):03d}-{kind}.arrays"
         if self._storage.is_far:  # the turns that follow do not wait, and may change them
             arrays = {each: np.array(array) if array.flags.writeable else array for each, array in arrays.items()}
+        made()
         self._new.append((self._prefix + name, list(pack_arrays(arrays, meta))))
         return name
 
     def read(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """See :class:`spatialstream.local.state.ReadFile`."""
+        made()
         name = self._prefix + name
         return unpack_arrays(self._storage.get(name), f"{self._storage.place}/{name}")
 

@@ -38,12 +38,16 @@ from spatialstream.local.grid.building import Frequency, build_index
 from spatialstream.local.grid.layout import Index
 from spatialstream.local.grid.matching import match, unpack
 from spatialstream.local.grid.probing import ALWAYS, GridMatches, ProbeBatch, ProbedGrid
-from spatialstream.local.keywords import KeywordTable
+from spatialstream.local.keywords import Int, KeywordTable
+from spatialstream.model.progress import made
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
 __all__ = ["KeywordGrid"]
+
+_EFFORT = 1 << 30
+"""Comparisons that one call of compiled code does, about: about a second of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,19 +109,19 @@ class KeywordGrid(ProbedGrid):
         tags = np.empty(batch.words, np.int64)
         tags[batch.keys.used] = known
         levels = self.unconditional | int(np.bitwise_or.reduce(known, initial=0)) >> 32
-        found, visited = match(
-            self.space.geographic,
-            batch.objects,
-            self.index,
-            tags,
-            levels.bit_count(),
-            self.unconditional << 32 | (len(self.table) + 1) if self.unconditional else 0,
-            life,
-            horizon,
-            limit,
-        )
-        if len(found) > limit:
-            return None
+        everyone = self.unconditional << 32 | (len(self.table) + 1) if self.unconditional else 0
+        given = self.space.geographic, batch.objects, self.index, tags, levels.bit_count(), everyone, life, horizon
+        n = len(batch.objects.visits)
+        at: Int = np.int64(0)
+        visited, pieces = np.zeros(n, np.int32), [np.empty(0, np.int64)]
+        while at < n:
+            some, at = match(*given, limit, at, _EFFORT, visited)
+            limit -= len(some)
+            pieces.append(some)
+            if limit < 0:
+                return None
+            made()
+        found = pieces[1] if len(pieces) == 2 else np.concatenate(pieces)
         found.sort()
         return GridMatches(*unpack(found, batch.objects.order, visited))
 

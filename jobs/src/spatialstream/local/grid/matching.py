@@ -305,25 +305,31 @@ def _has(words: Ints, first: Int, last: Int, word: Int) -> bool:
 
 
 @lean_kernel
-def _check_keywords(count: Int, survivors: Ints, block: _Block, index: Index, life: Ints) -> Int:
-    """Stage 7: keep the survivors whose object has all keywords. Asks for the survivors' lives."""
+def _check_keywords(count: Int, survivors: Ints, block: _Block, index: Index, life: Ints) -> tuple[Int, Int]:
+    """Stage 7: keep the survivors whose object has all keywords. Asks for the survivors' lives.
+
+    Returns how many, and how many words were compared.
+    """
     words, spans, offsets, codes = block.words, block.spans, index.keyword_lists, index.keyword_codes
     for i in range(count):
         prefetch(offsets, survivors[i, 1] >> 3)
         prefetch(life, 2 * (survivors[i, 1] >> 3))
     for i in range(count):
         prefetch(codes, np.int64(peek(offsets, survivors[i, 1] >> 3)))
-    kept = np.int64(0)
+    kept, compared = np.int64(0), np.int64(0)
     for i in range(count):
         o, tail = survivors[i, 0], survivors[i, 1]
         has_all = True
         if tail & CHECK_KEYWORDS != 0:
-            for k in range(peek(offsets, tail >> 3), peek(offsets, (tail >> 3) + 1)):
-                word = np.int64(peek(codes, np.int64(k))) + 1
-                has_all = has_all and _has(words, spans[o], spans[o + 1], word)
+            keyword, end = np.int64(peek(offsets, tail >> 3)), np.int64(peek(offsets, (tail >> 3) + 1))
+            compared -= keyword * (spans[o + 1] - spans[o])
+            while has_all and keyword < end:
+                has_all = _has(words, spans[o], spans[o + 1], np.int64(peek(codes, keyword)) + 1)
+                keyword += 1
+            compared += keyword * (spans[o + 1] - spans[o])
         survivors[kept, 0], survivors[kept, 1] = o, tail
         kept += np.int64(has_all)
-    return kept
+    return kept, compared
 
 
 @lean_kernel
@@ -378,14 +384,21 @@ def match(
     life: Ints,
     horizon: int,
     limit: int,
-) -> tuple[Ints, Codes]:
-    """Matches of a batch, a block of objects at a time through all stages; it ends once there are more than ``limit``.
+    begin: Int,
+    effort: int,
+    checked: Codes,
+) -> tuple[Ints, Int]:
+    """Matches of a part of a batch, a block of objects at a time through all stages.
 
-    Args after the index: the tag of each code; number of levels in use; see :func:`_read_terms`; and as in
-        :meth:`~spatialstream.local.grid.keyword_grid.KeywordGrid.probe_within`.
+    It ends once there are more than ``limit``, or it has done what it may.
+
+    Args after the index: the tag of each code; number of levels in use; see :func:`_read_terms`; as in
+        :meth:`~spatialstream.local.grid.keyword_grid.KeywordGrid.probe_within`; the visit that it begins with; how many
+        comparisons it may do, about, besides those of its first block; and int32[n], which gets the number of postings
+        seen, in the order of visits.
 
     Returns:
-        object << 32 | query int64[m], in no order; number of postings seen int32[n], in the order of visits.
+        object << 32 | query int64[m], in no order; the visit to go on with.
     """
     visits = batch.visits
     n = len(visits)
@@ -405,10 +418,10 @@ def match(
         np.empty(_ROOM + _GROUP, np.int64),
     )
     survivors = np.empty((2 * _ROOM, 2), np.int64)
-    checked, found = np.zeros(n, np.int32), np.empty(max(1024, 4 * n), np.int64)
-    total = np.int64(0)
-    for first in range(0, n, _BLOCK):
-        last = min(first + _BLOCK, n)
+    found = np.empty(max(1024, 4 * (n - begin)), np.int64)
+    total, left, last = np.int64(0), np.int64(effort), np.int64(begin)
+    while last < n and left >= 0 and total <= limit:
+        first, last = last, min(last + _BLOCK, np.int64(n))
         _read_terms(first, last, batch, tags, everyone, block)
         count = _enter_cells(first, last, visits, index, bits, block)
         count = _pass_filters(count, index.slots, block)
@@ -423,7 +436,9 @@ def match(
                 listed, at, skipped, visits[first:], index.postings, block, checked[first:]
             )
             count = _compare(more, index.postings, block, count, survivors)
-        count = _check_keywords(count, survivors, block, index, life)
+            left -= more
+        count, compared = _check_keywords(count, survivors, block, index, life)
+        left -= compared
         count = _check_regions(geographic, count, survivors, batch, index, first)
         if len(life) > 0:
             count = _check_lives(count, survivors, batch.t, life, horizon)
@@ -432,9 +447,7 @@ def match(
         for i in range(count):
             found[total + i] = survivors[i, 0] << 32 | survivors[i, 1]
         total += count
-        if total > limit:
-            break
-    return found[:total], checked
+    return found[:total], last
 
 
 @kernel

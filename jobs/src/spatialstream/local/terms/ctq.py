@@ -51,6 +51,7 @@ from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.progress import made
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms, nobody
 from spatialstream.model.regions import Box, Regions
 from spatialstream.model.space import WGS84, Space
@@ -380,6 +381,7 @@ class ContinuousTermsIndex(MovableIndex):
         while first < len(row):
             some, at = row[first : first + size], now[first : first + size]
             common, own = queries["common"][some], queries["own"][some]
+            made()
             ends, codes, found = self._logs.count(common, own, at, self._areas["window"])
             offsets = np.concatenate([np.zeros(1, np.int32), ends.astype(np.int32)])
             terms = TermLists(offsets, codes, self._logs.words).compact()
