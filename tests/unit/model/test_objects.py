@@ -56,7 +56,8 @@ def test_the_rule_of_terms_holds():
     ("changes", "reason"),
     [
         ({"id": None}, "id: is required; give a string"),
-        ({"id": 7}, "id: 7 is not a string"),
+        ({"id": True}, "id: True is neither a string nor a whole number"),
+        ({"id": 0.5}, "id: 0.5 is neither a string nor a whole number"),
         ({"t": None}, "t: is required; give milliseconds or ISO 8601"),
         ({"t": 1.5}, "t: 1.5 is not a time; give integer milliseconds or an ISO 8601 string"),
         ({"lon": None}, "lon: is required; give a number"),

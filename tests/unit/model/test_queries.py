@@ -155,7 +155,7 @@ SPAN = 'is not a duration; give milliseconds or a string such as "30m", "2h", "7
     ("kind", "changes", "reason"),
     [
         ("CRQ", {"id": None}, "id: is required; give a string"),
-        ("CRQ", {"id": 5}, "id: 5 is not a string"),
+        ("CRQ", {"id": [5]}, "id: [5] is neither a string nor a whole number"),
         ("CRQ", {"type": None}, f"type: is required; give {TYPE} or CANCEL"),
         ("CRQ", {"type": "crq"}, f"type: 'crq' is not one of {TYPE}, CANCEL"),
         ("CRQ", {"type": ["CRQ"]}, f"type: ['CRQ'] is not one of {TYPE}, CANCEL"),

@@ -22,6 +22,7 @@ from spatialstream.model.queries import MOST_STEPS, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT
+from spatialstream.oracle.files import read_objects
 from spatialstream.records import decode, files
 
 PLANE = Space.planar(-10, 0, 10, 5)
@@ -168,13 +169,14 @@ def shaped(draw, fields):
 NEAR = st.floats(0, 5).map(repr) | st.integers(0, 5).map(str) | st.decimals(0, 5, places=5).map(str)
 NUMBER = (NEAR, NUMBERS)
 STRING = (STRINGS, STRINGS | ODD_LITERALS)
+ID = (STRINGS | st.integers(-(10**20), 10**20).map(str), STRINGS | ODD_LITERALS | NUMBERS)
 LIST = (st.lists(STRINGS, max_size=4).map(lambda items: "[" + ", ".join(items) + "]"), LISTS)
 TIME = (st.integers(-(10**12), 2 * 10**12).map(str) | MOMENTS.map(lambda m: json.dumps(m.isoformat())), TIMES)
 OBJECTS = st.one_of(
     shaped({"id": STRING, "t": TIME, "lon": NUMBER, "lat": NUMBER, "x": NUMBER, "y": NUMBER, "text": STRING}),
     shaped({"id": STRING, "t": TIME, "lon": NUMBER, "lat": NUMBER, "x": NUMBER, "y": NUMBER, "terms": LIST}),
     shaped({"id": STRING, "t": TIME, "x": NUMBER, "y": NUMBER, "text": STRING, "terms": (st.just("null"), LISTS)}),
-    shaped({"id": STRING, "t": TIME, "lon": NUMBER, "lat": NUMBER, "text": STRING}),
+    shaped({"id": ID, "t": TIME, "lon": NUMBER, "lat": NUMBER, "text": STRING}),
 )
 BOXES = st.tuples(NEAR, NEAR, NEAR, NEAR).map(lambda b: '{"box": [' + ",".join(sorted(b, key=float)) + "]}")
 CIRCLES = st.tuples(NEAR, NEAR, NEAR).map(lambda c: '{ "circle" : [ ' + " , ".join(c) + " ] }")
@@ -231,7 +233,7 @@ PARTS = {
     "CTQ": {"region": REGION, "k": COUNT, "duration": MAYBE_SPAN, "window": SPAN, "step": SPAN, "by": BY},
     "CANCEL": {},
 }
-HEAD = {"id": STRING, "t": TIME}
+HEAD = {"id": ID, "t": TIME}
 
 
 def typed(kind):
@@ -293,6 +295,33 @@ def test_of_many_unknown_fields_the_commonest_are_named_and_the_others_counted()
     odd = [json.dumps(each).replace('"id"', '"\\u0069d"').encode() for each in lines]  # all by the reference
     again = decode.decode_objects(b"\n".join(odd)).unknown
     assert (again["size"], again["colour"], sum(again.values()), len(again)) == (505, 500, 1_505, 33)
+
+
+IDS = [
+    (pa.int64(), [7, -(2**53) - 1, None], ["7", "-9007199254740993", None]),
+    (pa.uint64(), [2**64 - 1, 0, 5], ["18446744073709551615", "0", "5"]),
+    (pa.float64(), [7.0, -0.0, 2.0**53 - 1], ["7", "0", "9007199254740991"]),
+    (pa.float64(), [2.0**53, 0.5, float("nan")], [None, None, None]),
+    (pa.float32(), [2.0**24 - 1, 2.0**24, 0.5], ["16777215", None, None]),
+    (pa.decimal128(20, 0), [Decimal(10**19 + 1), Decimal(-3), None], ["10000000000000000001", "-3", None]),
+    (pa.decimal128(20, 2), [Decimal("7.00"), Decimal("7.50"), None], ["7", None, None]),
+    (pa.timestamp("ms"), [5, 6, None], [None, None, None]),
+    (pa.bool_(), [True, False, None], [None, None, None]),
+    (pa.dictionary(pa.int32(), pa.string()), ["a", "7", None], ["a", "7", None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "given_", "expected"), IDS)
+def test_whole_numbers_of_any_column_are_ids(kind, given_, expected, tmp_path):
+    columns = {"t": [1, 2, 3], "lon": [0.0] * 3, "lat": [0.0] * 3, "text": ["x"] * 3}
+    table = pa.table({"id": pa.array(given_, kind)} | columns)
+    decoded = decode.decode_object_table(table)
+    assert decoded.batch.ids.to_pylist() == [name for name in expected if name is not None]
+    assert decoded.line.tolist() == [line for line, name in enumerate(expected, 1) if name is not None]
+    assert all(reason.startswith("id: ") for reason in decoded.rejected.column("reason").to_pylist())
+    pq.write_table(table, tmp_path / "o.parquet")
+    oracle = [each for (_, _), each in read_objects([tmp_path / "o.parquet"], WGS84)]
+    assert [each.id for each in oracle] == decoded.batch.ids.to_pylist()
 
 
 def test_a_table_has_its_unknown_columns_in_each_record(tmp_path):

@@ -141,6 +141,26 @@ def test_queries_mean_the_same(changed: dict[str, Any]) -> None:
     assert values(query_records(pd.DataFrame([record]))) == [RECORD]
 
 
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (pd.Series([7, 2**60 + 1]), ["7", str(2**60 + 1)]),
+        (pd.Series([7.0, 2.0**53 - 1, np.nan]), ["7", "9007199254740991"]),
+        (pd.Series([2.0**53, -(2.0**60)]), []),
+        (pd.Series([2.0**24 - 1, 2.0**24], dtype="float32"), ["16777215"]),
+        (pd.Series([2.0**24 - 1, 2.0**24, None], dtype="Float32"), ["16777215"]),
+        (pd.Series([Decimal(10**19 + 1), Decimal("0.5")]), ["10000000000000000001"]),
+        (pd.Series([np.float32(2**24), np.float64(5)], dtype=object), ["5"]),
+    ],
+)
+def test_ids_lose_no_digits(ids: pd.Series[Any], expected: list[str]) -> None:
+    objects = pd.DataFrame({"id": ids, "t": 0, "lon": 0, "lat": 0, "text": "x"})
+    found = decode_objects(b"\n".join(object_records(objects, WGS84)))
+    assert found.batch.ids.to_pylist() == expected
+    assert all(reason.startswith("id: ") for reason in found.rejected.column("reason").to_pylist())
+    assert found.rejected.num_rows == len(ids) - len(expected)
+
+
 def test_a_field_that_is_none_is_refused() -> None:
     told = "^queries: column 'keywrods' is no field of a query; did you mean keywords\\?$"
     with pytest.raises(SettingError, match=told):

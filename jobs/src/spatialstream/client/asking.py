@@ -78,6 +78,7 @@ def checked_query(
     try:
         query = parse_query({"t": 0, **record}, space, rule)
         query.id.encode()
+        record["id"] = query.id
     except RecordError as error:
         raise SettingError(place, str(error)) from None
     except UnicodeEncodeError:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from spatialstream.model.arrays import Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch, joined
 from spatialstream.model.errors import RecordError
+from spatialstream.model.ids import parse_id
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import parse_time
@@ -32,7 +33,7 @@ class SpatialObject:
 def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> SpatialObject:
     """An object from its JSON form, strictly.
 
-    ``{"id": str, "t": ms | ISO 8601, "lon": deg, "lat": deg, "text": str}`` (``x``, ``y`` in planar spaces;
+    ``{"id": str | int, "t": ms | ISO 8601, "lon": deg, "lat": deg, "text": str}`` (``x``, ``y`` in planar spaces;
     ``"terms": [str, ...]`` in place of ``text``: each goes through the same term extraction). Other fields are ignored.
 
     Raises:
@@ -40,9 +41,7 @@ def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) ->
     """
     if not isinstance(record, dict):
         raise RecordError("record", "is not a JSON object")
-    name = record.get("id")
-    if not isinstance(name, str):
-        raise RecordError("id", "is required; give a string" if name is None else f"{name!r} is not a string")
+    name = parse_id(record.get("id"))
     if record.get("t") is None:
         raise RecordError("t", "is required; give milliseconds or ISO 8601")
     t = parse_time(record["t"])

@@ -20,6 +20,7 @@ from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.expressions import MOST_GIVEN, MOST_GROUPS, Expression, absorbed
+from spatialstream.model.ids import parse_id
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, QueryType, Selects
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON
@@ -192,9 +193,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     """
     if not isinstance(record, dict):
         raise RecordError("record", "is not a JSON object")
-    name = record.get("id")
-    if not isinstance(name, str):
-        raise RecordError("id", "is required; give a string" if name is None else f"{name!r} is not a string")
+    name = parse_id(record.get("id"))
     if record.get("type") is None:
         raise RecordError("type", f"is required; give {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     check_fields(record)

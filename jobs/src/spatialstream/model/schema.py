@@ -58,6 +58,7 @@ LARGEST_K = 2**31 - 1
 LONGEST_BY = 512
 """Bytes of that, at most: a cluster's account, or a resource of it, takes up to 340."""
 
+_ID = {"type": ["string", "integer"], "description": "a whole number is its decimal digits"}
 _TIME = {
     "oneOf": [
         {"type": "integer", "minimum": -TIME_LIMIT, "maximum": TIME_LIMIT, "description": "ms since 1970-01-01 UTC"},
@@ -79,7 +80,7 @@ OBJECT_JSON: dict[str, Any] = {
     "title": "object",
     "type": "object",
     "properties": {
-        "id": {"type": "string"},
+        "id": _ID,
         "t": _TIME,
         "lon": {"type": "number", "minimum": -180, "maximum": 180},
         "lat": {"type": "number", "minimum": -90, "maximum": 90},
@@ -113,7 +114,7 @@ QUERY_JSON: dict[str, Any] = {
     "title": "query",
     "type": "object",
     "properties": {
-        "id": {"type": "string"},
+        "id": _ID,
         "type": {"enum": list(NAMES)},
         "t": _TIME,
         "region": _REGION,

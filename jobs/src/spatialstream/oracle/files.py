@@ -351,8 +351,15 @@ def _parquet_rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int,
     except pa.ArrowException as error:
         raise SettingError("file", f"{path} is not a Parquet file: {error}") from None
     _check_columns(path, table.column_names, columns)
+    ids = columns.get("id", "id")
+    kind = table.schema.field(ids).type if ids in table.column_names else None
+    exact = {pa.float16(): 2.0**11, pa.float32(): 2.0**24}.get(kind, 2.0**53)
     for number, row in enumerate(table.to_pylist(), 1):
-        yield number, {name: _plain(value) for name, value in row.items()}
+        record = {name: _plain(value) for name, value in row.items() if name != ids}
+        if isinstance(row.get(ids), float) and abs(row[ids]) >= exact:
+            yield number, record  # without an id: digits may be lost
+        else:
+            yield number, record | ({ids: row[ids]} if ids in row else {})
 
 
 def _plain(value: object) -> object:

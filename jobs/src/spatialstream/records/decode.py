@@ -13,6 +13,7 @@ coordinates are JSON numbers; there is no ``terms``. Spaces around coordinates a
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Bytes, Flags, Floats, Ints, numpy_view, string_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
+from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
 from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
@@ -39,7 +41,7 @@ from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import FOREVER, TIME_LIMIT, TIME_UNITS, in_milliseconds
 from spatialstream.records import scan, tokens, values
 from spatialstream.records.commonest import commonest
-from spatialstream.records.scan import ABSENT, INTEGER, NUMBER, STRING, Cells, Records, scan_csv, scan_json
+from spatialstream.records.scan import ABSENT, INTEGER, MINUS, NUMBER, STRING, Cells, Records, scan_csv, scan_json
 from spatialstream.records.tokens import tokenise_slices
 
 __all__ = [
@@ -380,6 +382,15 @@ def _within(numbers: Floats, low: float, high: float) -> Flags:
     return (numbers >= low) & (numbers <= high)
 
 
+def _whole_ids(ids: Cells) -> None:
+    """Take ids that are integers as the digits that stand there; JSON's ``-0`` is left to the exact parser."""
+    whole = np.flatnonzero(ids.kind == INTEGER)
+    if len(whole):
+        first = ids.first[whole]
+        zero = (ids.data[first] == MINUS) & (ids.data[first + 1] == ord("0"))
+        ids.kind[whole[~zero]] = STRING
+
+
 def _read_objects(
     cells: Mapping[str, Cells], space: Space, rule: TermRule, unit: str, csv: bool = False
 ) -> ObjectBatch:
@@ -395,6 +406,7 @@ def _read_objects(
     t = values.read_times(cells["t"], unit)
     x, y = (values.read_numbers(cells[axis]) for axis in space.axes)
     good &= _within(x, space.west, space.east) & _within(y, space.south, space.north)
+    _whole_ids(name)
     values.read_strings(name, csv)
     values.read_strings(text, csv)
     groups, starts, ends = values.read_lists(terms, text)
@@ -506,11 +518,36 @@ def _plain(column: pa.Array) -> pa.Array:
     return column
 
 
-def _plain_column(table: pa.Table, name: str) -> pa.Array:
+def _plain_ids(column: pa.Array) -> pa.Array:
+    """A column of ids in its plain type: nothing that is no number becomes one, and a decimal keeps its digits.
+
+    Of a float of fewer bits than 64, one that may stand for several whole numbers is infinite.
+    """
+    kind = column.type
+    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        return column
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
+        column = column.cast(pa.float64())
+        most = 2.0 ** (1 + np.finfo(kind.to_pandas_dtype()).nmant)
+        return pc.if_else(pc.greater_equal(pc.abs(column), most), math.inf, column)
+    return _plain(column)
+
+
+def _texts_of_ids(column: pa.Array) -> pa.Array:
+    """Plain ids as the strings that they are, and null where the exact parser has to say."""
+    if pa.types.is_integer(column.type) or (pa.types.is_decimal(column.type) and column.type.scale == 0):
+        return column.cast(pa.string())
+    if column.type == pa.float64():
+        whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), EXACT_FLOATS))
+        return pc.if_else(whole, column, None).cast(pa.int64()).cast(pa.string())
+    return column
+
+
+def _plain_column(table: pa.Table, name: str, plain: Callable[[pa.Array], pa.Array] = _plain) -> pa.Array:
     """One column (of several with this name, the first), in its plain type."""
     chunks = table.column(table.column_names.index(name)).chunks
     kind = table.schema.types[table.column_names.index(name)]
-    return _plain(chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], kind))
+    return plain(chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], kind))
 
 
 def _text_cells(column: pa.StringArray) -> Cells:
@@ -576,6 +613,8 @@ def _table_texts(text: pa.Array | None, terms: pa.Array | None, good: Flags) -> 
 def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, unit: str, good: Flags) -> ObjectBatch:
     """The good rows as objects; marks more of them as odd."""
     fields = ("id", "t", *space.axes)
+    if "id" in found:
+        found = {**found, "id": _texts_of_ids(found["id"])}
     if not found.keys() >= set(fields) or found["id"].type != pa.string() or not all(map(_is_utf8, found.values())):
         good[:] = False
         return ObjectBatch.of([])
@@ -632,7 +671,8 @@ def decode_object_table(
     """Objects from the rows of a table, as :func:`~.objects.parse_object` reads the values of each.
 
     ``t`` may also be a column of timestamps or dates of any unit and zone (rounded down to ms; without a zone, UTC),
-    coordinates any column of numbers, decimal ones too, and texts any column of strings, dictionary-encoded ones too.
+    ids any column of strings or of whole numbers, coordinates any column of numbers, decimal ones too, and texts any
+    column of strings, dictionary-encoded ones too.
 
     Args:
         table: the rows.
@@ -646,6 +686,8 @@ def decode_object_table(
     fields = object_fields(space)
     names = _names(fields, columns)
     plain = {name: _plain_column(table, name) for name in names.values() if name in table.column_names}
+    if names["id"] in plain and [*names.values()].count(names["id"]) == 1:
+        plain[names["id"]] = _plain_column(table, names["id"], _plain_ids)
     good = np.ones(table.num_rows, np.bool_)
     t = table.column(table.column_names.index(names["t"])).type if names["t"] in plain else None
     if t is not None and (pa.types.is_timestamp(t) or pa.types.is_date(t)):
@@ -707,6 +749,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     k = values.read_counts(cells["k"])
     at = values.read_points(cells["at"])
     kind, shape = values.read_regions(cells["region"])
+    _whole_ids(name)
     values.read_strings(name)
     good &= (k >= ((required >> np.uint16(_GIVEN.index("k"))) & 1)) & (k <= LARGEST_K) & (step != 0)
     good &= (step < 0) | (duration // np.maximum(step, 1) <= MOST_STEPS)

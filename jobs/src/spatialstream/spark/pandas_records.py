@@ -23,6 +23,7 @@ import pandas as pd
 from pyspark.sql import Row
 
 from spatialstream.model.errors import RecordError, SettingError
+from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.queries import check_fields
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
@@ -35,6 +36,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 _COUNTS = {"t", "k", "duration", "window", "step"}
 _DURATIONS = {"duration", "window", "step"}
 _LONGEST_BITS = 10_000
+_MOST = Decimal(10) ** 76
 _REQUIRED_OF_QUERIES = ("id", "type", "t")
 
 
@@ -134,7 +136,10 @@ def _frame_lines(frame: pd.DataFrame, names: Sequence[Any]) -> Iterator[bytes]:
 
 
 def _values(field: str, column: pd.Series[Any]) -> list[Any]:
-    return [_meant(field, value) for value in column.tolist()]
+    kind, values = getattr(column.dtype, "numpy_dtype", column.dtype), column.tolist()
+    if field == "id" and kind in (np.float16, np.float32):
+        values = [value if pd.isna(value) else kind.type(value) for value in values]
+    return [_meant(field, value) for value in values]
 
 
 def _query_lines(queries: Iterable[Any]) -> Iterator[bytes]:
@@ -162,12 +167,20 @@ def _meant(field: str, value: Any) -> Any:
         return _time(value)
     if field in _DURATIONS and isinstance(value, timedelta | np.timedelta64):
         return _duration(value)
+    if field == "id" and isinstance(value, np.float16 | np.float32) and _may_be_several(value):
+        return _nothing_meant(value)
     plain = _plain(value)
-    if isinstance(plain, float) and plain.is_integer() and (field in _COUNTS or field == "id"):
+    is_exact_id = field == "id" and isinstance(plain, float) and abs(plain) < EXACT_FLOATS
+    if isinstance(plain, float) and plain.is_integer() and (field in _COUNTS or is_exact_id):
         plain = int(plain)
     if field == "id" and isinstance(plain, int) and not isinstance(plain, bool):
         return str(plain)
     return str(plain) if isinstance(plain, UUID) else plain
+
+
+def _may_be_several(value: Any) -> bool:
+    """Whether a float may stand for several whole numbers."""
+    return bool(abs(value) >= 2.0 ** (1 + np.finfo(value.dtype).nmant))
 
 
 def _time(value: Any) -> Any:
@@ -225,7 +238,7 @@ def _plain(value: Any) -> Any:
 def _number(value: Decimal) -> int | float | None:
     if value.is_nan():
         return None
-    if abs(value) < 2**63 and value == value.to_integral_value():
+    if -_MOST < value < _MOST and value == value.to_integral_value():
         return int(value)
     return float(value)
 
