@@ -386,6 +386,9 @@ def run(
     """
     settings.validate()
     started = time.monotonic()
+    settings.identity()
+    # before anything is written: what is refused for its files or columns leaves nothing behind
+    source = InputFiles.of(settings.objects, settings.queries, settings.space, settings.rule, settings.columns)
     with ExitStack() as held:
         setting = "checkpoint" if isinstance(settings.checkpoint, Folder) else "output"
         with disk_errors(setting):
@@ -393,8 +396,6 @@ def run(
         with disk_errors("output"):
             open_run(settings)
         held.enter_context(disk_errors())
-        given = settings.objects, settings.queries, settings.space, settings.rule, settings.columns
-        source = InputFiles.of(*given)
         compile_kernels(lambda _, done, total: report(Progress("compiling kernels (once)", done, total)))
         report(Progress("starting Spark", 0, 1))
         session = held.enter_context(used_session(spark, settings.cores))
