@@ -152,7 +152,7 @@ class Command:
         self.output = folder / output
         objects, queries = map(str, self.files)
         self.words = ["run", "--objects", objects, "--queries", queries, "--output", str(self.output)]
-        self.words += ["--slots", "2", "--epoch", "90", *more]
+        self.words += ["--slots", "2", "--epoch", "90", "--time-unit", "ms", *more]
 
     def start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "spatialstream", *self.words]

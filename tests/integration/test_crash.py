@@ -30,6 +30,7 @@ class Case:
     def start(self, output: Path) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "spatialstream", "run", "--objects", str(self.objects)]
         command += ["--queries", str(self.queries), "--output", str(output), "--slots", "2", "--epoch", "20"]
+        command += ["--time-unit", "ms"]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def finish(self, output: Path) -> str:

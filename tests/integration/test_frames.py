@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from spatialstream.oracle import answers, check
 from spatialstream.spark.frame_records import object_lines
 from tests.streams import Stream, object_record, query_record, random_stream, write_lines
 
+answer = partial(spatialstream.answer, time_unit="ms")
 OBJECTS = pd.DataFrame(
     {
         "id": ["a", "b", "c"],
@@ -53,7 +55,7 @@ QUERIES = [
 
 
 def test_answers_from_pandas(spark: SparkSession) -> None:
-    answered = spatialstream.answer(OBJECTS, QUERIES, spark=spark, slots=2)
+    answered = answer(OBJECTS, QUERIES, spark=spark, slots=2)
     rows = {row.query: row for row in answered.collect()}
     assert rows["berlin"].object.asDict() == {"id": "a", "t": 1_000, "lon": 13.4, "lat": 52.5}
     assert [each.id for each in rows["near"].objects] == ["a", "b"]
@@ -62,13 +64,36 @@ def test_answers_from_pandas(spark: SparkSession) -> None:
     assert not answered.rejected.collect()
 
 
+@pytest.mark.parametrize("kind", ["long", "double", "string", "decimal(12,0)"])
+def test_numbers_of_a_unit_are_ms_in_lines(spark: SparkSession, kind: str) -> None:
+    schema = "id string, t string, lon double, lat double, text string"
+    frame = spark.createDataFrame([("a", "1517966773", 1.0, 2.0, "x")], schema)
+    moment = frame.withColumn("t", frame.t.cast("long").cast("timestamp"))
+    for unit, t in (("s", 1_517_966_773_000), ("us", 1_517_966)):
+        (row,) = object_lines(frame.withColumn("t", frame.t.cast(kind)), WGS84, unit=unit).collect()
+        assert int(json.loads(bytes(row.value))["t"]) == t
+        (row,) = object_lines(moment, WGS84, unit=unit).collect()
+        assert json.loads(bytes(row.value))["t"] == 1_517_966_773_000
+
+
+def test_times_in_seconds_are_answered_when_that_is_said(spark: SparkSession) -> None:
+    seconds = 1_517_966_773
+    objects = OBJECTS.assign(t=[seconds, seconds + 1, seconds + 2])
+    asked = {"id": "q", "type": "SRQ", "t": seconds + 1, "region": {"box": [0, 0, 90, 90]}, "duration": "1h"}
+    (found,) = spatialstream.answer(objects, asked, spark=spark, slots=1, time_unit="s").collect()
+    assert found.t == (seconds + 1) * 1000
+    assert [each.t for each in found.objects] == [seconds * 1000, (seconds + 1) * 1000]
+    with pytest.raises(SettingError, match="they look like seconds: give --time-unit s"):
+        spatialstream.answer(objects, asked, spark=spark, slots=1)
+
+
 def test_what_is_meant_is_answered_and_what_is_rejected_is_told(spark: SparkSession) -> None:
     objects = OBJECTS.assign(id=[1, 2, 3], t=[1_000.0, 2_000.0, np.nan])
     asked = pd.DataFrame([*QUERIES, QUERIES[0] | {"id": 7, "t": 0.5}])  # k is a float: two queries have none
     with pytest.warns(
         spatialstream.RejectedWarning, match="2 of 7 records were rejected; 1 of them such as: t: "
     ) as told:
-        rows = spatialstream.answer(objects, asked, spark=spark, slots=2)
+        rows = answer(objects, asked, spark=spark, slots=2)
     assert told[0].filename == __file__
     found = {row.query: row for row in rows.collect()}
     assert found["berlin"].object.id == "1"
@@ -78,7 +103,7 @@ def test_what_is_meant_is_answered_and_what_is_rejected_is_told(spark: SparkSess
     counts = {"id": [5, 6], "t": [5e3, 5e3], "k": [2.0, 0.5], "duration": [3.6e6, 3.6e6], "at": [[13.4, 52.5]] * 2}
     frames = spark.createDataFrame(objects), spark.createDataFrame(pd.DataFrame(counts).assign(type="SKQ"))
     with pytest.warns(spatialstream.RejectedWarning):
-        again = spatialstream.answer(*frames, slots=2)
+        again = answer(*frames, slots=2)
     assert [(row.query, [each.id for each in row.objects]) for row in again.collect()] == [("5", ["1", "2"])]
     assert sorted(row.reason[:13] for row in again.rejected.collect()) == ["k: 0.5 is not", "t: is require"]
 
@@ -111,10 +136,10 @@ def test_times_without_a_zone_are_utc_wherever_it_runs(
                 "region": {"box": [0, 0, 90, 90]},
             },
         ]
-        from_records = spatialstream.answer(objects, asked, spark=spark, slots=1)
+        from_records = answer(objects, asked, spark=spark, slots=1)
         schema = "id string, t timestamp_ntz, lon double, lat double, text string"
         plain = [(str(i), second.to_pydatetime(), 1.0, 1.0, "x") for i in range(3)]
-        from_frames = spatialstream.answer(spark.createDataFrame(plain, schema), pd.DataFrame(asked), slots=1)
+        from_frames = answer(spark.createDataFrame(plain, schema), pd.DataFrame(asked), slots=1)
         for rows in (from_records, from_frames):
             found = [(row.query, row.t, len(row.objects)) for row in rows.collect()]
             assert found == [("a", 1_517_966_773_000, 3), ("b", 1_517_966_773_000, 3)]
@@ -127,9 +152,7 @@ def test_times_without_a_zone_are_utc_wherever_it_runs(
 def test_threads_of_one_session_are_answered_at_once(spark: SparkSession) -> None:
     def ask(number: int) -> list[str]:
         asked = QUERIES[1] | {"id": f"q{number}"}
-        return [
-            row.query for row in spatialstream.answer(OBJECTS, asked, slots=2, retention="1h", space="wgs84").collect()
-        ]
+        return [row.query for row in answer(OBJECTS, asked, slots=2, retention="1h", space="wgs84").collect()]
 
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(ask, range(3))) == [["q0"], ["q1"], ["q2"]]
@@ -139,22 +162,22 @@ def test_an_output_folder_is_gone_on_with_and_never_emptied_of_what_is_not_ours(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    first = spatialstream.answer(OBJECTS, QUERIES, slots=2, output=out).collect()
+    first = answer(OBJECTS, QUERIES, slots=2, output=out).collect()
     before = files_of(out)
-    assert spatialstream.answer(OBJECTS.copy(), list(QUERIES), slots=2, output=out).collect() == first
+    assert answer(OBJECTS.copy(), list(QUERIES), slots=2, output=out).collect() == first
     with pytest.raises(StateError, match="belongs to a run with other queries; give another output"):
-        spatialstream.answer(OBJECTS, QUERIES[1:], slots=2, output=out)
+        answer(OBJECTS, QUERIES[1:], slots=2, output=out)
     thesis = out / "results" / "thesis.txt"
     thesis.write_text("years of work")
     with pytest.raises(SettingError, match=r"overwrite: .*thesis\.txt is not of the results of a run"):
-        spatialstream.answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True)
+        answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True)
     assert thesis.exists()
     assert files_of(out) == before
     thesis.unlink()
     (out / "results" / next(iter(before))).unlink()
     with pytest.raises(StateError, match="results holds 0 of the 3 rows that this run has written; put them back"):
-        spatialstream.answer(OBJECTS, QUERIES, slots=2, output=out)
-    rows = spatialstream.answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True).collect()
+        answer(OBJECTS, QUERIES, slots=2, output=out)
+    rows = answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True).collect()
     assert rows == [row for row in first if row.query != "berlin"]
     assert len(list((out / ".checkpoint" / "frames").iterdir())) == 2
 
@@ -162,9 +185,9 @@ def test_an_output_folder_is_gone_on_with_and_never_emptied_of_what_is_not_ours(
 def test_nothing_in_nothing_out(spark: SparkSession) -> None:
     nothing = spark.createDataFrame([], "id string, t long, lon double, lat double, text string")
     for empty in (OBJECTS[:0], nothing):
-        rows = spatialstream.answer(empty, [QUERIES[1]], slots=1).collect()
+        rows = answer(empty, [QUERIES[1]], slots=1).collect()
         assert [(row.query, row.objects) for row in rows] == [("near", [])]
-    assert spatialstream.answer(OBJECTS, pd.DataFrame(), slots=1).collect() == []
+    assert answer(OBJECTS, pd.DataFrame(), slots=1).collect() == []
 
 
 OWN_SESSION = """
@@ -190,7 +213,7 @@ assert SparkSession.getActiveSession() is None
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 records = pd.read_json(objects, lines=True), pd.read_json(queries, lines=True)
-print([row["query"] for row in spatialstream.answer(*records, slots=1).collect()])
+print([row["query"] for row in spatialstream.answer(*records, slots=1, time_unit="ms").collect()])
 """
 
 
@@ -208,13 +231,13 @@ def test_answers_from_spark_in_a_plane(spark: SparkSession) -> None:
     queries = spark.createDataFrame(
         pd.DataFrame([{"id": "q", "type": "SKQ", "t": 9, "at": [0.0, 0.0], "k": 1, "duration": 9}])
     )
-    rows = spatialstream.answer(objects, queries, space=Space.planar(0, 0, 100, 100)).collect()
+    rows = answer(objects, queries, space=Space.planar(0, 0, 100, 100)).collect()
     assert [(row.query, row.objects) for row in rows] == [("q", [])]
 
 
 def test_an_unusable_setting_is_refused(spark: SparkSession) -> None:
     with pytest.raises(SettingError, match="slots"):
-        spatialstream.answer(OBJECTS, QUERIES, spark=spark, slots=0)
+        answer(OBJECTS, QUERIES, spark=spark, slots=0)
 
 
 # -------------------------------------------------------------------------------------------------------------- streams

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,26 @@ def test_an_unusable_option_is_refused_in_one_line(
     option: list[str], said: str, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(["run", *files, "--output", str(tmp_path / "out"), *option], capsys)
+
+
+@pytest.mark.parametrize(
+    ("t", "told"),
+    [
+        (1_517_966_773, "in January 1970; they look like seconds: give --time-unit s "),
+        (1_517_966_773_840_000, "beyond the year 2100; they look like microseconds: give --time-unit us "),
+    ],
+)
+@pytest.mark.parametrize("kind", ["objects", "queries"])
+def test_times_that_look_as_if_they_were_of_another_unit_are_refused(
+    kind: str, t: int, told: str, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"objects": {"lon": 0, "lat": 0, "text": "x"}, "queries": {"type": "CRQ", "region": {"box": [0, 0, 1, 1]}}}
+    for name, fields in given.items():
+        record = {"id": "a", "t": t if name == kind else 1_517_966_773_840, **fields}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(record) + "\n")
+    said = refused(["run", *files, "--output", str(tmp_path / "out")], capsys)
+    assert f"{kind}: as milliseconds, nearly all times in {kind}.jsonl lie {told}" in said
+    assert not (tmp_path / "out" / "results").exists()  # and the right command has nothing to overwrite
 
 
 def test_a_missing_file_is_refused(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

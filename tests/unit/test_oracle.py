@@ -755,3 +755,15 @@ def test_random_streams_have_answers_of_every_type(space):
         mine = [row for row in found if row["type"] == kind.value]
         assert sum(bool(row.get("object") or row.get("objects") or row.get("terms")) for row in mine) >= 10
     assert streams.random_stream(1, 500, 20, space) == stream
+
+
+def test_times_that_are_numbers_are_of_the_unit_that_is_given(tmp_path):
+    said = "1970-01-01T00:00:05Z"
+    lines = [json.dumps({"id": "o", "t": t, "lon": 0, "lat": 0, "text": ""}) for t in (5, "5", said)]
+    (tmp_path / "o.jsonl").write_text("\n".join(lines))
+    (tmp_path / "o.csv").write_text(f'id,t,lon,lat,text\no,5,0,0,""\no,{said},0,0,""\n')
+    for name in ("o.jsonl", "o.csv"):
+        found = [each.t for _, each in read_objects([tmp_path / name], WGS84, unit="s")]
+        assert set(found) == {5_000}
+    found = [each.t for _, each in read_objects([tmp_path / "o.jsonl"], WGS84, unit="us")]
+    assert found == [0, 0, 5_000]

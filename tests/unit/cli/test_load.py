@@ -85,6 +85,19 @@ def test_rows_of_a_query_that_is_asked_again_and_again_are_its_own() -> None:
     assert not own("probe-5", "SRQ")
 
 
+def test_times_that_look_like_seconds_are_not_sent_without_a_word(
+    topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["load", "--stream", "s", "--objects", written(tmp_path / "o.jsonl", OBJECT | {"t": 1_795_880_000})]
+    assert main(words) == 2
+    assert "objects: as milliseconds, nearly all times lie in January 1970" in capsys.readouterr().err
+    assert not topic.messages
+    for unit, t in (("s", 1_795_880_000_000), ("ms", 1_795_880_000), ("us", 1_795_880)):
+        topic.messages.clear()
+        assert main([*words, "--time-unit", unit]) == 0
+        assert sent(topic, "s.objects")[0]["t"] == t
+
+
 def test_there_has_to_be_something_to_send(topic: Topic, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["load", "--stream", "s"]) == 2
     assert "give a file, or --queries, or --now for a generated stream" in capsys.readouterr().err

@@ -83,6 +83,17 @@ def test_times(column: pd.Series[Any], meant: Any) -> None:
     assert record.get("t") == meant
 
 
+@pytest.mark.parametrize(("unit", "t"), [("s", 1_517_966_773_000), ("ms", 1_517_966_773), ("us", 1_517_966)])
+@pytest.mark.parametrize("column", [[1_517_966_773], [1_517_966_773.0], ["1517966773"]])
+def test_numbers_of_a_unit_become_ms(unit: str, t: int, column: list[Any]) -> None:
+    found = decode_objects(b"\n".join(object_records(frame(t=column), WGS84, unit=unit)))
+    assert found.batch.t.tolist() == [t]
+    (query,) = values(query_records({"id": "q", "type": "CANCEL", "t": column[0]}, unit))
+    assert int(query["t"]) == t
+    (moment,) = values(object_records(frame(t=pd.to_datetime(["2018-02-07T01:26:13.840"])), WGS84, unit=unit))
+    assert moment["t"] == MOMENT
+
+
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_a_time_without_a_zone_is_the_same_time_in_utc(moment: datetime) -> None:
     naive = frame(t=pd.Series([moment.replace(tzinfo=None)], dtype=object))

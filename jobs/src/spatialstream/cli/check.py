@@ -20,6 +20,7 @@ def add_parser(commands: Any) -> None:
         "row. Takes time and memory in proportion to objects times queries.",
     )
     shared.add_input(parser)
+    shared.add_time_unit(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the run's output folder")
     parser.add_argument("--retention", type=shared.duration, metavar="TIME", help="the run's --retention")
     shared.add_space(parser)
@@ -37,6 +38,7 @@ def _check(options: argparse.Namespace) -> int:
         options.space,
         rule=shared.term_rule(options),
         columns=options.columns,
+        unit=options.time_unit or "ms",
         retention=options.retention,
     )
     for line in found.lines():

@@ -15,6 +15,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import KINDS, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
+from spatialstream.model.times import check_times
 
 __all__ = ["add_parser"]
 
@@ -35,6 +36,7 @@ def add_parser(commands: Any) -> None:
     add("--objects", type=Path, metavar="FILE", help="objects to send (default with --now: a generated stream)")
     add("--queries", type=Path, metavar="FILE", help="queries to send (default with a generated stream: around it)")
     shared.add_columns(parser)
+    shared.add_time_unit(parser)
     add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help="generated stream's")
     add("--standing", type=int, default=1000, metavar="N", help="generated CRQs, registered first (default 1000)")
     add("--rate", type=float, default=0.0, metavar="R", help="objects a second (default: as fast as can be)")
@@ -67,10 +69,14 @@ def _load(options: argparse.Namespace) -> int:
     sender = Sender(connection, options.stream, options.space, options.rate, options.batch, marks=marks)
     generated = options.now and options.objects is None
     objects, queries = _generated(options) if generated else (ObjectBatch.of([]), QueryBatch.of([]))
+    unit = options.time_unit or "ms"
     if options.objects is not None:
-        objects = read_objects(options.objects, known, options.columns)
+        objects = read_objects(options.objects, known, options.columns, unit)
     if options.queries is not None:
-        queries = read_queries(options.queries, known)
+        queries = read_queries(options.queries, known, unit)
+    if options.time_unit is None and not options.now:  # what is stamped may have any time
+        check_times(objects.t, "objects")
+        check_times(queries.t, "queries")
     if options.now:
         queries = with_own_ids(queries, secrets.token_hex(4))
     latencies = Latencies(int(time.time() * 1000), own=own_rows(queries))

@@ -14,7 +14,7 @@ from typing import Any
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule, extract_terms
-from spatialstream.model.times import parse_duration
+from spatialstream.model.times import TIME_UNITS, parse_duration
 from spatialstream.records.files import parse_columns
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "add_input",
     "add_space",
     "add_terms",
+    "add_time_unit",
     "columns",
     "count",
     "duration",
@@ -117,6 +118,12 @@ def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:
     add("--objects", metavar="FILE", help=told)
     add("--queries", metavar="FILE", help="queries: .jsonl, also .gz")
     add_columns(parser)
+
+
+def add_time_unit(parser: argparse.ArgumentParser) -> None:
+    """``--time-unit``; None if it is not given."""
+    told = "of times that are numbers: s, ms or us (default: ms, unless they look like something else)"
+    parser.add_argument("--time-unit", choices=tuple(TIME_UNITS), metavar="UNIT", help=told)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,7 @@ def add_parser(commands: Any) -> None:
         "DIR/results, rejected records under DIR/rejected. Killed or stopped, the same command goes on where it was.",
     )
     shared.add_input(parser)
+    shared.add_time_unit(parser)
     shared.add_space(parser)
     shared.add_terms(parser)
     add = parser.add_argument
@@ -59,6 +60,7 @@ def _run(options: argparse.Namespace) -> int:
         space=options.space,
         checkpoint=options.checkpoint,
         columns=options.columns,
+        time_unit=options.time_unit,
         rule=shared.term_rule(options),
         strict=options.strict,
         epoch_records=options.epoch,

@@ -16,12 +16,14 @@ __all__ = [
     "TIME_LIMIT",
     "TIME_UNITS",
     "UNITS",
+    "check_times",
     "duration_of",
     "format_duration",
     "in_milliseconds",
     "looks_like",
     "parse_duration",
     "parse_time",
+    "time_unit",
     "whole_number",
 ]
 
@@ -111,6 +113,38 @@ def looks_like(t: Ints) -> str | None:
     if len(size) and np.mean(size < _FEBRUARY_1970) >= _NEARLY_ALL:
         return "s"
     return "us" if len(size) and np.mean(size >= _YEAR_2100) >= _NEARLY_ALL else None
+
+
+def check_times(t: Ints, setting: str, where: str = "") -> None:
+    """Refuse times that nobody has said to be ms, and that look as if they were not.
+
+    Args:
+        t: times that were read as ms.
+        setting: what they are of, ``"objects"`` or ``"queries"``.
+        where: in which file, for people.
+
+    Raises:
+        SettingError: says what they look like, and how to say what they are.
+    """
+    unit = looks_like(t)
+    if unit is not None:
+        lie, name = ("in January 1970", "seconds") if unit == "s" else ("beyond the year 2100", "microseconds")
+        raise SettingError(
+            setting,
+            f"as milliseconds, nearly all times{where} lie {lie}; they look like {name}: give --time-unit {unit} "
+            f'(in Python time_unit="{unit}"), or ms if that is right',
+        )
+
+
+def time_unit(value: object, setting: str = "time-unit") -> str:
+    """A setting's unit of times that are numbers.
+
+    Raises:
+        SettingError: it is none of :data:`TIME_UNITS`.
+    """
+    if not isinstance(value, str) or value not in TIME_UNITS:
+        raise SettingError(setting, f"{value!r} is not a unit of times; give one of {', '.join(TIME_UNITS)}")
+    return value
 
 
 def parse_duration(value: object, field: str = "duration") -> int:

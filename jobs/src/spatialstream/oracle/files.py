@@ -89,6 +89,7 @@ def check_files(
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
     retention: int | None = None,
+    unit: str = "ms",
 ) -> Check:
     """Compare the results of a run with the oracle's answers to the same files.
 
@@ -100,13 +101,14 @@ def check_files(
         rule: how texts become terms.
         columns: names of the objects' fields in their files, where they differ: ``{"id": "event"}``.
         retention: how far the run's snapshot queries could look back, in ms; None: without limit.
+        unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
 
     Raises:
         SettingError: a file or the folder does not exist, or cannot be read as what its suffix says.
     """
     rejected: set[Place] = set()
-    known_objects = list(read_objects(objects, space, rule, columns, rejected.add))
-    placed_queries = list(read_queries(queries, space, rule, rejected.add))
+    known_objects = list(read_objects(objects, space, rule, columns, rejected.add, unit))
+    placed_queries = list(read_queries(queries, space, rule, rejected.add, unit))
     rows, refused = answers((o for _, o in known_objects), (query for _, query in placed_queries), space, retention)
     rejected.update(placed_queries[position][0] for position, _ in refused)
 
@@ -139,6 +141,7 @@ def read_objects(
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
     reject: Callable[[Place], object] = lambda place: None,
+    unit: str = "ms",
 ) -> Iterator[tuple[Place, SpatialObject]]:
     """The usable objects of the files with their places; ``reject`` is told the places of the others.
 
@@ -152,7 +155,7 @@ def read_objects(
     def parse(record: object) -> SpatialObject:
         if isinstance(record, dict):
             record = {field: record.get(name) for field, name in names.items()}
-        return parse_object(record, space, rule)
+        return parse_object(_in_ms(record, unit), space, rule)
 
     for path in paths:
         yield from _parsed(path, _records(path, names, columns or {}), parse, reject)
@@ -163,6 +166,7 @@ def read_queries(
     space: Space,
     rule: TermRule = DEFAULT_RULE,
     reject: Callable[[Place], object] = lambda place: None,
+    unit: str = "ms",
 ) -> Iterator[tuple[Place, Query | Cancellation]]:
     """The usable queries of the files with their places; ``reject`` is told the places of the others.
 
@@ -172,7 +176,21 @@ def read_queries(
     for path in paths:
         if _format(path) != ".jsonl":
             raise SettingError("queries", f"{path} is not JSON Lines")
-        yield from _parsed(path, _json_lines(path), lambda record: parse_query(record, space, rule), reject)
+        yield from _parsed(
+            path, _json_lines(path), lambda record: parse_query(_in_ms(record, unit), space, rule), reject
+        )
+
+
+def _in_ms(record: object, unit: str) -> object:
+    """A record whose time, if it is a number of a unit or its digits, is one of ms."""
+    if not isinstance(record, dict):
+        return record
+    t = record.get("t")
+    if isinstance(t, str) and _INTEGER.fullmatch(t):
+        t = int(t)
+    if isinstance(t, int) and not isinstance(t, bool):
+        t = {"s": t * 1000, "ms": t, "us": t // 1000}[unit]
+    return record | {"t": t}
 
 
 def read_rows(folder: Path, torn: Callable[[Row], object] = lambda row: None) -> list[Row]:

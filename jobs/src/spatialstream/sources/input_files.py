@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
+from spatialstream.model.times import check_times
+from spatialstream.records.decode import Decoded
 from spatialstream.records.files import Chunk, Kind, decode_chunk, plan
 from spatialstream.sources.contracts import Ranges, Records
 
 __all__ = ["InputFiles"]
+
+_LOOKED_AT = 32
+"""Files of which the times are looked at, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +32,14 @@ class InputFiles:
         space: in which the objects lie.
         rule: which terms count.
         columns: our field name -> name in the input, for objects.
+        unit: of times that are numbers.
     """
 
     chunks: Mapping[Kind, Sequence[Chunk]]
     space: Space
     rule: TermRule
     columns: Mapping[str, str] = field(default_factory=dict)
+    unit: str = "ms"
 
     @classmethod
     def of(
@@ -41,6 +49,7 @@ class InputFiles:
         space: Space,
         rule: TermRule,
         columns: Mapping[str, str],
+        unit: str = "ms",
     ) -> InputFiles:
         """A source of files.
 
@@ -51,7 +60,7 @@ class InputFiles:
             "objects": plan(objects, columns, "objects", space=space),
             "queries": plan(queries, None, "queries", space=space),
         }
-        return cls(chunks, space, rule, dict(columns))
+        return cls(chunks, space, rule, dict(columns), unit)
 
     @property
     def size(self) -> int:
@@ -66,6 +75,24 @@ class InputFiles:
         """See :class:`~spatialstream.sources.contracts.Source`."""
         kind, _, number = partition.partition("/")
         for chunk in [self.chunks[kind][int(number)]][start:end]:  # type: ignore[index]  # a name is made of its kind
-            columns = self.columns if kind == "objects" else {}
-            for decoded in decode_chunk(chunk, kind, self.space, self.rule, columns):  # type: ignore[arg-type]
+            for decoded in self._decoded(chunk, kind):  # type: ignore[arg-type]
                 yield Records(chunk.source, decoded)
+
+    def _decoded(self, chunk: Chunk, kind: Kind) -> Iterator[Decoded[Any]]:
+        columns = self.columns if kind == "objects" else {}
+        return decode_chunk(chunk, kind, self.space, self.rule, columns, self.unit)
+
+    def check_times(self) -> None:
+        """Refuse files whose times look as if they were of another unit than ms, by the first records of each.
+
+        Of many files some are looked at.
+
+        Raises:
+            SettingError: they look so.
+        """
+        for kind, chunks in self.chunks.items():
+            firsts = list({chunk.source: chunk for chunk in reversed(chunks)}.values())
+            for chunk in firsts[:: -(-len(firsts) // _LOOKED_AT) or 1]:
+                for decoded in self._decoded(chunk, kind):
+                    check_times(decoded.batch.t, kind, f" in {Path(chunk.source).name}")
+                    break

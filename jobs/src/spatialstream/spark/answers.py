@@ -19,6 +19,7 @@ from pyspark.sql.functions import count, desc, first, regexp_replace
 
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.times import time_unit as unit_of
 from spatialstream.sources.disk import disk_errors, made
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
@@ -54,6 +55,7 @@ def answer(
     *,
     spark: SparkSession | None = None,
     output: Path | str | None = None,
+    time_unit: str | None = None,
     **settings: Any,
 ) -> DataFrame:
     """Answer queries over objects, exactly as ``spatialstream run`` does over files.
@@ -69,6 +71,8 @@ def answer(
         spark: the session to use; default: the active one, else a new one for this machine.
         output: folder for results, rejected records and the checkpoint; default: a temporary one, until Python ends.
             With equal data and settings, the same folder gives the same rows again, without doing the work again.
+        time_unit: of times that are numbers, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; default: ms, and
+            times that look like something else are refused.
         settings: as in :class:`~spatialstream.spark.run.RunSettings`, such as ``space``, ``slots``, ``leaves``.
 
     Returns:
@@ -88,9 +92,12 @@ def answer(
         with disk_errors("output"):
             output = Path(tempfile.mkdtemp(prefix="spatialstream-"))
         atexit.register(shutil.rmtree, output, ignore_errors=True)
-    setup = RunSettings((Path("objects"),), (), Path(output), **settings)
+    # lines are in ms, whatever the frames are in
+    known = None if time_unit is None else "ms"
+    setup = RunSettings((Path("objects"),), (), Path(output), time_unit=known, **settings)
     setup.validate()
-    lines = _object_lines(objects, setup.space), _query_lines(queries)
+    unit = "ms" if time_unit is None else unit_of(time_unit, "time_unit")
+    lines = _object_lines(objects, setup.space, unit), _query_lines(queries, unit)
     with used_session(spark, keep=True) as session:
         with disk_errors("output"):
             folder = setup.paths.frames
@@ -126,16 +133,18 @@ def _told(rejected: DataFrame, number: int, total: int) -> str:
     return f"{number} of {total} records were rejected{most} (all of them are in .rejected)"
 
 
-def _object_lines(objects: DataFrame | pd.DataFrame, space: Space) -> DataFrame | Iterator[bytes]:
+def _object_lines(objects: DataFrame | pd.DataFrame, space: Space, unit: str) -> DataFrame | Iterator[bytes]:
     if isinstance(objects, pd.DataFrame):
-        return object_records(objects, space)
+        return object_records(objects, space, unit=unit)
     if not isinstance(objects, DataFrame):
         raise SettingError("objects", f"is of type {type(objects).__name__}; give a pandas or a Spark DataFrame")
-    return object_lines(_at_rest(objects, "objects"), space)
+    return object_lines(_at_rest(objects, "objects"), space, unit=unit)
 
 
-def _query_lines(queries: Queries) -> DataFrame | Iterator[bytes]:
-    return query_lines(_at_rest(queries, "queries")) if isinstance(queries, DataFrame) else query_records(queries)
+def _query_lines(queries: Queries, unit: str) -> DataFrame | Iterator[bytes]:
+    if isinstance(queries, DataFrame):
+        return query_lines(_at_rest(queries, "queries"), unit=unit)
+    return query_records(queries, unit)
 
 
 def _at_rest(frame: DataFrame, setting: str) -> DataFrame:

@@ -17,6 +17,7 @@ from pyspark.sql.functions import (
     col,
     concat,
     expr,
+    floor,
     lit,
     struct,
     to_json,
@@ -40,6 +41,7 @@ from pyspark.sql.types import (
 
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import Space
+from spatialstream.model.times import TIME_UNITS
 from spatialstream.spark.pandas_records import check_columns, check_query_columns
 
 __all__ = ["object_lines", "query_lines"]
@@ -49,7 +51,7 @@ _COUNTS = {"k", "duration", "window", "step"}
 _MICROS = "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', t)"
 
 
-def object_lines(objects: DataFrame, space: Space, setting: str = "objects") -> DataFrame:
+def object_lines(objects: DataFrame, space: Space, setting: str = "objects", unit: str = "ms") -> DataFrame:
     """Objects as rows of (kind string, value binary), one line of JSON each.
 
     Args:
@@ -57,6 +59,7 @@ def object_lines(objects: DataFrame, space: Space, setting: str = "objects") -> 
             coordinates (numbers), and ``text`` (string) or ``terms`` (array of strings); others are left out.
         space: the space in which they lie.
         setting: how errors call it.
+        unit: of times that are numbers.
 
     Raises:
         SettingError: a column is missing, there twice, or of a type that cannot be meant.
@@ -67,10 +70,10 @@ def object_lines(objects: DataFrame, space: Space, setting: str = "objects") -> 
     there = [name for name in words if name in objects.columns]
     _check_types(objects, setting, wanted | {name: words[name] for name in there})
     axes = [col(name).cast("double").alias(name) for name in space.axes]
-    return _lines(objects, "objects", [_id(objects), _millis(objects), *axes, *map(col, there)])
+    return _lines(objects, "objects", [_id(objects), _millis(objects, unit), *axes, *map(col, there)])
 
 
-def query_lines(queries: DataFrame, setting: str = "queries") -> DataFrame:
+def query_lines(queries: DataFrame, setting: str = "queries", unit: str = "ms") -> DataFrame:
     """Queries and cancellations as rows of (kind string, value binary), one line of JSON each.
 
     Args:
@@ -78,6 +81,7 @@ def query_lines(queries: DataFrame, setting: str = "queries") -> DataFrame:
             and those of the other fields of queries that are used, in the form of their JSON; nulls are fields that
             are absent.
         setting: how errors call it.
+        unit: of times that are numbers.
 
     Raises:
         SettingError: a column is missing, there twice, no field of a query, or of a type that cannot be meant.
@@ -91,7 +95,7 @@ def query_lines(queries: DataFrame, setting: str = "queries") -> DataFrame:
         for name in queries.columns
         if name not in ("id", "t")
     ]
-    return _lines(queries, "queries", [_id(queries), _millis(queries), *others])
+    return _lines(queries, "queries", [_id(queries), _millis(queries, unit), *others])
 
 
 def _lines(frame: DataFrame, kind: str, columns: list[Column]) -> DataFrame:
@@ -106,8 +110,8 @@ def _id(frame: DataFrame) -> Column:
     return _whole(frame, "id", '"')
 
 
-def _millis(frame: DataFrame) -> Column:
-    """Column ``t`` in ms, rounded down; a timestamp without a zone is UTC."""
+def _millis(frame: DataFrame, unit: str) -> Column:
+    """Column ``t`` in ms, rounded down; a timestamp without a zone is UTC, and what is a number is of a unit."""
     kind, t = frame.schema["t"].dataType, col("t")
     if isinstance(kind, TimestampType):
         t = unix_millis(t)
@@ -115,9 +119,25 @@ def _millis(frame: DataFrame) -> Column:
         t = expr(f"({_MICROS} - pmod({_MICROS}, 1000)) div 1000")
     elif isinstance(kind, DateType):
         t = unix_date(t).cast("long") * _DAY
-    else:
+    elif unit == "ms":
         t = _whole(frame, "t")
+    else:
+        t = _scaled(t, kind, TIME_UNITS[unit])
     return t.alias("t")
+
+
+def _scaled(t: Column, kind: DataType, micros: int) -> Column:
+    """Whole numbers, and strings of their digits, in a unit of so many microseconds: as digits of ms, rounded down.
+
+    NaN is absent, and whatever else is no whole number is passed on as text, which is no time or one in words.
+    """
+    whole = t.try_cast("decimal(20,0)")
+    is_whole = t.rlike(r"^-?[0-9]{1,20}$") if isinstance(kind, StringType) else whole == t
+    scaled = floor(whole * micros / 1000).cast("string")
+    number = when(is_whole, scaled)
+    if isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
+        number = number.when(t == float("nan"), None)
+    return number.otherwise(t.cast("string"))
 
 
 def _whole(frame: DataFrame, name: str, quote: str = "") -> Column:

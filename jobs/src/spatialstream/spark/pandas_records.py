@@ -27,6 +27,7 @@ from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.queries import check_fields
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
+from spatialstream.model.times import in_milliseconds
 from spatialstream.records.decode import object_fields
 
 __all__ = ["check_columns", "check_query_columns", "object_records", "query_records"]
@@ -40,13 +41,14 @@ _MOST = Decimal(10) ** 76
 _REQUIRED_OF_QUERIES = ("id", "type", "t")
 
 
-def object_records(objects: pd.DataFrame, space: Space, setting: str = "objects") -> Iterator[bytes]:
+def object_records(objects: pd.DataFrame, space: Space, setting: str = "objects", unit: str = "ms") -> Iterator[bytes]:
     """Objects as lines of JSON, without their newlines; columns that are no fields of objects are left out.
 
     Args:
         objects: with the columns ``id``, ``t``, the two coordinates of the space, and ``text`` or ``terms``.
         space: the space in which they lie.
         setting: how errors call it.
+        unit: of times that are numbers.
 
     Raises:
         SettingError: a column is missing, or there twice.
@@ -54,15 +56,18 @@ def object_records(objects: pd.DataFrame, space: Space, setting: str = "objects"
     fields = object_fields(space)
     if _holds_something(objects):
         check_columns(list(objects.columns), setting, fields[:4], ("text", "terms"))
-    return _frame_lines(objects, [name for name in fields if name in objects.columns])
+    return _frame_lines(objects, [name for name in fields if name in objects.columns], unit)
 
 
-def query_records(queries: pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Iterator[bytes]:
+def query_records(
+    queries: pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[str, Any], unit: str = "ms"
+) -> Iterator[bytes]:
     """Queries and cancellations likewise.
 
     Args:
         queries: one record or several, in the form of their JSON; or a frame with such columns, of which ``id``,
             ``type`` and ``t`` are required.
+        unit: of times that are numbers.
 
     Raises:
         SettingError: it is something else; a column is missing, there twice, or no field of a query.
@@ -71,13 +76,13 @@ def query_records(queries: pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[
         if _holds_something(queries):
             check_columns(list(queries.columns), "queries", _REQUIRED_OF_QUERIES)
             check_query_columns(queries.columns, "queries")
-        return _frame_lines(queries, list(queries.columns))
+        return _frame_lines(queries, list(queries.columns), unit)
     if isinstance(queries, Mapping):
         queries = [queries]
     given: Any = queries
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise SettingError("queries", f"is of type {type(given).__name__}; give records, or a DataFrame")
-    return _query_lines(given)
+    return _query_lines(given, unit)
 
 
 def check_columns(
@@ -129,26 +134,26 @@ def _holds_something(frame: pd.DataFrame) -> bool:
     return len(frame) > 0 or len(frame.columns) > 0
 
 
-def _frame_lines(frame: pd.DataFrame, names: Sequence[Any]) -> Iterator[bytes]:
-    columns = [(str(name), _values(str(name), frame[name])) for name in names]
+def _frame_lines(frame: pd.DataFrame, names: Sequence[Any], unit: str) -> Iterator[bytes]:
+    columns = [(str(name), _values(str(name), frame[name], unit)) for name in names]
     for row in range(len(frame)):
         yield _line({name: values[row] for name, values in columns if values[row] is not None})
 
 
-def _values(field: str, column: pd.Series[Any]) -> list[Any]:
+def _values(field: str, column: pd.Series[Any], unit: str) -> list[Any]:
     kind, values = getattr(column.dtype, "numpy_dtype", column.dtype), column.tolist()
     if field == "id" and kind in (np.float16, np.float32):
         values = [value if pd.isna(value) else kind.type(value) for value in values]
-    return [_meant(field, value) for value in values]
+    return [_meant(field, value, unit) for value in values]
 
 
-def _query_lines(queries: Iterable[Any]) -> Iterator[bytes]:
+def _query_lines(queries: Iterable[Any], unit: str) -> Iterator[bytes]:
     for number, record in enumerate(queries, 1):
         if isinstance(record, Row):
             record = record.asDict()
         if not isinstance(record, Mapping):
             raise SettingError("queries", f"record {number} is of type {type(record).__name__}; give a dict")
-        meant = {str(field): _meant(str(field), value) for field, value in record.items()}
+        meant = {str(field): _meant(str(field), value, unit) for field, value in record.items()}
         # what is no field of a query is told where the line is decoded
         yield _line({name: value for name, value in meant.items() if value is not None or name not in QUERY_FIELDS})
 
@@ -161,8 +166,8 @@ def _line(record: dict[str, Any]) -> bytes:
 # -------------------------------------------------------------------------------------------------------------- values
 
 
-def _meant(field: str, value: Any) -> Any:
-    """A field's value in the form of JSON; None where it is absent."""
+def _meant(field: str, value: Any, unit: str) -> Any:
+    """A field's value in the form of JSON; None where it is absent. Times that are numbers are of a unit."""
     if field == "t" and isinstance(value, date | np.datetime64):
         return _time(value)
     if field in _DURATIONS and isinstance(value, timedelta | np.timedelta64):
@@ -173,6 +178,8 @@ def _meant(field: str, value: Any) -> Any:
     is_exact_id = field == "id" and isinstance(plain, float) and abs(plain) < EXACT_FLOATS
     if isinstance(plain, float) and plain.is_integer() and (field in _COUNTS or is_exact_id):
         plain = int(plain)
+    if field == "t" and unit != "ms":
+        return in_milliseconds(plain, unit)
     if field == "id" and isinstance(plain, int) and not isinstance(plain, bool):
         return str(plain)
     return str(plain) if isinstance(plain, UUID) else plain

@@ -23,7 +23,7 @@ from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
-from spatialstream.model.times import duration_of, whole_number
+from spatialstream.model.times import duration_of, time_unit, whole_number
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.sources.contracts import find
 from spatialstream.sources.disk import disk_errors, undamaged, write_whole
@@ -88,6 +88,8 @@ class RunSettings:
         checkpoint: the run's state: a folder, or ``s3://bucket/prefix``; default ``output/.checkpoint``.
         columns: our field name -> name in the input, for objects.
         rule: term extraction.
+        time_unit: of times that are numbers, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; None: ms, and
+            times that look like something else are refused.
         strict: stop at the first rejected record.
         epoch_records: records an epoch, about.
         cores: cores to use; default all.
@@ -106,6 +108,7 @@ class RunSettings:
     checkpoint: Folder | ObjectStorage | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     rule: TermRule = field(default_factory=TermRule)
+    time_unit: str | None = "ms"
     strict: bool = False
     epoch_records: int = 250_000
     cores: int | None = None
@@ -123,6 +126,7 @@ class RunSettings:
             "output": _path(self.output, "output"),
             "checkpoint": None if self.checkpoint is None else _storage(self.checkpoint),
             "space": Space.of(self.space),
+            "time_unit": None if self.time_unit is None else time_unit(self.time_unit),
             "interval": duration_of(self.interval, "interval"),
             "retention": None if self.retention is None else duration_of(self.retention, "retention"),
             **{name: whole_number(getattr(self, name), name) for name in ("slots", "leaves", "epoch_records")},
@@ -188,6 +192,7 @@ class RunSettings:
             "retention": self.retention,
             "space": str(self.space),
             "columns": dict(sorted(self.columns.items())),
+            "time_unit": None if self.time_unit == "ms" else self.time_unit,
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
             "epoch_records": self.epoch_records,
@@ -388,15 +393,18 @@ def run(
     started = time.monotonic()
     settings.identity()
     # before anything is written: what is refused for its files or columns leaves nothing behind
-    source = InputFiles.of(settings.objects, settings.queries, settings.space, settings.rule, settings.columns)
+    given = settings.objects, settings.queries, settings.space, settings.rule, settings.columns
+    source = InputFiles.of(*given, settings.time_unit or "ms")
     with ExitStack() as held:
         setting = "checkpoint" if isinstance(settings.checkpoint, Folder) else "output"
         with disk_errors(setting):
             held.enter_context(locked(settings.paths.local, "run"))
-        with disk_errors("output"):
-            open_run(settings)
         held.enter_context(disk_errors())
         compile_kernels(lambda _, done, total: report(Progress("compiling kernels (once)", done, total)))
+        if settings.time_unit is None:  # before there is anything of this run that the right command would have to forget
+            source.check_times()
+        with disk_errors("output"):
+            open_run(settings)
         report(Progress("starting Spark", 0, 1))
         session = held.enter_context(used_session(spark, settings.cores))
         report(Progress("starting Spark", 1, 1))
