@@ -10,8 +10,11 @@ import pytest
 
 import spatialstream.client
 from spatialstream.cli import live, load, main
-from spatialstream.client import Latencies
+from spatialstream.client import Latencies, before
+from spatialstream.model.errors import Unavailable
+from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import WGS84
 from tests.unit.client.test_sending import Topic, query
 
 CRQ = {"id": "q", "type": "CRQ", "t": 1_795_880_000_000, "region": {"box": [0, 0, 1, 1]}}
@@ -40,6 +43,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     topic = Topic()
     monkeypatch.setattr(live, "connection", lambda options: topic)
     monkeypatch.setattr(spatialstream.client, "Watch", Watched, raising=False)
+    monkeypatch.setattr(before, "reached", lambda connection, stream: None)
+    monkeypatch.setattr(before, "latest_objects", lambda connection, stream, space: ObjectBatch.of([]))
     return topic
 
 
@@ -96,6 +101,43 @@ def test_times_that_look_like_seconds_are_not_sent_without_a_word(
         topic.messages.clear()
         assert main([*words, "--time-unit", unit]) == 0
         assert sent(topic, "s.objects")[0]["t"] == t
+
+
+def test_history_sent_into_a_live_stream_is_told(
+    topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = written(tmp_path / "o.jsonl", OBJECT, OBJECT | {"t": 1_795_880_000_005})
+    words = ["load", "--stream", "s", "--objects", objects, "--queries", written(tmp_path / "q.jsonl", CRQ)]
+    assert main([*words, "--json", str(tmp_path / "report")]) == 0
+    assert "late" not in capsys.readouterr().out
+    monkeypatch.setattr(before, "reached", lambda connection, stream: OBJECT["t"])
+    assert main([*words, "--json", str(tmp_path / "report")]) == 0
+    assert "late      1 objects and 1 queries: the stream was at 2026-11-28T" in capsys.readouterr().out
+    assert json.loads((tmp_path / "report").read_text())["late"] == {"objects": 1, "queries": 1, "upto": OBJECT["t"]}
+
+    def away(connection: Any, stream: str) -> int:
+        raise Unavailable("nobody may read")
+
+    monkeypatch.setattr(before, "reached", away)
+    assert main(words) == 0
+    assert "it cannot be told what is late: nobody may read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("lon", "lat", "told"), [(52.5, 13.4, True), (13.4, 52.5, False), (77.0, 28.0, False)])
+def test_exchanged_coordinates_are_told(
+    lon: float,
+    lat: float,
+    told: bool,
+    topic: Topic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = [parse_object(OBJECT | {"lon": x, "lat": y}, WGS84) for x, y in ((5.9, 47.3), (15.0, 55.0))]
+    monkeypatch.setattr(before, "latest_objects", lambda connection, stream, space: ObjectBatch.of(here))
+    objects = written(tmp_path / "o.jsonl", OBJECT | {"lon": lon, "lat": lat})
+    assert main(["load", "--stream", "s", "--objects", objects]) == 0
+    assert ("longitude and latitude look exchanged" in capsys.readouterr().err) is told
 
 
 def test_there_has_to_be_something_to_send(topic: Topic, capsys: pytest.CaptureFixture[str]) -> None:

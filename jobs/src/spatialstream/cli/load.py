@@ -6,18 +6,22 @@ import argparse
 import secrets
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.model.kinds import KINDS, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.times import check_times
 
-__all__ = ["add_parser"]
+if TYPE_CHECKING:
+    from spatialstream.sources.kafka import Connection
+
+__all__ = ["add_parser", "own_rows"]
 
 
 def add_parser(commands: Any) -> None:
@@ -79,6 +83,7 @@ def _load(options: argparse.Namespace) -> int:
         check_times(queries.t, "queries")
     if options.now:
         queries = with_own_ids(queries, secrets.token_hex(4))
+    reached = _look(options, connection, objects)
     latencies = Latencies(int(time.time() * 1000), own=own_rows(queries))
     with live.stopping(options) as stop, Watch(connection, options.stream, latencies) as watch:
         began = time.monotonic()
@@ -95,6 +100,7 @@ def _load(options: argparse.Namespace) -> int:
         "queries": sender.queries_sent,
         "seconds": seconds,
         "behind_seconds": sender.behind,
+        "late": _late(objects, queries, reached),
         "rows": watch.latencies.rows,
         "latency_ms": watch.latencies.percentiles(),
     }
@@ -102,6 +108,29 @@ def _load(options: argparse.Namespace) -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(report, indent=1))
     return 0
+
+
+def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBatch) -> int | None:
+    """How far the stream's time has come, ms; what is strange about the objects beside it is told."""
+    from spatialstream.client.before import latest_objects, look_exchanged, reached
+
+    try:
+        given = options.objects is not None and options.space.geographic
+        if given and look_exchanged(objects, latest_objects(connection, options.stream, options.space)):
+            told = "all objects lie outside the box of those that have come last, and would lie inside if they were"
+            live.say(options, f"warning: longitude and latitude look exchanged: {told}; see --columns lon=...,lat=...")
+        return None if options.now else reached(connection, options.stream)
+    except (StateError, Unavailable) as error:
+        live.say(options, f"it cannot be told what is late: {error}")
+        return None
+
+
+def _late(objects: ObjectBatch, queries: QueryBatch, reached: int | None) -> dict[str, int]:
+    """How many records are of a time that the stream had passed before they were sent, and that time."""
+    if reached is None:
+        return {}
+    late = {"objects": int((objects.t <= reached).sum()), "queries": int((queries.t <= reached).sum())}
+    return late | {"upto": reached} if any(late.values()) else {}
 
 
 def own_rows(queries: QueryBatch) -> Callable[[str, str], bool]:
@@ -137,6 +166,11 @@ def _print(report: dict[str, Any], now: bool) -> None:
     print(f"objects   {report['objects']:,} in {report['seconds']:.1f} s")
     print(f"queries   {report['queries']:,}")
     print(f"results   {rows}")
+    if late := report["late"]:
+        at = datetime.fromtimestamp(late["upto"] / 1000, UTC).isoformat(timespec="milliseconds")
+        print(f"late      {late['objects']:,} objects and {late['queries']:,} queries: the stream was at {at} before.")
+        print("          They count from when they came: a late object gives a row to a continuous query that stood")
+        print("          by then and whose lifetime holds the object's time; rows that were out are not changed")
     if report["behind_seconds"] > 0.5:
         print(f"behind    the sender fell behind its rate by up to {report['behind_seconds']:.1f} s")
     if now:
