@@ -157,19 +157,18 @@ def test_what_is_wrong_with_one_of_several_who_ask_is_nothing_to_the_others(stre
     assert stream.asker().together([]) == []
 
 
-def test_of_several_who_ask_each_waits_for_as_long_as_it_says(stream: Stream) -> None:
+def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) -> None:
     stream.round(NEVER)
-
-    def later(seconds: float) -> None:
-        stream.pauses.append(seconds)
-        stream.round(1_000)
-
-    asker = SnapshotAsker(stream.newest, stream.call, PLANE, pause=later)
-    short, long = asker.together([([("a", SRQ)], 0.0), ([("b", SRQ)], 60.0)])
-    assert isinstance(short, Unavailable)
-    assert str(short).endswith("waited 0 s")
-    assert json.loads(long[0])["objects"] == []  # type: ignore[index]
-    assert stream.pauses == [0.002]
+    asker = stream.asker()
+    (found,) = asker.together([([("a", SRQ)], 60.0)])
+    assert isinstance(found, Unavailable)
+    assert str(found).startswith("the stream has only begun")
+    stream.round(1_000)
+    (early,) = asker.together([([("a", SRQ)], 60.0)], 1_001)
+    assert str(early) == "the stream's clock has not come to 1001: it is at 1000"
+    (row,) = asker.together([([("a", SRQ)], 60.0)], 1_000)
+    assert json.loads(row[0])["objects"] == []  # type: ignore[index]
+    assert stream.pauses == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,12 @@ from spatialstream.gateway import streams
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.streams import ServedStream
+from spatialstream.servers.process import await_condition
 from tests.unit.client.log import MemoryLog
 from tests.unit.gateway.http import Client, served, serving
 from tests.unit.gateway.results import messages, row
 
-WATCHER, ASKER = "may-only-watch-0123", "may-only-ask-0123"
+WATCHER, ASKER, OTHER = "may-only-watch-0123", "may-only-ask-0123", "another-one-0123456"
 PAST, COUNTS = "/streams/s/results/past", "/streams/s/results/counts"
 
 
@@ -36,6 +36,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
 def client(tmp_path: Path) -> Iterator[Client]:
     rights = {"watch": WATCHER, "ask": ASKER}
     tokens = [{"name": each, "token": token, "rights": [each], "streams": ["s"]} for each, token in rights.items()]
+    tokens.append({"name": "other", "token": OTHER, "rights": ["watch"], "streams": ["s"]})
     (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
     with serving(Gateway([served("s")], Access(tmp_path / "tokens"))) as nobody:
         yield Client(nobody.port, WATCHER)
@@ -93,7 +94,6 @@ def test_without_a_broker_it_is_told_to_come_again(client: Client) -> None:
 def test_who_reads_what_has_been_is_bounded_and_holds_up_nobody_else(
     client: Client, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "_MOST_READING", 2)
     go, reading = threading.Event(), threading.Semaphore(0)
 
     def slow(_: ServedStream) -> Log:
@@ -102,13 +102,24 @@ def test_who_reads_what_has_been_is_bounded_and_holds_up_nobody_else(
         return log
 
     monkeypatch.setattr(ServedStream, "log", slow)
-    with ThreadPoolExecutor(2) as threads:
-        try:
-            under_way = [threads.submit(client, "GET", f"{PAST}?query=y&since=0") for _ in range(2)]
-            assert all(reading.acquire(timeout=60.0) for _ in range(2))
-            assert client("GET", f"{COUNTS}?query=y").status == 503
-            assert client("GET", "/live").status == 200
-        finally:
-            go.set()
-        assert [each.result().status for each in under_way] == [200, 200]
+    path = f"{PAST}?query=y&since=0"
+    connections = [client.connection() for _ in range(streams._MOST_READING)]
+    try:
+        for each in connections:
+            each.request("GET", path, headers=client.headers({}))
+        assert all(reading.acquire(timeout=60.0) for _ in range(streams._SHARE_OF_READERS))
+        assert await_condition(lambda: client("GET", f"{COUNTS}?query=y").status == 429, 60.0), "it has its share"
+        assert not reading.acquire(blocking=False)
+        assert client("GET", "/live").status == 200
+        other = threading.Thread(target=Client(client.port, OTHER), args=("GET", path))
+        other.start()
+        assert reading.acquire(timeout=60.0), "another one is not held up"
+    finally:
+        go.set()
+    other.join()
+    statuses = [each.getresponse().status for each in connections]
+    assert statuses.count(200) == streams._MOST_READING // 2
+    assert set(statuses) == {200, 429}
+    for each in connections:
+        each.close()
     assert client("GET", f"{COUNTS}?query=y").status == 200

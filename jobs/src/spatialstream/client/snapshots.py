@@ -158,14 +158,16 @@ class SnapshotAsker:
             yield from found
 
     def together(
-        self, requests: Iterable[tuple[Iterable[tuple[str, object]], float]]
+        self, requests: Iterable[tuple[Iterable[tuple[str, object]], float]], at_least: int | None = None
     ) -> list[list[str] | SettingError | Unavailable]:
         """The answers to what several ask, as of one round: to each as :meth:`lines` would give them, or its error.
 
-        What is wrong with one of them is nothing to the others, and the answer of none waits for longer than it says.
+        What is wrong with one of them is nothing to the others. It is tried once: who waits for a time, or tries again
+        what is Unavailable, need hold no thread for that.
 
         Args:
             requests: the questions of each, and its timeout; no more than :data:`MOST` questions in all.
+            at_least: ms: there is no answer before the clock has come so far; None: at once.
 
         Raises:
             Replaced: the stream is another one now.
@@ -176,7 +178,7 @@ class SnapshotAsker:
                 checked.append((self._all_checked(records), timeout))
             except SettingError as error:
                 checked.append((error, timeout))
-        return self._answers(checked, None)
+        return self._answers(checked, at_least, once=True)
 
     def _all_checked(self, records: Iterable[tuple[str, object]]) -> list[_Asked]:
         return [self._checked(place, record) for place, record in records]
@@ -190,7 +192,7 @@ class SnapshotAsker:
         return _Asked(place, query, record)
 
     def _answers(
-        self, requests: Sequence[tuple[list[_Asked] | SettingError, float]], earliest: int | None
+        self, requests: Sequence[tuple[list[_Asked] | SettingError, float]], earliest: int | None, *, once: bool = False
     ) -> list[list[str] | SettingError | Unavailable]:
         """The answers to several requests as of one round, the newest; if it has gone meanwhile, of the next newest."""
         began, pause = time.monotonic(), _PAUSES[0]
@@ -228,8 +230,8 @@ class SnapshotAsker:
             except Unavailable as error:
                 for number in list(left):
                     timeout = requests[number][1]
-                    if time.monotonic() + pause > began + timeout:
-                        found[number] = Unavailable(f"{error}; waited {timeout:g} s")
+                    if once or time.monotonic() + pause > began + timeout:
+                        found[number] = error if once else Unavailable(f"{error}; waited {timeout:g} s")
                         del left[number]
             if left:
                 self._pause(pause)

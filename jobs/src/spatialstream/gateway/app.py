@@ -51,8 +51,10 @@ from spatialstream.gateway.requests import (
 )
 from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
+from spatialstream.gateway.threads import CLIENT
 from spatialstream.gateway.writing import Outcome, Writer
-from spatialstream.model.errors import SpatialStreamError, Unavailable
+from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.times import parse_time
 
 __all__ = ["Gateway", "Limits"]
 
@@ -194,7 +196,7 @@ class Gateway:
         self.ending.set()
         self.console.end()
         for each in self.streams.values():
-            each.feed.end("the gateway ends")
+            each.end("the gateway ends")
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -217,7 +219,7 @@ class Gateway:
     def leave(self, name: str) -> None:
         """Serve a stream no more; who follows it is told to come again."""
         stream = self.streams.pop(name)
-        stream.feed.end("the stream is not served here any more")
+        stream.end("the stream is not served here any more")
         self.console.leave(name)
         self._writers.pop(name).close()
         asyncio.get_running_loop().run_in_executor(None, stream.close)
@@ -269,6 +271,7 @@ class Gateway:
             Problem: nobody that is known, or somebody who asks too much.
         """
         state, authorization = request.scope["state"], request.headers.get("authorization")
+        CLIENT.set(_address(request))
         if not self.access.knew(authorization):
             self._rates.take(_address(request), 0)  # tokens are not to be tried out either, be one of them right
         try:
@@ -278,6 +281,7 @@ class Gateway:
             raise
         state["caller"] = caller.name
         state["client"] = _address(request) if self.access.local else caller.name
+        CLIENT.set(state["client"])
         self._rates.take(state["client"])
         return caller
 
@@ -330,7 +334,7 @@ class Gateway:
         check_media_type(request, JSON)
         form = wanted_form(request, (JSON, GEOJSON))
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
-        at_least = _moment(request.query_params.get("at_least"))
+        at_least = _moment(request, "at_least")
         asked = parsed(await read_body(request, self.limits.body))
         if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
             raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} at a time")
@@ -492,9 +496,19 @@ def _check_geojson(asked: Any) -> None:
             )
 
 
-def _moment(text: str | None) -> int | str | None:
-    """A time as a parameter: ms, ISO 8601, or ``now``."""
-    return time.time_ns() // 1_000_000 if text == "now" else text
+def _moment(request: Request, name: str) -> int | None:
+    """A time as a parameter: ms, ISO 8601, or ``now``; None: it is not given.
+
+    Raises:
+        Problem: it is none.
+    """
+    text = request.query_params.get(name)
+    if text is None or text == "now":
+        return None if text is None else time.time_ns() // 1_000_000
+    try:
+        return parse_time(text, name)
+    except RecordError as error:
+        raise of_error(SettingError(name, error.problem)) from None
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

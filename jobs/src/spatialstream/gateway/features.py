@@ -81,7 +81,7 @@ async def collections(request: Request, caller: Caller | Reviewed, streams: Mapp
     for name, stream in sorted(streams.items()):
         if "ask" in await caller.rights_on(name):
             try:
-                geographic = await stream.call(lambda opened: opened.space.geographic)
+                geographic = (await stream.opened()).space.geographic
             except (SpatialStreamError, Problem):
                 continue  # one that is away is nothing to the others
             if geographic:
@@ -272,7 +272,7 @@ def _wrong(name: str, told: str) -> Problem:
 
 
 async def _check_globe(stream: ServedStream) -> None:
-    if not await stream.call(lambda opened: opened.space.geographic):
+    if not (await stream.opened()).space.geographic:
         raise Problem("not-found", f"{stream.name} is on a plane, and so no collection of places on the globe")
 
 

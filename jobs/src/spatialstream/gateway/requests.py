@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
 
 from spatialstream.gateway.problems import Problem, of_error
+from spatialstream.gateway.rates import Taken
 from spatialstream.model.errors import RecordError
 from spatialstream.model.times import parse_duration
 from spatialstream.records.decode import json_value
 
 __all__ = [
-    "Room",
-    "Taken",
     "check_media_type",
     "check_parameters",
     "duration",
@@ -30,75 +28,14 @@ _BODY_SECONDS = 30.0
 """Within which a body has to come."""
 
 
-class Room:
-    """Room for the bytes of several requests, from when they come until they are done with; for any thread.
-
-    Args:
-        most: bytes; a request that is alone may have more.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
-        self.taken = 0
-
-    def take(self, nbytes: int, had: int) -> None:
-        """Take more for a request that has some already.
-
-        Raises:
-            Problem: others have too much.
-        """
-        with self._lock:
-            self._check(nbytes, had)
-            self.taken += nbytes
-
-    def check(self, nbytes: int) -> None:
-        """See whether there is room now; errors as in :meth:`take`."""
-        with self._lock:
-            self._check(nbytes, 0)
-
-    def _check(self, nbytes: int, had: int) -> None:
-        others = self.taken - had
-        if others and self.taken + nbytes > self._most:
-            raise Problem("too-many", f"{others} bytes of others wait; send this again", retry=1)
-
-    def give(self, nbytes: int) -> None:
-        """Give some back."""
-        with self._lock:
-            self.taken -= nbytes
-
-
-class Taken:
-    """What one request has of a room."""
-
-    def __init__(self, room: Room) -> None:
-        self._room, self._nbytes = room, 0
-
-    def expect(self, nbytes: int) -> None:
-        """So much is to come; errors as in :meth:`more`."""
-        self._room.check(nbytes)
-
-    def more(self, nbytes: int) -> None:
-        """So much has come.
-
-        Raises:
-            Problem: there is no room.
-        """
-        self._room.take(nbytes, self._nbytes)
-        self._nbytes += nbytes
-
-    def give(self) -> None:
-        """It is done with."""
-        self._room.give(self._nbytes)
-        self._nbytes = 0
-
-
 async def read_body(request: Request, most: int, taken: Taken | None = None) -> bytes:
     """The body.
 
     Args:
         request: the request.
         most: bytes that it may have.
-        taken: of the room that it needs; None: it is not counted.
+        taken: of the room that it needs: all of it at once, if it says how much that is, else as it comes; None: it is
+            not counted.
 
     Raises:
         Problem: it is longer, does not come, or there is no room.
@@ -109,7 +46,7 @@ async def read_body(request: Request, most: int, taken: Taken | None = None) -> 
     if expected > most:
         raise too_large
     if taken is not None:
-        taken.expect(expected)
+        taken.up_to(expected)
     parts, size = list[bytes](), 0
     try:
         async with asyncio.timeout(_BODY_SECONDS):
@@ -118,7 +55,7 @@ async def read_body(request: Request, most: int, taken: Taken | None = None) -> 
                 if size > most:
                     raise too_large
                 if taken is not None:
-                    taken.more(len(part))
+                    taken.up_to(size)
                 parts.append(part)
     except TimeoutError:
         raise Problem("slow", f"the body has not come within {_BODY_SECONDS:g} s") from None

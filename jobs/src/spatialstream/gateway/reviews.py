@@ -6,7 +6,7 @@ in the cluster's roles, and tokens are those of its accounts.
 
 What the cluster has said counts for some seconds (:data:`KEEP`, :data:`KEEP_REFUSAL`): so long may somebody go on who
 has lost a right, and a request is otherwise two more to the API server. What is kept is bounded, and so is what is
-asked at a time, for whoever sends a wrong token makes the gateway ask.
+asked at a time, with a share for each client, for whoever sends a wrong token makes the gateway ask.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.rates import Shares
+from spatialstream.gateway.threads import CLIENT
 
 if TYPE_CHECKING:
     from spatialstream.gateway.cluster import Cluster
@@ -161,28 +163,27 @@ class _Kept(Generic[T]):
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._answers = OrderedDict[Hashable, _Answer[T]]()
-        self._under_way = 0
+        self._under_way = Shares(_MOST_ASKED, "questions about rights under way")
 
     async def get(self, question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
         known = self._answers.get(question)
         if known is None or self._clock() >= known.until:
-            if self._under_way >= _MOST_ASKED:
-                raise Problem("try-again", "the cluster is being asked who may do what; come again", retry=1)
-            self._under_way += 1
-            known = self._answers[question] = _Answer(asyncio.ensure_future(self._asked(question, ask)))
+            client = CLIENT.get()
+            self._under_way.take(client, kind="try-again")
+            known = self._answers[question] = _Answer(asyncio.ensure_future(self._asked(question, ask, client)))
             self._answers.move_to_end(question)
             while len(self._answers) > _MOST_KEPT:
                 self._answers.popitem(last=False)
         return await asyncio.shield(known.task)  # others may wait for the same
 
-    async def _asked(self, question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _asked(self, question: Hashable, ask: Callable[[], Awaitable[T]], client: str) -> T:
         seconds = 0.0
         try:
             answer = await ask()
             seconds = KEEP if answer else KEEP_REFUSAL
             return answer
         finally:
-            self._under_way -= 1
+            self._under_way.give(client)
             known = self._answers.get(question)
             if known is not None and known.task is asyncio.current_task():
                 known.until = self._clock() + seconds

@@ -1,13 +1,19 @@
-"""A stream behind the gateway: opened when it is first needed, and asked in threads of its own."""
+"""A stream behind the gateway: opened when it is first needed, and asked in threads of its own.
+
+Nothing that waits holds a thread. What a request waits for is looked at by one thread for all of them
+(:class:`_Looks`), and what cannot be answered now is asked again later, as long as the request has time. Threads, calls
+that answer several requests together, and requests that wait are shared by clients (:mod:`~.threads`, :mod:`~.rates`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from spatialstream.client import Connection, Glimpse
@@ -17,44 +23,137 @@ from spatialstream.client.inlet import Inlet
 from spatialstream.client.snapshots import MOST
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.feed import Feed
-from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.rates import Shares
+from spatialstream.gateway.threads import CLIENT, Threads
 from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, Unavailable
 
 __all__ = ["ServedStream"]
 
 T = TypeVar("T")
+AsOf = dict[str, int]
 
-_THREADS = 16
-_MOST_WAITING = 256
-"""Calls that are under way or wait for a thread; more are told to come again."""
-_READERS = 2
-_MOST_READING = 16
-"""Who reads what has been, or waits for it: it takes long, so it has threads of its own, and few."""
+_THREADS, _SHARE = 16, 8
+_READERS, _SHARE_OF_READERS = 4, 2
+"""Who reads what has been takes long, so it has threads of its own."""
+_MOST_READING = 64
+_MOST_WAITING = 1_024
+"""Requests that ask and have no answer yet, of all clients."""
 _READY_SECONDS = 2.0
 _FEW = 16
 """Questions of a request that may be answered together with those of others."""
-_TOGETHER = 4
-"""Calls that answer requests together, at the same time at most."""
+_TOGETHER, _SHARE_OF_TOGETHER = 8, 4
+"""Calls that answer requests together, at the same time at most, and those with questions of one client."""
+_OF_ONE = 128
+"""Questions of one client that are answered together with those of others: as many cost little more than one."""
 _PATIENCE = 0.05
 """Seconds for which requests wait for a call that is under way before there is another beside it: none waits for one
 that takes long but its own, and as many as can be are answered together."""
+_PAUSES = (0.002, 0.1)
+"""Seconds between two tries of what cannot be done now: the first, and the longest."""
+_BETWEEN_LOOKS = 0.005
+_GRACE = 1.0
+"""Seconds in which anything is tried, however little time there is."""
 
 
 Places = list[tuple[str, object]]
 """Questions of a request, each with how to call its place."""
-Asked = asyncio.Future[tuple[bool, list[str]]]
+Answered = tuple[bool, list[str]]
+"""Whether the stream is on the globe, and a line for each question."""
 
 
-def _lines(opened: Stream, places: Places, at_least: int | str | None, timeout: float) -> tuple[bool, list[str]]:
-    return opened.space.geographic, list(opened.lines(places, at_least, timeout))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """Questions that wait.
+
+    Attributes:
+        client: who asks.
+        places: the questions.
+        timeout: seconds within which the answer has to be there.
+        answer: what comes of it.
+    """
+
+    client: str
+    places: Places
+    timeout: float
+    answer: asyncio.Future[Answered]
+
+
+class _Queue:
+    """Requests that wait, of each client in their order."""
+
+    def __init__(self) -> None:
+        self._waiting = OrderedDict[str, deque[_Request]]()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, request: _Request) -> None:
+        """One more."""
+        self._waiting.setdefault(request.client, deque()).append(request)
+
+    def take(self, may: Callable[[str], bool]) -> list[_Request]:
+        """Those to be answered together: one of each client who may in turn, as long as there is room."""
+        some, left, of = list[_Request](), MOST, Counter[str]()
+        turns = deque(client for client in self._waiting if may(client))
+        while turns:
+            client = turns.popleft()
+            waiting = self._waiting[client]
+            size = len(waiting[0].places)
+            if size > left or of[client] + size > _OF_ONE:
+                continue
+            request = waiting.popleft()
+            if waiting:
+                turns.append(client)
+            else:
+                del self._waiting[client]
+            if not request.answer.done():  # whoever asked has not gone
+                some.append(request)
+                left, of[client] = left - size, of[client] + size
+        for client in of:  # who has been served is behind those who have not
+            if client in self._waiting:
+                self._waiting.move_to_end(client)
+        return some
+
+
+class _Looks:
+    """How far a stream is, looked at once for all who want to know at a time, by a thread that does nothing else.
+
+    Args:
+        look: tells it.
+        name: of the thread.
+    """
+
+    def __init__(self, look: Callable[[], AsOf | None], name: str) -> None:
+        self._look, self._thread = look, ThreadPoolExecutor(1, name)
+        self._now: asyncio.Task[AsOf | None] | None = None
+        self._next: asyncio.Task[AsOf | None] | None = None
+
+    async def get(self) -> AsOf | None:
+        """The look that begins next; errors are its own."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._after(self._now))
+            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())  # who waited may have gone
+        return await asyncio.shield(self._next)
+
+    async def _after(self, last: asyncio.Task[AsOf | None] | None) -> AsOf | None:
+        if last is not None:
+            await asyncio.wait([last])
+            await asyncio.sleep(_BETWEEN_LOOKS)
+        self._now, self._next = self._next, None
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._look)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _together(
-    opened: Stream, asked: Sequence[tuple[Places, float, Asked]]
-) -> list[tuple[bool, list[str]] | SettingError | Unavailable]:
-    """The answers of several requests, or why there are none."""
+    opened: Stream, asked: Sequence[_Request], at_least: int | None = None
+) -> list[Answered | SettingError | Unavailable]:
+    """The answers of several requests, or why there are none now."""
     geographic = opened.space.geographic
-    found = opened.together([(places, timeout) for places, timeout, _ in asked])
+    given = [(each.places, each.timeout) for each in asked]
+    found = opened.together(given) if at_least is None else opened.together(given, at_least)
     return [(geographic, each) if isinstance(each, list) else each for each in found]
 
 
@@ -73,15 +172,17 @@ class ServedStream:
         self, name: str, opener: Callable[[], Stream], feed: Feed, inlet: Inlet, broker: Connection | None = None
     ) -> None:
         self.name, self.feed, self.inlet, self._opener, self._broker = name, feed, inlet, opener, broker
-        self._threads = ThreadPoolExecutor(_THREADS, f"ask-{name}")
-        self._readers, self._reading = ThreadPoolExecutor(_READERS, f"history-{name}"), 0
-        self._lock, self._opening = threading.Lock(), threading.Lock()
+        self._threads = Threads(_THREADS, _SHARE, f"ask-{name}")
+        self._readers = Threads(_READERS, _SHARE_OF_READERS, f"history-{name}", _MOST_READING)
+        self._together = ThreadPoolExecutor(_TOGETHER, f"together-{name}")
+        self._looks = _Looks(lambda: self._do(lambda opened: opened.as_of()), f"look-{name}")
+        self._waiting = Shares(_MOST_WAITING, "requests that wait for answers")
+        self._opening = threading.Lock()
         self._stream: Stream | None = None
         self._users: dict[Stream, int] = {}
-        self._waiting = 0
-        self._asked: deque[tuple[Places, float, Asked]] = deque()
+        self._asked, self._busy = _Queue(), Counter[str]()
         self._answering: set[asyncio.Task[None]] = set()
-        self._patient = False
+        self._patient = self._closed = self._ending = False
 
     def _do(self, work: Callable[[Stream], T]) -> T:
         """Do something with the stream; if it has been begun anew, with the one that is there now."""
@@ -121,26 +222,60 @@ class ServedStream:
             if stream is self._stream:
                 self._stream = None
 
-    async def call(self, work: Callable[[Stream], T]) -> T:
+    async def call(self, work: Callable[[Stream], T], seconds: float = 10.0) -> T:
         """Do something with the stream in a thread.
+
+        Args:
+            work: what.
+            seconds: within which it has to begin.
 
         Raises:
             Problem: too much is under way.
             Exception: what the work raises, or Unavailable.
         """
-        with self._lock:
-            if self._waiting >= _MOST_WAITING:
-                raise Problem("try-again", f"{self._waiting} requests are under way", retry=1)
-            self._waiting += 1
-        future = self._threads.submit(lambda: self._do(work))
-        future.add_done_callback(self._done)  # whoever asked may have gone long before
-        return await asyncio.wrap_future(future)
+        return await self._threads.run(lambda: self._do(work), seconds)
 
-    def _done(self, _: object) -> None:
-        with self._lock:
-            self._waiting -= 1
+    async def opened(self) -> Stream:
+        """The stream, for what is known of it without asking: its space and its rule. Errors as of :meth:`call`."""
+        known = self._stream
+        return known if known is not None else await self.call(lambda opened: opened)
 
-    async def ask(self, places: Places, at_least: int | str | None, timeout: float) -> tuple[bool, list[str]]:
+    async def as_of(self) -> AsOf | None:
+        """What a question is answered as of now; None: the stream's clock tells no time yet.
+
+        No client can keep another one from knowing it.
+
+        Raises:
+            Unavailable: the stream does not say.
+        """
+        return await self._looks.get()
+
+    async def wait(self, done: Callable[[AsOf], bool], until: float) -> AsOf | None:
+        """Wait until the stream has come so far.
+
+        Args:
+            done: whether it has, by what :meth:`as_of` tells.
+            until: time of the event loop when nobody waits any more; it is looked at once in any case.
+
+        Returns:
+            What it has told last, also where nobody is to wait any more.
+
+        Raises:
+            Unavailable: it does not say.
+        """
+        loop, pause = asyncio.get_running_loop(), _PAUSES[0]
+        try:
+            async with asyncio.timeout_at(max(until, loop.time()) + _GRACE):
+                while True:
+                    as_of = await self.as_of()
+                    if (as_of is not None and done(as_of)) or self._ending or loop.time() + pause > until:
+                        return as_of
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _PAUSES[1])
+        except TimeoutError:
+            raise Unavailable("the stream's worker does not say how far it is") from None
+
+    async def ask(self, places: Places, at_least: int | None, timeout: float) -> Answered:
         """Answer questions as of one round; also whether the stream is on the globe.
 
         What an answer costs is mostly the same for one question and for a hundred. So those of requests that wait for
@@ -148,21 +283,57 @@ class ServedStream:
 
         Args:
             places: how to call the place of each question, and the question.
-            at_least: see :meth:`~spatialstream.client.snapshots.SnapshotAsker.lines`.
-            timeout: see there.
+            at_least: ms: no answer before the clock has come so far; None: at once.
+            timeout: seconds within which the answers have to be there. It is tried once in any case, for a second.
 
         Raises:
-            Problem: too much is under way.
-            SettingError, Unavailable: see there.
+            Problem: too much of this client is under way.
+            SettingError, Unavailable: see :meth:`~spatialstream.client.snapshots.SnapshotAsker.lines`.
         """
+        loop, pause = asyncio.get_running_loop(), _PAUSES[0]
+        began = loop.time()
+        until = began + timeout
+        with self._waiting.held(CLIENT.get()):
+            while True:
+                try:
+                    if at_least is not None:
+                        await self._reach(at_least, until)
+                    return await self._tried(places, at_least, until - loop.time())
+                except Replaced:
+                    raise  # no later try can succeed
+                except Unavailable as error:
+                    if self._ending or loop.time() + pause > until:
+                        raise Unavailable(f"{error}; waited {loop.time() - began:.3g} s") from None
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSES[1])
+
+    async def _reach(self, at_least: int, until: float) -> None:
+        """Wait for the clock."""
+        as_of = await self.wait(lambda as_of: as_of["clock"] >= at_least, until)
+        if as_of is None:
+            raise Unavailable("the stream has only begun: its clock tells no time yet, so nothing can be asked")
+        if as_of["clock"] < at_least:
+            raise Unavailable(f"the stream's clock has not come to {at_least}: it is at {as_of['clock']}")
+
+    async def _tried(self, places: Places, at_least: int | None, timeout: float) -> Answered:
+        """The answer of one try."""
+        loop, seconds = asyncio.get_running_loop(), max(timeout, _GRACE)
+        request = _Request(CLIENT.get(), places, max(timeout, 0.0), loop.create_future())
         if at_least is not None or len(places) > _FEW:
-            return await self.call(lambda opened: _lines(opened, places, at_least, timeout))
-        if len(self._asked) >= _MOST_WAITING:
-            raise Problem("try-again", f"{len(self._asked)} requests are under way", retry=1)
-        future: Asked = asyncio.get_running_loop().create_future()
-        self._asked.append((places, timeout, future))
+            (found,) = await self.call(lambda opened: _together(opened, [request], at_least), seconds)
+            if isinstance(found, Exception):
+                raise found
+            return found
+        self._asked.add(request)
         self._see_to()
-        return await future
+        try:
+            async with asyncio.timeout(seconds + _GRACE):
+                return await request.answer
+        except TimeoutError:
+            raise Unavailable("much is being asked, and the answer is not there in time") from None
+
+    def _may(self, client: str) -> bool:
+        return self._busy[client] < _SHARE_OF_TOGETHER
 
     def _see_to(self) -> None:
         """Have what waits answered, unless it is to wait for a call that is under way."""
@@ -173,20 +344,22 @@ class ServedStream:
 
     async def _answer(self) -> None:
         """Answer what waits, as much as fits together at a time."""
-        while self._asked and not self._patient:
-            some, questions = list[tuple[Places, float, Asked]](), 0
-            while self._asked and questions + len(self._asked[0][0]) <= MOST:
-                some.append(self._asked.popleft())
-                questions += len(some[-1][0])
-            with self._under_way():
-                outcomes = await self._outcomes(some)
-            for (_, _, future), outcome in zip(some, outcomes, strict=True):
-                if future.done():  # whoever asked has gone
+        while not self._patient and (some := self._asked.take(self._may)):
+            clients = {each.client for each in some}
+            self._busy.update(clients)
+            try:
+                with self._under_way():
+                    outcomes = await self._outcomes(some)
+            finally:
+                self._busy.subtract(clients)
+                self._busy = +self._busy
+            for request, outcome in zip(some, outcomes, strict=True):
+                if request.answer.done():  # whoever asked has gone
                     continue
                 if isinstance(outcome, Exception):
-                    future.set_exception(outcome)
+                    request.answer.set_exception(outcome)
                 else:
-                    future.set_result(outcome)
+                    request.answer.set_result(outcome)
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:
@@ -207,12 +380,15 @@ class ServedStream:
             if mine:
                 self._patient = False
 
-    async def _outcomes(
-        self, some: Sequence[tuple[Places, float, Asked]]
-    ) -> Sequence[tuple[bool, list[str]] | Exception]:
+    async def _outcomes(self, some: Sequence[_Request]) -> Sequence[Answered | Exception]:
+        def work() -> list[Answered | SettingError | Unavailable]:
+            return self._do(lambda opened: _together(opened, some))
+
+        if self._closed:
+            return [Unavailable(f"{self.name} is not served here any more")] * len(some)
         try:
-            return await self.call(lambda opened: _together(opened, some))
-        except (SpatialStreamError, Problem) as error:
+            return await asyncio.get_running_loop().run_in_executor(self._together, work)
+        except SpatialStreamError as error:
             return [error] * len(some)
         except Exception as error:  # noqa: BLE001 -- a defect: it is told to whoever has asked what brings it about
             if len(some) == 1:
@@ -226,17 +402,7 @@ class ServedStream:
             Problem: too many do.
             Exception: what the work raises.
         """
-        with self._lock:
-            if self._reading >= _MOST_READING:
-                raise Problem("try-again", f"{self._reading} requests read what has been already", retry=1)
-            self._reading += 1
-        future = self._readers.submit(lambda: work(self.log()))
-        future.add_done_callback(self._looked_back)
-        return await asyncio.wrap_future(future)
-
-    def _looked_back(self, _: object) -> None:
-        with self._lock:
-            self._reading -= 1
+        return await self._readers.run(lambda: work(self.log()))
 
     def log(self) -> Log:
         """The results that there have been.
@@ -268,17 +434,24 @@ class ServedStream:
         return self._broker
 
     async def ready(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it can be asked. It depends on nothing that clients can fill."""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await self.call(lambda opened: opened.as_of())
+                await self.as_of()
                 return True
-        except (TimeoutError, Unavailable, Problem):
+        except (TimeoutError, Unavailable):
             return False
+
+    def end(self, why: str) -> None:
+        """Nobody waits any more for what is to come: they are told to come again."""
+        self._ending = True
+        self.feed.end(why)
 
     def close(self) -> None:
         """Let go of it; calls under way are not waited for."""
-        for each in (self._threads, self._readers):
-            each.shutdown(wait=False, cancel_futures=True)
+        self._closed = True
+        self._together.shutdown(wait=False, cancel_futures=True)
+        for each in (self._threads, self._readers, self._looks):
+            each.close()
         if self._stream is not None:
             self._stream.close()

@@ -12,10 +12,9 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,9 @@ from spatialstream.client.asking import checked_query
 from spatialstream.client.inlet import probe_of
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.problems import Problem, of_record
-from spatialstream.gateway.requests import Room, Taken
+from spatialstream.gateway.rates import Shares, Taken
 from spatialstream.gateway.streams import ServedStream
+from spatialstream.gateway.threads import CLIENT, Threads
 from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import RecordError
 from spatialstream.model.queries import Query, check_by
@@ -34,12 +34,11 @@ from spatialstream.records.reasons import reason_class
 
 __all__ = ["Outcome", "Writer"]
 
-T = TypeVar("T")
-
-_THREADS = 4
-_MOST_REGISTERING = 256
-_LOOK_SECONDS = 0.5
-_ROUND_SECONDS = 0.01
+_THREADS, _SHARE = 8, 4
+_MOST_REGISTERING = 1_024
+"""Registrations that wait to be taken in, of all clients; and cancellations likewise."""
+_LOOK_SECONDS = (0.5, 4.0)
+"""Between two looks at what was refused: the first, and the longest."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -69,16 +68,17 @@ class Writer:
     """
 
     def __init__(self, stream: ServedStream, most: int) -> None:
-        self._stream, self._inlet, self._room = stream, stream.inlet, Room(most)
+        self._stream, self._inlet, self._room = stream, stream.inlet, Shares(most, "bytes under way")
         # a broker that is away holds up whoever sends objects for minutes: queries have threads of their own
-        self._of_objects = ThreadPoolExecutor(_THREADS, f"objects-{stream.name}")
-        self._of_queries = ThreadPoolExecutor(_THREADS, f"queries-{stream.name}")
-        self._registering = 0
+        self._of_objects = Threads(_THREADS, _SHARE, f"objects-{stream.name}")
+        self._of_queries = Threads(_THREADS, _SHARE, f"queries-{stream.name}")
+        self._registering = Shares(_MOST_REGISTERING, "queries that wait to be taken in")
+        self._cancelling = Shares(_MOST_REGISTERING, "cancellations that wait to be taken in")
 
     def close(self) -> None:
         """Begin nothing more."""
         for each in (self._of_objects, self._of_queries):
-            each.shutdown(wait=False, cancel_futures=True)
+            each.close()
 
     # ------------------------------------------------------------------------------------------------------- objects
 
@@ -93,11 +93,11 @@ class Writer:
             Problem: one of them is unusable, and which; their times look as if they were not ms; or there is no room.
             Unavailable: the broker may not have all of them.
         """
-        taken = Taken(self._room)
+        taken = Taken(self._room, CLIENT.get())
         with ExitStack() as held:
             held.callback(taken.give)
             lines = await read(taken)
-            stream = await self._stream.call(lambda opened: opened)
+            stream = await self._stream.opened()
 
             def work() -> int:
                 content = lines.removeprefix(_BOM)
@@ -110,10 +110,8 @@ class Writer:
                     self._inlet.objects(content)
                 return len(decoded.batch)
 
-            future = self._of_objects.submit(work)
-            held.pop_all()
-        future.add_done_callback(lambda _: taken.give())  # whoever asked may have gone long before
-        return await asyncio.wrap_future(future)
+            over = held.pop_all().close
+        return await self._of_objects.run(work, over=over)
 
     # ------------------------------------------------------------------------------------------------------- queries
 
@@ -140,11 +138,11 @@ class Writer:
             if given.get("id") is not None:
                 raise of_record("#", "id: leave it out, or the Idempotency-Key; an id is a key itself")
             given = {**given, "id": _id_of(key, caller, given)}
-        stream = await self._stream.call(lambda opened: opened)
+        stream = await self._stream.opened()
         record, query = checked_query("#", given, stream.space, stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
             raise of_record("#", f"type: {record['type']} does not stand, as CRQ, CKQ and CTQ do; ask it")
-        outcome, reason = await self._send(stream, {**record, "by": by}, timeout)
+        outcome, reason = await self._send(stream, {**record, "by": by}, timeout, self._registering)
         # the id itself has been checked, so a rejection of this class says that it is another query's
         if reason is not None and reason_class(reason) == "id":
             if key is None:
@@ -161,49 +159,42 @@ class Writer:
             Problem: none of this name stands.
             Unavailable: it may not have been sent.
         """
-        stream = await self._stream.call(lambda opened: opened)
+        stream = await self._stream.opened()
         record, _ = checked_query("#", {"id": name, "type": "CANCEL"}, stream.space, stream.rule)
-        outcome, reason = await self._send(stream, record, timeout)
+        outcome, reason = await self._send(stream, record, timeout, self._cancelling)
         if reason is not None:
             raise Problem("not-found", reason)
         return outcome
 
-    async def _send(self, stream: Stream, record: dict[str, Any], timeout: float) -> tuple[Outcome, str | None]:
+    async def _send(
+        self, stream: Stream, record: dict[str, Any], timeout: float, waiting: Shares
+    ) -> tuple[Outcome, str | None]:
         """Send a record with a probe; what has become of it, or the reason why it was rejected."""
-        if self._registering >= _MOST_REGISTERING:
-            raise Problem("too-many", f"{self._registering} queries wait to be taken in; send this again", retry=1)
-        self._registering += 1
-        try:
-            return await self._sent(stream, record, time.monotonic() + timeout)
-        finally:
-            self._registering -= 1
-
-    async def _sent(self, stream: Stream, record: dict[str, Any], until: float) -> tuple[Outcome, str | None]:
-        as_of = await self._stream.call(lambda opened: opened.as_of())
-        # the stream's own clock: what is of an earlier time counts from when it comes, and what is of a later one would
-        # move the clock of a stream that is not of today
-        now = time.time_ns() // 1_000_000 if as_of is None else as_of["clock"]
-        record = {"t": now, **record}
-        probe = probe_of(record["t"], stream.space)
-        async with self._stream.feed.listen([probe["id"]], counted=False) as listener:
-            outcome = Outcome(record["id"], None, str(listener.cursor))
-            sent = await self._in_thread(lambda: self._inlet.queries(record, probe))
-            number = None
-            while number is None and not sent.refused and listener.over is None and time.monotonic() < until:
-                if rows := await listener.rows(min(_LOOK_SECONDS, max(0.0, until - time.monotonic()))):
-                    number = rows[0][1].place.round
-                else:
-                    await self._in_thread(lambda: self._inlet.look(sent))
-        while number is not None and time.monotonic() < until:
-            done = await self._stream.call(lambda opened: opened.as_of())
-            if done is not None and done["round"] >= number:  # so the dead letters of that round are there
-                await self._in_thread(lambda: self._inlet.look(sent))
-                return replace(outcome, as_of=done), sent.refused.get(1)
-            await asyncio.sleep(_ROUND_SECONDS)
-        return outcome, sent.refused.get(1)
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._of_queries, work)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        with waiting.held(CLIENT.get()):
+            as_of = await self._stream.as_of()
+            # the stream's own clock: what is of an earlier time counts from when it comes, and what is of a later one
+            # would move the clock of a stream that is not of today
+            now = time.time_ns() // 1_000_000 if as_of is None else as_of["clock"]
+            record = {"t": now, **record}
+            probe = probe_of(record["t"], stream.space)
+            async with self._stream.feed.listen([probe["id"]], counted=False) as listener:
+                outcome = Outcome(record["id"], None, str(listener.cursor))
+                sent = await self._of_queries.run(lambda: self._inlet.queries(record, probe))
+                number, pause = None, _LOOK_SECONDS[0]
+                while number is None and not sent.refused and listener.over is None and loop.time() < until:
+                    if rows := await listener.rows(min(pause, max(0.0, until - loop.time()))):
+                        number = rows[0][1].place.round
+                    else:
+                        await self._of_queries.run(lambda: self._inlet.look(sent))
+                        pause = min(2 * pause, _LOOK_SECONDS[1])
+            if number is not None:
+                done = await self._stream.wait(lambda as_of: as_of["round"] >= number, until)
+                if done is not None and done["round"] >= number:  # so the dead letters of that round are there
+                    await self._of_queries.run(lambda: self._inlet.look(sent))
+                    return replace(outcome, as_of=done), sent.refused.get(1)
+            return outcome, sent.refused.get(1)
 
 
 def _by(given: Any, caller: str, *, for_others: bool) -> str:

@@ -401,7 +401,7 @@ def run(
             held.enter_context(locked(settings.paths.local, "run"))
         held.enter_context(disk_errors())
         compile_kernels(lambda _, done, total: report(Progress("compiling kernels (once)", done, total)))
-        if settings.time_unit is None:  # before there is anything of this run that the right command would have to forget
+        if settings.time_unit is None:  # before there is anything that the right command would have to forget
             source.check_times()
         with disk_errors("output"):
             open_run(settings)

@@ -21,6 +21,7 @@ from spatialstream.gateway.console.passing import Passing
 from spatialstream.gateway.following import EVENTS
 from spatialstream.gateway.requests import check_parameters
 from spatialstream.gateway.streams import ServedStream
+from spatialstream.gateway.threads import as_gateway
 from spatialstream.model.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -131,10 +132,11 @@ class _Look:
             if time.monotonic() >= self._until:
                 as_of, answers, began = None, False, time.time_ns()
                 with suppress(Unavailable):  # the worker is away: what the store knows is what one wants to see then
-                    as_of = await self._stream.call(lambda opened: opened.as_of())
+                    as_of = await self._stream.as_of()
                     answers = True
                 took = (time.time_ns() - began) / 1e6
-                known = await self._stream.call(lambda opened: opened.inside())
+                with as_gateway():  # it is for all who look: none of them may hold it up
+                    known = await self._stream.call(lambda opened: opened.inside())
                 now = time.time_ns() // 1_000_000
                 self._known = known | {"as_of": as_of, "answers": answers, "answered_ms": took, "now": now}
                 self._until = time.monotonic() + _LOOK_SECONDS
