@@ -16,7 +16,7 @@ import pytest
 from spatialstream.client import Stream
 from spatialstream.index.version import build
 from spatialstream.local.catalogue import Catalogue
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
@@ -348,6 +348,21 @@ def test_a_version_that_is_new_while_the_store_is_away_is_not_waited_for_longer_
         with pytest.raises(Unavailable, match=r"routing version 0 is new here, .*: try again; waited 0 s"):
             stream.ask(SRQ, timeout=0.0)
         back.set()
+        assert len(stream.ask(SRQ)["objects"]) == 5
+
+
+def test_a_version_that_has_been_removed_meanwhile_is_no_error_of_the_stream(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    load = ends.store.load
+
+    def removed(number: int) -> Any:
+        ends.store.load = load
+        raise StateError(f"version {number} is not in the store")
+
+    ends.store.load = removed
+    with Stream(ends.store) as stream:
+        with pytest.raises(Unavailable, match=r"has gone on meanwhile \(version 0 is not in the store\): try again"):
+            stream.ask(SRQ, timeout=0.0)
         assert len(stream.ask(SRQ)["objects"]) == 5
 
 

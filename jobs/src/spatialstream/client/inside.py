@@ -70,7 +70,7 @@ class Inside:
         kept = [number for number in self._store.versions() if number < version.number]
         shares = None if sample is None or not len(sample.objects) else sample
         before = None
-        if kept:
+        with suppress(StateError, IndexError):  # there is none, or it has just been removed
             old = self._version(kept[-1])
             before = {"version": old.number, "leaves": len(old.index.leaves)} | _shares(old, shares)
         return {

@@ -23,7 +23,7 @@ from pyarrow import flight
 
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.catalogue import Listed
-from spatialstream.model.errors import Gone, Replaced, Unavailable
+from spatialstream.model.errors import Gone, Replaced, StateError, Unavailable
 from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import QUERY_FIELDS
@@ -327,7 +327,8 @@ class Doorway:
         """A routing version, which is read once; right after it was adopted the store may be away.
 
         Raises:
-            Unavailable: the store has not given it within so many seconds.
+            Unavailable: the store has not given it within so many seconds, or not any more, for it was removed after
+                the worker had come past it.
         """
 
         def load() -> None:
@@ -339,6 +340,8 @@ class Doorway:
             except TimeoutError:
                 problem = f"routing version {number} is new here, and the routing store does not give it in time"
                 raise Unavailable(f"{problem}: try again") from None
+            except StateError as error:
+                raise Unavailable(f"the stream's worker has gone on meanwhile ({error}): try again") from None
         return known[number]
 
 

@@ -1,8 +1,9 @@
 """What is told through the routing store besides versions: load statistics, a sample, λ, executors, topics.
 
 The router writes a sample of the stream, which topics it uses and which unknown fields it has, the worker the load
-statistics, who scales a stream the number of executors, and who runs it when its load counts as imbalanced. The
-rebalancer and the operator read them. Each is small and replaced as a whole. Every function here raises
+statistics and which versions it names, who scales a stream the number of executors, and who runs it when its load counts
+as imbalanced. The rebalancer and the operator read them, the router which versions are named. Each is small and replaced
+as a whole. Every function here raises
 :class:`~spatialstream.model.errors.Unavailable` where the store cannot be reached.
 """
 
@@ -26,6 +27,7 @@ __all__ = [
     "BALANCE",
     "EXECUTORS",
     "LOAD",
+    "NAMED",
     "SAMPLE",
     "SEEN",
     "TOPICS",
@@ -36,6 +38,7 @@ __all__ = [
     "asked_executors",
     "read_balance",
     "read_load",
+    "read_named",
     "read_sample",
     "read_seen",
     "read_statistics",
@@ -43,12 +46,14 @@ __all__ = [
     "read_unknown",
     "save_balance",
     "save_load",
+    "save_named",
     "save_sample",
     "save_topics",
     "save_unknown",
 ]
 
-LOAD, SAMPLE, SEEN, BALANCE, TOPICS, UNKNOWN = "load", "sample", "seen", "balance", "topics", "unknown"
+LOAD, SAMPLE, SEEN, BALANCE = "load", "sample", "seen", "balance"
+TOPICS, UNKNOWN, NAMED = "topics", "unknown", "named"
 """The names under which they are kept."""
 EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
@@ -198,6 +203,20 @@ def read_unknown(store: RoutingStore) -> dict[str, int]:
     """The same, since the stream began; nothing if no object has any."""
     known = store.load_statistics(UNKNOWN)
     return {} if known is None else {str(name): int(count) for name, count in known[1]["fields"].items()}
+
+
+def save_named(store: RoutingStore, oldest: int) -> None:
+    """Keep which version is the oldest that the worker, or who asks it, still names: it names no older one any more."""
+    store.save_statistics(NAMED, {}, {"oldest": oldest})
+
+
+def read_named(store: RoutingStore) -> int | None:
+    """The same; None if no worker has said so, or what it has said is damaged: then it may name any."""
+    try:
+        kept = store.load_statistics(NAMED)
+    except StateError:
+        return None
+    return None if kept is None else int(kept[1]["oldest"])
 
 
 def ask_executors(store: RoutingStore, job: str, count: int) -> None:

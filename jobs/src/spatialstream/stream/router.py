@@ -32,6 +32,7 @@ from spatialstream.stages.state import Progress, Turn, get_value
 from spatialstream.stages.turns import ACTIVATE, NEVER, Control, Epoch, Past, Run, next_turn
 from spatialstream.stages.versions import VERSIONS, number_of, save_version, version_name
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import read_named
 from spatialstream.stream.adoption import Adoption
 from spatialstream.stream.clocks import Clocks
 from spatialstream.stream.reign import Alone, Reign
@@ -395,7 +396,11 @@ class Router:
         self._reign.keep()
 
     def tidy(self) -> None:
-        """Remove versions from the routing store that retention has passed, and what failed tries have left."""
+        """Remove versions from the routing store that retention has passed, and what failed tries have left.
+
+        The worker may be behind, and name a version that no epoch needs any more to who asks: it stays until the worker
+        has come past it, for as long as there are blocks that it could come by.
+        """
         record = self.last
         if record is None:
             return
@@ -406,15 +411,17 @@ class Router:
             if (file := name.removeprefix(INPUT)) not in known and int(file[:9]) <= record.epoch.number
         )
         kept, active = record.versions, record.adoption.active
+        recent = {number for number, since in record.retired if since > self._now() - _BLOCKS_KEPT}
         try:
-            old = [number for number in self._store.versions() if number not in kept and number < active]
+            there = [number for number in self._store.versions() if number not in kept and number < active]
+            named = read_named(self._store) if there else None
+            old = [number for number in there if number not in recent or (named is not None and number < named)]
             if old:
                 self._store.remove(old)
         except (Unavailable, Conflict):
             return  # the next time will do
-        recent = {number for number, since in record.retired if since > self._now() - _BLOCKS_KEPT}
-        there = {number_of(name): name for name in self._storage.list(VERSIONS)}
-        self._storage.delete(there[number] for number in there.keys() - kept - recent if number < active)
+        files = {number_of(name): name for name in self._storage.list(VERSIONS)}
+        self._storage.delete(files[number] for number in files.keys() - kept - recent if number < active)
 
     def wants_epoch(self) -> bool:
         """Whether an epoch without new messages would do something: records wait, or a version does."""

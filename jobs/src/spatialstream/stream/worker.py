@@ -27,6 +27,7 @@ from spatialstream.stages.state import Progress, Turn
 from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round, next_turn
 from spatialstream.stages.two_phase import second_name
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import save_named
 from spatialstream.store.state import Stage
 from spatialstream.stream.reign import ROUTER, Alone, Reign, Standing
 from spatialstream.stream.settings import StreamSettings
@@ -144,6 +145,7 @@ class Worker:
         self._reign.check(self.last_done, -1 if self.last is None else self.last.round.number)
         self._counts: Mapping[str, int] = self._progress.counts()
         self._dropped = -1
+        self._named: int | None = None
         self._there = None if self.last is None else self.last.since
         # of those before the last round nobody knows any more how far they are
         self.writing = self.last if self.last and self.last.round.checkpoint and not self.unfinished else None
@@ -360,13 +362,24 @@ class Worker:
         self._reign.trim()
 
     def confirm(self) -> bool:
-        """Tell the routing store what the slots have done for a pending version; whether there is nothing left to tell.
+        """Tell the routing store what the slots have done for a pending version, and which versions are still named.
+
+        Whether there is nothing left to tell.
 
         Safe to call at any time and from another thread: only rounds that are done count, and what the store knows
         is not told again.
         """
         record, view = self.last, self._store.latest()
-        if record is None or record.pending is None or record.stage is None or record.round.number > self.last_done:
+        if record is None or record.round.number > self.last_done:
+            return True
+        oldest = min([record.round.version, *(version for version, *_ in record.round.past)])
+        if oldest != self._named:
+            try:
+                save_named(self._store, oldest)
+            except (Unavailable, Conflict):
+                return False
+            self._named = oldest
+        if record.pending is None or record.stage is None:
             return True
         if view is None:
             return False
