@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -54,6 +55,43 @@ def registers(spark: SparkSession, *options: str, secret: str | None = None) -> 
     )
     assert done.returncode != 0
     return done.stdout + done.stderr
+
+
+_KILLED = """
+import os, signal, sys, threading, time
+from pyspark import SparkContext
+from spatialstream.model.errors import RunError
+from spatialstream.spark.session import embedded_session
+
+def kill():
+    while SparkContext._gateway is None:
+        time.sleep(0.001)
+    os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+
+threading.Thread(target=kill, daemon=True).start()
+try:
+    embedded_session("killed", 1)
+except RunError as error:
+    print(error)
+"""
+
+
+def test_a_jvm_that_is_killed_while_a_session_begins_is_told_of_in_a_line() -> None:
+    done = subprocess.run([sys.executable, "-c", _KILLED], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (
+        0,
+        "lost Spark: its process ended (status -9) while it was being started\n",
+    )
+
+
+def test_a_jvm_that_ends_before_it_has_begun_is_told_of_in_a_line(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexit 7\n")
+    java.chmod(0o755)
+    environment = os.environ | {"JAVA_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", _KILLED], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "lost Spark: its process ended while it was being started\n")
 
 
 def test_only_who_knows_the_secret_is_let_in(spark: SparkSession) -> None:

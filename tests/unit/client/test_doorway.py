@@ -32,6 +32,7 @@ from spatialstream.stages.questions import Directory
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
+from spatialstream.store.reports import save_named
 from spatialstream.stream.settings import StreamSettings
 from tests.contracts.engines import until
 from tests.unit.client.test_snapshots import MANY, PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
@@ -373,6 +374,15 @@ def _away(name: str) -> Any:
 def test_a_stream_that_has_done_no_round_can_be_asked_with_the_first(ends: Endpoints) -> None:
     with Stream(ends.store) as stream:
         with pytest.raises(Unavailable, match="the stream has only begun"):
+            stream.ask(SRQ, timeout=0.0)
+        threading.Timer(0.3, ends.slots.round, (1_000, objects(5, 900))).start()
+        assert len(stream.ask(SRQ)["objects"]) == 5
+
+
+def test_a_stream_whose_worker_has_been_started_again_has_not_only_begun(ends: Endpoints) -> None:
+    save_named(ends.store, 0)  # as the worker did that was there before
+    with Stream(ends.store) as stream:
+        with pytest.raises(Unavailable, match="worker has been started again, and has not read its state yet"):
             stream.ask(SRQ, timeout=0.0)
         threading.Timer(0.3, ends.slots.round, (1_000, objects(5, 900))).start()
         assert len(stream.ask(SRQ)["objects"]) == 5

@@ -191,6 +191,26 @@ def test_a_cancelled_query_that_is_sent_again_late_does_not_stand_anew(again: in
     assert admitted(registry, 10**6, CRQ) == ([-1], 1, [])
 
 
+@pytest.mark.parametrize("after", [500, 300_000])
+def test_a_snapshot_query_that_is_sent_again_later_is_not_answered_twice(after: int) -> None:
+    registry, files = QueryRegistry(), MemoryFiles()
+    snapshot = {"id": "s", "type": "SRQ", "t": 5_000, "region": {"box": [0, 0, 1, 1]}, "duration": "1h"}
+    assert admitted(registry, 0, snapshot) == ([0], 0, [])
+    for number, t in enumerate(range(5_001, 5_001 + after, max(1, after // 40)), 1):
+        batch_admitted(registry, [Query(f"other-{t}", t, Predicate(), Everything(), Lifetime(0))], 10 * number)
+        registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
+    assert admitted(registry, 10**6, snapshot) == ([-1], 1, [])
+
+
+def test_snapshot_queries_are_forgotten_too() -> None:
+    registry, sizes = QueryRegistry(), []
+    for n in range(100):
+        queries = [Query(f"{n}-{i}", 20_000 * n, Predicate(), Everything(), Lifetime(0)) for i in range(50)]
+        assert not batch_admitted(registry, queries, 50 * n).reasons
+        sizes.append(registry.nbytes)
+    assert max(sizes[50:]) <= 2 * max(sizes[:50])
+
+
 def test_queries_that_live_until_they_are_cancelled_are_known_until_then() -> None:
     registry, files = QueryRegistry(), MemoryFiles()
     admitted(registry, 0, CRQ)

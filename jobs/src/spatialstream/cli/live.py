@@ -397,7 +397,7 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
     """
     from spatialstream.seats.engine import SeatEngine
     from spatialstream.spark.seating import SparkSeating, stop_spark
-    from spatialstream.spark.session import embedded_session
+    from spatialstream.spark.session import embedded_session, while_java_lives
 
     name = f"spatialstream-{options.command}-{options.stream}"
     given = {"master": options.master, "conf": dict(options.conf)}
@@ -412,8 +412,9 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
             given["secret"] = held.enter_context(_spark_secret(options))
         session = embedded_session(name, options.cores, **given, lasting=True)
         held.callback(stop_spark, session)
-        seating = SparkSeating(session, count, name)
-        engine = held.enter_context(SeatEngine(world, seating, lambda text: say(options, text)))
+        with while_java_lives():
+            seating = SparkSeating(session, count, name)
+            engine = held.enter_context(SeatEngine(world, seating, lambda text: say(options, text)))
         begun.await_lease()
         yield session, engine
 

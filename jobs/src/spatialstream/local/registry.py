@@ -40,8 +40,8 @@ _TIER_RATIO = 4
 _SHORTENED_LIMIT = 4096
 
 _KEPT_AFTERWARDS = 300_000
-"""ms of the stream's time for which a query that stood is known after its end: a producer may send it again until then.
-Forgotten, it would stand anew, and without a duration for good."""
+"""ms of the stream's time for which a query is known after its id was last in use: a producer may send it again until
+then. Forgotten, it would be answered twice, or stand anew, and without a duration for good."""
 
 
 def last_instant(queries: QueryBatch) -> Ints:
@@ -119,9 +119,8 @@ class QueryRegistry:
         """Admit a batch, in order.
 
         A row is judged by what was admitted before it, whether or not that has a later t: a late query is refused if
-        the last use of its id ends at its t or later. An id whose use ended before the earliest t of a later batch (by
-        a query that stood: five minutes before) may have been forgotten by the time a late query asks for it; then it
-        is free.
+        the last use of its id ends at its t or later. An id whose use ended five minutes before the earliest t of a
+        later batch may have been forgotten by the time a late query asks for it; then it is free.
 
         Args:
             queries: n queries and cancellations.
@@ -190,7 +189,7 @@ class QueryRegistry:
         return found
 
     def _merge(self, now: int) -> None:
-        """Merge small tiers into larger ones, without ids whose use ended before ``now``, or long before."""
+        """Merge small tiers into larger ones, without ids whose use ended long before ``now``."""
         total = sum(len(tier.hashes) for tier in self._tiers)
         # the table of shortened lifetimes is written with every manifest, so it must stay small beside the tiers
         everything = len(self._shortened) > _SHORTENED_LIMIT + total // 16
@@ -211,7 +210,7 @@ class QueryRegistry:
         shortened = np.fromiter(self._shortened, np.int64, len(self._shortened))
         for i in np.flatnonzero(np.isin(number >> 1, shortened)).tolist():
             until[i] = min(int(until[i]), self._shortened.pop(int(number[i]) >> 1))
-        live = np.flatnonzero(until + np.where(number & 1, _KEPT_AFTERWARDS, 0) >= now)
+        live = np.flatnonzero(until + _KEPT_AFTERWARDS >= now)
         return _Tier.of(ids.take(pa.array(live)), number[live], until[live], content[live])
 
     def checkpoint(self, write: WriteFile) -> Manifest:

@@ -37,6 +37,7 @@ from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.views import RoundId
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import read_named
 
 __all__ = ["DOOR", "Door", "Doorway"]
 
@@ -206,6 +207,7 @@ class Doorway:
             self._look_for_another(until - time.monotonic())
             raise Unavailable(f"the stream's worker cannot be asked: {error}") from None
         if known is None:
+            self._check_begun(until - time.monotonic())
             return None
         self._seats = {int(slot): address for slot, address in known["seats"].items() if address}
         self._parts = {int(part): address for part, address in known["parts"].items()}
@@ -213,6 +215,20 @@ class Doorway:
         self._known = _Known(self._seats, directory.routing.active)
         self._keep({known["version"], *(past[0] for past in known["past"])}, {door.address, *self._seats.values()})
         return directory
+
+    def _check_begun(self, seconds: float) -> None:
+        """Make sure that there has been no round yet, where the worker's driver knows of none.
+
+        Raises:
+            Unavailable: there has: the worker has been started again, and has read no state yet.
+        """
+        named = called(lambda: read_named(self._store))
+        try:
+            begun = named.result(max(0.0, seconds)) is not None
+        except (TimeoutError, Unavailable):
+            return
+        if begun:
+            raise Unavailable("the stream's worker has been started again, and has not read its state yet")
 
     def _keep(self, versions: set[int], addresses: set[str]) -> None:
         """Let go of versions that no question goes by any more, and of clients of seats that have gone."""

@@ -12,14 +12,16 @@ import secrets
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import RunError, SettingError
 from spatialstream.sources.disk import private_file
 from spatialstream.spark.java import java_home, mapped_classes
 
@@ -31,6 +33,7 @@ __all__ = [
     "new_secret",
     "right_python",
     "used_session",
+    "while_java_lives",
 ]
 
 _LASTING = 1_000_000
@@ -48,6 +51,8 @@ _GUARD = {
 }
 _GUARDED = ("spark.authenticate", "spark.network.crypto.")
 _SECRET_BYTES = 32
+_ENDING_SECONDS = 5.0
+"""For which a process is waited for that does not answer any more."""
 
 INTERRUPTED = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling the micro-batch\n: java.lang.InterruptedException"
@@ -118,6 +123,7 @@ def embedded_session(
     Raises:
         SettingError: there is no Java, ``conf`` holds what cannot be set, or ``master`` needs a secret that Spark's
             configuration does not have.
+        RunError: Spark's process has ended meanwhile.
     """
     check_conf(conf or {})
     if home := java_home():
@@ -157,7 +163,8 @@ def embedded_session(
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with while_java_lives():
+            return builder.getOrCreate()
     except Py4JJavaError as error:
         if "A secret key must be specified" in str(error.java_exception.getMessage()):
             raise SettingError(
@@ -165,6 +172,31 @@ def embedded_session(
                 f"{master} needs spark.authenticate.secret in spark-defaults.conf, as all its machines have it",
             ) from None
         raise
+
+
+@contextmanager
+def while_java_lives() -> Iterator[None]:
+    """What fails within because the JVM has ended fails with an error that says so: each call of it fails otherwise.
+
+    Raises:
+        RunError: it has ended.
+        Exception: what is raised within, for another reason.
+    """
+    try:
+        yield
+    except Exception as error:
+        process = getattr(SparkContext._gateway, "proc", None)
+        with suppress(TimeoutExpired):  # it may be about to
+            status = None if process is None else process.wait(_ENDING_SECONDS if _is_lost(error) else 0)
+            if status is not None or "JAVA_GATEWAY_EXITED" in str(error):
+                told = "" if status is None else f" (status {status})"
+                raise RunError(f"lost Spark: its process ended{told} while it was being started") from error
+        raise
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether an error is one of the connection to the JVM."""
+    return isinstance(error, Py4JNetworkError | OSError)
 
 
 def new_secret(path: Path) -> bytes:
