@@ -94,6 +94,15 @@ def test_a_jvm_that_ends_before_it_has_begun_is_told_of_in_a_line(tmp_path: Path
     assert (done.returncode, done.stdout) == (0, "lost Spark: its process ended while it was being started\n")
 
 
+def test_the_processes_below_a_session_have_few_arenas(spark: SparkSession) -> None:
+    spark.sparkContext.parallelize(range(2), 2).map(lambda each: each).collect()
+    java = spark.sparkContext._gateway.proc.pid
+    below = [java, *descendants(java)]
+    assert len(below) > 1
+    for pid in below:
+        assert b"\0MALLOC_ARENA_MAX=2\0" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes(), pid
+
+
 def test_only_who_knows_the_secret_is_let_in(spark: SparkSession) -> None:
     secret = secret_of(spark)
     attempts = {

@@ -141,6 +141,7 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
         "reason": set(REASONS),
         "outcome": set(OUTCOMES),
         "method": set(REQUESTS),
+        "process": {"driver"},
     }
     types = {
         "spatialstream_slot_standing_queries": {"CRQ", "CKQ", "CTQ"},
@@ -219,6 +220,15 @@ def test_seats_are_those_that_there_are_when_somebody_asks(job: str, worker: Wor
     del there[0]
     assert value("spatialstream_seats") == 1
     assert value("spatialstream_seat_slots", {"seat": "0"}) is None
+
+
+@pytest.mark.parametrize("job", ["router", "worker"])
+def test_the_memory_of_each_process_that_there_is(job: str, worker: WorkerMetrics) -> None:
+    metrics, name = worker if job == "worker" else RouterMetrics(), "spatialstream_process_memory_bytes"
+    value = metrics.registry.get_sample_value
+    assert value(name, {"process": "driver"}) > 1_000_000
+    metrics.memory(lambda: {"driver": 5, "java": 6, "seat-0": 7})
+    assert [value(name, {"process": each}) for each in ("driver", "java", "seat-0")] == [5, 6, 7]
 
 
 def test_questions_in_figures(worker: WorkerMetrics) -> None:

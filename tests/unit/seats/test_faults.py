@@ -180,6 +180,13 @@ def test_what_is_broken_off_ends_and_its_answer_has_no_effect(tmp_path: Path) ->
         assert not (tmp_path / "go").exists()
 
 
+def test_seats_tell_how_much_memory_they_have(tmp_path: Path) -> None:
+    with turns_of(Processes(2), tmp_path) as turns:
+        assert turns.works()
+        assert turns.engine.memory().keys() == {0, 1}
+        assert min(turns.engine.memory().values()) > 10_000_000
+
+
 # ---------------------------------------------------------------------------------------------------------- long turns
 
 
@@ -511,7 +518,7 @@ def test_two_drivers_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
 def _noise(draw: random.Random) -> bytes:
     command = json.loads(Command.of(TestTasks(words=WORDS).lines, [1], draw.randrange(3)).to_json())
     about = {"name": "x", "number": 7, "address": "nowhere", "executor": "0", "pid": 1, "known": False}
-    counts = {"asked": none_asked().tolist(), "requests": no_requests().tolist(), "progress": 1}
+    counts = {"asked": none_asked().tolist(), "requests": no_requests().tolist(), "progress": 1, "memory": 1}
     hello = {**about, "worked": {}, **counts}
     values: list[Any] = [None, -1, 1e300, "x", [], {}, [[]], {"a": 1}, True, "\ud800", "_mark", "__class__", "folder"]
     asked = {"id": "q", "type": "SRQ", "t": 1, "region": {"box": [0, 0, 1, 1]}, "duration": 1}

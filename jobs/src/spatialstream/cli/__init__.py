@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import spatialstream
 from spatialstream.cli.attached import attach
 from spatialstream.model.errors import RecordError, RunError, SpatialStreamError
+from spatialstream.sources.process_memory import few_arenas
 
 __all__ = ["main", "parser"]
 
@@ -115,6 +116,7 @@ def _comes_again(otherwise: Callable[[Any], object], lost: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    few_arenas()
     options = parser().parse_args(arguments)
     try:
         with _terminable():

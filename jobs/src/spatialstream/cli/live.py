@@ -295,6 +295,7 @@ class Begun:
         """What both jobs are made with."""
         metrics.seats(engine.held)
         metrics.requests(engine.requests)
+        metrics.memory(lambda: _memory(session, engine))
         return {
             "engine": engine,
             "store": self.store,
@@ -438,6 +439,15 @@ def _spark_secret(options: argparse.Namespace) -> Iterator[Path]:
         path = Path(folder) / name
         checkpoint.put(name, new_secret(path))
         yield path
+
+
+def _memory(session: SparkSession, engine: SeatEngine) -> dict[str, int]:
+    """Bytes that each process of a job has: the driver, its Java, and the seats, wherever they are."""
+    from spatialstream.sources.process_memory import resident_bytes
+
+    java: Any = getattr(session.sparkContext._gateway, "proc", None)
+    known = {"driver": resident_bytes()} | ({} if java is None else {"java": resident_bytes(java.pid)})
+    return known | {f"seat-{number}": size for number, size in sorted(engine.memory().items())}
 
 
 def _has_executors(master: str | None) -> bool:

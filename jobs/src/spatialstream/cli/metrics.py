@@ -26,6 +26,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
 from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Counts, none_asked
+from spatialstream.sources.process_memory import resident_bytes
 from spatialstream.sources.requests import REQUESTS, Requests, no_requests
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
@@ -163,6 +164,22 @@ class _Requests(_Told[Requests]):
         yield size
 
 
+class _Memory(_Told[Mapping[str, int]]):
+    """The processes of the job, and the memory that each of them has."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """As Prometheus' client calls it."""
+        text = "Memory that a process of the job has (resident set)."
+        family = GaugeMetricFamily("spatialstream_process_memory_bytes", text, labels=["process"])
+        for process, size in self._told().items():
+            family.add_metric([process], size)
+        yield family
+
+
+def _driver_memory() -> dict[str, int]:
+    return {"driver": resident_bytes()}
+
+
 class _ExecutorSeries:
     """The executors that a job's seats are in, and what they have worked."""
 
@@ -243,6 +260,7 @@ class RouterMetrics:
         self.executors = _ExecutorSeries(series).observe
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
         self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
+        self.memory = _Memory(self.registry, _driver_memory).are
         self._read: dict[str, int] = {}
 
     def lag(self, kind: str, messages: int) -> None:
@@ -449,6 +467,7 @@ class WorkerMetrics(LoadObserver):
         self._of_leaves.begin(leaves)
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
         self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
+        self.memory = _Memory(self.registry, _driver_memory).are
         self.questions = _Questions(self.registry, none_asked).are
 
     def foreign(self, messages: int) -> None:

@@ -41,6 +41,7 @@ class Seated:
         requests: that it has made of an object store.
         progress: pieces of work that it has done.
         moved: when it had last done more of them than the time before, s of the monotonic clock.
+        memory: bytes that the process has.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Seated:
     requests: Requests = field(default_factory=no_requests)
     progress: int = 0
     moved: float = 0.0
+    memory: int = 0
 
     def __str__(self) -> str:
         """As a person would call it."""
@@ -117,7 +119,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
         asked = np.array(said["asked"], float).reshape(self.asked.shape)
         requests = np.array(said["requests"], np.int64).reshape(self.requests.shape)
-        progress = int(said["progress"])
+        progress, memory = int(said["progress"]), int(said["memory"])
         with self._changed:
             if self._closed:
                 return "end"
@@ -134,6 +136,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
             self.asked = self.asked + asked - seat.asked
             self.requests = self.requests + requests - seat.requests
             seat.heard, seat.worked, seat.asked, seat.requests = time.monotonic(), worked, asked, requests
+            seat.memory = memory
             if progress != seat.progress:
                 seat.progress, seat.moved = progress, seat.heard
             if seat.name in self._doubted:

@@ -296,6 +296,10 @@ class SeatEngine:
         names = list(self.slots().values())
         return {seat.number: names.count(seat.name) for seat in self._desk.seats()}
 
+    def memory(self) -> dict[int, int]:
+        """Bytes of memory that each seat has, by its number."""
+        return {seat.number: seat.memory for seat in self._desk.seats()}
+
     def asked(self) -> Counts:
         """The questions that seats have been asked between rounds."""
         return self._desk.asked

@@ -58,6 +58,7 @@ from spatialstream.seats.wire import (
 )
 from spatialstream.sources.calls import called
 from spatialstream.sources.contracts import all_put
+from spatialstream.sources.process_memory import resident_bytes
 from spatialstream.sources.requests import requests
 from spatialstream.stages import messages
 from spatialstream.stages.division import PartRow
@@ -456,7 +457,8 @@ def _attend(invitation: Invitation, seat: Seat, number: int, executor: str) -> N
         asked = time.monotonic()
         left = seat.heard + invitation.silence - asked
         worked = {str(item): spent for item, spent in list(seat.worked.items())}
-        counts = {"asked": seat.tally.counts.tolist(), "requests": requests().tolist(), "progress": seat.progress}
+        counts = {"asked": seat.tally.counts.tolist(), "requests": requests().tolist()}
+        counts |= {"progress": seat.progress, "memory": resident_bytes()}
         said = {**about, "known": known, "worked": worked, **counts}
         try:
             how = options(invitation.secret, max(pause, left))  # a driver that has much to do answers late

@@ -12,9 +12,11 @@ from pyspark import daemon
 
 from spatialstream.kernels import prepare
 from spatialstream.seats import seat  # noqa: F401 - imported for the forks
+from spatialstream.sources.process_memory import few_arenas
 from spatialstream.stages import tasks  # noqa: F401 - imported for the forks
 
 if __name__ == "__main__":
+    few_arenas()  # where an executor was begun without
     prepare()
     # the daemon's processes collect garbage after every task; what has been loaded here is none, and looking through it
     # took a tenth of a second each time

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from spatialstream.model.errors import RunError, SettingError
 from spatialstream.sources.disk import private_file
+from spatialstream.sources.process_memory import ARENAS
 from spatialstream.spark.java import java_home, mapped_classes
 
 __all__ = [
@@ -129,6 +130,7 @@ def embedded_session(
     if home := java_home():
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("MALLOC_ARENA_MAX", str(ARENAS))  # of the JVM that is begun, and of the processes below it
     java = mapped_classes() if java is None else java
     settings = _GUARD | {
         "spark.ui.enabled": "false",
@@ -151,6 +153,7 @@ def embedded_session(
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.python.daemon.module": "spatialstream.spark.daemon",
         "spark.python.worker.reuse": "true",
+        "spark.executorEnv.MALLOC_ARENA_MAX": str(ARENAS),
     }
     tries = _LASTING if lasting else 1
     settings["spark.task.maxFailures"] = str(tries)
