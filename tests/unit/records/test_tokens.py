@@ -1,6 +1,9 @@
 """Tokenising in bulk equals term extraction of each text."""
 
+import random
+import sys
 import unicodedata
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,10 @@ from hypothesis import strategies as st
 
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.terms import TermLists, TermRule, extract_terms
+from spatialstream.model.unicode_data import UNICODE
+from spatialstream.model.words import fold
 from spatialstream.records import tokens
+from tests.lengths import examples
 from tests.unit.flooding import GOLDEN, Letters, colliding_words, longest_run, low_bits, packed
 
 PLANES = st.characters(exclude_categories=["Cs"])
@@ -80,13 +86,40 @@ def test_a_script(script: str) -> None:
     assert sets(tokens.tokenise(pa.array(pairs))) == [extract_terms(pair) for pair in pairs]
 
 
-def test_every_character_between_letters() -> None:
-    texts = [f"x{chr(point)}Y" for point in range(1, 0x110000) if not 0xD800 <= point < 0xE000]
+def assert_terms(texts: list[str]) -> None:
     lists = tokens.tokenise(pa.array(texts))
-    vocabulary = lists.vocabulary.to_pylist()
+    vocabulary, offsets, codes = lists.vocabulary.to_pylist(), lists.offsets.tolist(), lists.codes.tolist()
     for i, text in enumerate(texts):
-        found = [vocabulary[code] for code in lists.codes[lists.offsets[i] : lists.offsets[i + 1]]]
-        assert found == extract_terms(text), ascii(text)
+        assert [vocabulary[code] for code in codes[offsets[i] : offsets[i + 1]]] == extract_terms(text), ascii(text)
+
+
+@pytest.mark.timeout(900)
+def test_every_character_alone_between_letters_and_after_and_before_one() -> None:
+    """All in one text: where a character is complex, the whole text is folded by the reference anyway."""
+    characters = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]
+    assert_terms([f"{each} x{each}Y ख{each} {each}b" for each in characters])
+
+
+@pytest.mark.timeout(900)
+def test_texts_of_all_scripts() -> None:
+    """Letters of one block, mostly, with marks of any, what is ignored, and characters from anywhere."""
+    rng, everything = (
+        random.Random(5),
+        [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000],
+    )
+    assigned = [each for each in everything if unicodedata.category(each) not in ("Cn", "Co")]
+    blocks = [list(block) for _, block in groupby(assigned, lambda each: ord(each) >> 7)]
+    marks = [each for each in assigned if unicodedata.combining(each)]
+    ignored = [each for each in assigned if not fold(each)]
+    choices, weights = [[], marks, ignored, everything, list("aB 9_-")], [60, 12, 6, 4, 18]
+    left = examples(20_000, 1_000_000)
+    while left > 0:
+        texts = []
+        for _ in range(10_000):
+            choices[0] = rng.choice(blocks)
+            texts.append("".join(map(rng.choice, rng.choices(choices, weights, k=rng.randint(1, 12)))))
+        assert_terms(texts)
+        left -= len(texts)
 
 
 def test_the_table_takes_most_characters_itself() -> None:
@@ -99,7 +132,11 @@ def test_the_table_takes_most_characters_itself() -> None:
         "한국어",
         "שלום",
         "السلام",
-        "😀👍🏽\ufe0f\u200d",
+        "😀👍🏽\ufe0f\u200d\u00ad\u200c",
+        "İŞÇığ",
+        "चेतावनी",
+        "ท่วมหนัก",
+        "محمّد",
     ):
         assert not [c for c in letters if complex_ones[ord(c)]], letters
     for letters in ("\u0301\u0327\u0345", "\u3099", "\u1161\u11a8", "½", "\u093c"):
@@ -183,12 +220,12 @@ def test_the_table_is_kept_on_disk(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tokens, "cache_folder", lambda: tmp_path)
     built = tokens.character_table.__wrapped__()
     (file,) = tmp_path.iterdir()
-    assert unicodedata.unidata_version in file.name
+    assert UNICODE in file.name
     monkeypatch.setattr(tokens, "_character", None)
     assert np.array_equal(tokens.character_table.__wrapped__(), built)
 
 
 def test_a_damaged_table_is_made_anew(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tokens, "cache_folder", lambda: tmp_path)
-    (tmp_path / f"characters-{unicodedata.unidata_version}.npy").write_bytes(b"nonsense that is long enough")
+    (tmp_path / f"characters-{UNICODE}.npy").write_bytes(b"nonsense that is long enough")
     assert np.array_equal(tokens.character_table.__wrapped__(), tokens.character_table())

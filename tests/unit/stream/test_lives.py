@@ -71,6 +71,14 @@ def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
             SETTINGS.claim(Folder(tmp_path))
 
 
+def test_a_checkpoint_of_another_version_of_unicode_is_refused(tmp_path: Path) -> None:
+    SETTINGS.claim(Folder(tmp_path))
+    path = tmp_path / "stream.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "unicode": "13.0.0"}))
+    with pytest.raises(StateError, match=r"belongs to a stream with unicode '13\.0\.0', not '14\.0\.0'"):
+        SETTINGS.claim(Folder(tmp_path))
+
+
 def start(store: MemoryStore, checkpoint: Path, life: str) -> None:
     """As a router starts."""
     ensure_first_version(store, Folder(checkpoint), SETTINGS, 4, None, None, 0.0, life)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,10 +11,9 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Array, Codes, runs
 from spatialstream.model.hashing import distinct
+from spatialstream.model.words import fold, words
 
 __all__ = ["TermLists", "TermRule", "extract_terms"]
-
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +22,7 @@ class TermRule:
 
     Attributes:
         stop_words: terms that are dropped (compared after folding). Off by default.
-        minimum_length: terms with fewer characters are dropped. Off (1) by default.
+        minimum_length: terms with fewer characters (marks are characters) are dropped. Off (1) by default.
     """
 
     stop_words: frozenset[str] = field(default=frozenset())
@@ -36,15 +33,14 @@ DEFAULT_RULE = TermRule()
 
 
 def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:
-    """Distinct terms of a text in order of first appearance: NFKC, casefold, maximal runs of word characters.
+    """Distinct terms of a text in order of first appearance: its words (see :mod:`.words`).
 
-    >>> extract_terms("Flood warning: FLOOD in Straße 5")
-    ['flood', 'warning', 'in', 'strasse', '5']
+    >>> extract_terms("Flood warning: FLOOD in Straße 5, बाढ़")
+    ['flood', 'warning', 'in', 'strasse', '5', 'बाढ़']
     """
-    folded = unicodedata.normalize("NFKC", text).casefold()
     return [
         term
-        for term in dict.fromkeys(_WORD.findall(folded))
+        for term in dict.fromkeys(words(fold(text)))
         if len(term) >= rule.minimum_length and term not in rule.stop_words
     ]
 

@@ -1,16 +1,17 @@
 """Term extraction in bulk: slices of UTF-8 text to sets of coded terms, equal to :func:`~.terms.extract_terms`.
 
-Characters are folded one at a time by a table (NFKC and casefold of each, and whether it is a word character). That
-equals folding the whole text as long as no character can change or be changed by its neighbours; a text that holds
-any that can (the table calls them complex) goes through ``extract_terms`` itself. A character is *simple* when
+Characters are folded one at a time by a table (what :mod:`~spatialstream.model.words` makes of each, and whether it
+begins a word, continues one, or ends it). That equals folding the whole text as long as no character can change or be
+changed by its neighbours; a text that holds any that can goes through ``extract_terms`` itself. A character is
+*complex*, which is enough for that, when
 
-- nothing before it is reordered or composed with it: its decomposition begins with a starter (combining class 0) that
-  is not the second half of any canonical composition (Unicode Standard Annex 15, section 9.1); casefolding has no
-  context; or
-- it is a mark that composes with nothing and is no word character, so that its place among other marks does not
-  matter;
+- composition may join it to one before it: its decomposition begins with the second half of a canonical composition
+  (Unicode Standard Annex 15, section 9.1), a combining mark in most scripts; or
+- it folds to letters and separators both, or to more than six bytes or twice its own (so buffers have a bound).
 
-and it folds to word characters only or to none, in no more bytes than it has (so buffers never outgrow the text).
+Other combining marks stay where they are while they come in canonical order, by their class (Unicode Standard, 3.11).
+So a text is also complex that has one behind a character that ends in a mark of a higher class, what is ignored between
+them aside. Folding itself has no context.
 
 Terms are coded by an open-addressing hash table with linear probing. A term of up to seven bytes is its own key; a
 longer one is keyed by a hash and then compared byte by byte. Both that hash and the place in the table are keyed with
@@ -33,14 +34,23 @@ from spatialstream.model.eight_bytes import TOPS, first_flag, folded, in_range, 
 from spatialstream.model.hashing import Seed, process_seed
 from spatialstream.model.kernels import cache_folder
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
+from spatialstream.model.unicode_data import UNICODE
+from spatialstream.model.words import MARK, UNASSIGNED, WORD, classes, fold, is_word
 
 __all__ = ["character_table", "prepare", "tokenise", "tokenise_slices"]
 
 _COVERED = 0x40000
 """Code points that the table covers: planes 0 to 3. The others (tags, private use) are taken as complex."""
 
-_SEPARATOR, _WORD, _COMPLEX = 0, 1, 2
-_IS_WORD = re.compile(r"\w")
+_SEPARATOR, _WORD, _COMPLEX, _MARK = 0, 1, 2, 3
+"""Classes of characters. A mark continues a word and begins none; one of no bytes is ignored."""
+
+_MOST_BYTES, _GROWTH = 6, 2
+"""Bytes that a character in the table is folded to, at most, and how many times its own."""
+
+_PATTERNS = {_MARK: f"{MARK}*", _WORD: f"{WORD}[{WORD}{MARK}]*", _SEPARATOR: f"[^{WORD}{MARK}][^{WORD}]*"}
+"""The class of a character by those of the characters that it is folded to; a complex one where none fits."""
+
 _FIRST_CAPACITY = 1 << 12
 
 _LONG = np.uint64(1 << 63)
@@ -62,33 +72,39 @@ def _composing() -> frozenset[str]:
 
 
 def _character(point: int, composing: frozenset[str]) -> int:
-    """One entry of the table: class, then of a word character its bytes' and characters' number and the bytes."""
+    """One entry of the table, see :func:`character_table`."""
     character = chr(point)
     if 0xD800 <= point < 0xE000:
         return _COMPLEX
-    decomposed = unicodedata.normalize("NFKD", character)
-    folded = unicodedata.normalize("NFKC", character).casefold()
-    words = sum(1 for each in folded if _IS_WORD.match(each))
-    composes = any(each in composing for each in decomposed)
-    if unicodedata.combining(decomposed[0]):
-        lone = decomposed == character == folded and not composes and not words
-        return _SEPARATOR if lone else _COMPLEX
-    coded = folded.encode()
-    if decomposed[0] in composing or 0 < words < len(folded) or len(coded) > len(character.encode()):
-        return _COMPLEX
-    if not words:
+    if classes(character) == UNASSIGNED:
         return _SEPARATOR
-    return _WORD | len(coded) << 2 | len(folded) << 5 | int.from_bytes(coded, "little") << 8
+    folded = fold(character)
+    coded = folded.encode()
+    before, after = unicodedata.normalize("NFD", character), unicodedata.normalize("NFD", folded)
+    if before[0] in composing or after[:1] in composing:
+        return _COMPLEX
+    if unicodedata.combining(before[0]) and not before == character == folded:
+        return _COMPLEX
+    if len(coded) > min(_MOST_BYTES, _GROWTH * len(character.encode())):
+        return _COMPLEX
+    order = max(unicodedata.combining(each[-1]) for each in (before, after) if each) << 56
+    for name, pattern in _PATTERNS.items():
+        if re.fullmatch(pattern, classes(folded)):
+            if name == _SEPARATOR:
+                return name | order
+            return name | len(coded) << 2 | len(folded) << 5 | int.from_bytes(coded, "little") << 8 | order
+    return _COMPLEX
 
 
 @functools.cache
 def character_table() -> Words:
-    """uint64[0x40000]: how each code point is folded, by the Unicode version of the running Python.
+    """uint64[0x40000]: how each code point is folded.
 
-    Bits 0-1 hold the class (0 separator, 1 word, 2 complex), 2-4 the number of bytes, 5-7 of characters, and from 8 on
-    the UTF-8 bytes, first byte lowest. Made once (about a second) and kept beside the compiled kernels.
+    Bits 0-1 hold the class (0 separator, 1 word, 2 complex, 3 mark), 2-4 the number of bytes, 5-7 of characters, from 8
+    on the UTF-8 bytes, first byte lowest, and from 56 on the canonical combining class of the mark that it ends in.
+    Made once (about a second) and kept beside the compiled kernels.
     """
-    path = cache_folder() / f"characters-{unicodedata.unidata_version}.npy"
+    path = cache_folder() / f"characters-{UNICODE}.npy"
     try:
         known: Words = np.load(path)
         return known
@@ -126,15 +142,25 @@ def _mark_complex(data: Bytes, starts: Ints, ends: Ints, table: Words, marked: F
     for s in range(len(starts)):
         i = starts[s]
         end = ends[s]
+        order = np.uint64(0)
         while i < end:
             if data[i] < 0x80:
+                order = np.uint64(0)
                 i += 1
                 continue
             size, entry = _entry(data, i, table)
-            if entry & np.uint64(3) == np.uint64(_COMPLEX):
+            i += size
+            name = signed(entry) & 3
+            mark_order = entry >> np.uint64(56)
+            if name == _MARK:
+                if entry & np.uint64(0x1C) == np.uint64(0):
+                    continue
+                if mark_order != np.uint64(0) and mark_order < order:
+                    name = _COMPLEX
+            if name == _COMPLEX:
                 marked[s] = True
                 break
-            i += size
+            order = mark_order
 
 
 # ------------------------------------------------------------------------------------------------------- hash table
@@ -230,7 +256,7 @@ def _swift_term(text: Bytes, i: int, end: int, seed: Seed, letters: Bytes, top: 
 def _any_term(
     text: Bytes, i: int, end: int, plain: bool, ascii_fold: Bytes, table: Words, seed: Seed, letters: Bytes, top: int
 ) -> tuple[int, int, np.uint64, int]:
-    """(position behind the character behind it, bytes, key, characters) of the term at ``i``."""
+    """(position behind the character behind it, bytes, key, characters) of the term at ``i``, or behind marks there."""
     size = 0
     characters = 0
     pending = np.uint64(0)
@@ -240,7 +266,11 @@ def _any_term(
         step, entry, width = 1, np.uint64(c), 1
         if plain and c >= 0x80:
             step, entry = _entry(text, i, table)
-            width = signed(entry >> np.uint64(2)) & 7 if entry & np.uint64(3) == np.uint64(_WORD) else 0
+            name = entry & np.uint64(3)
+            width = signed(entry >> np.uint64(2)) & 7
+            if name == np.uint64(_MARK) and (size == 0 or width == 0):
+                i += step
+                continue
             characters += signed(entry >> np.uint64(5)) & 7
             entry >>= np.uint64(8)
         else:
@@ -336,7 +366,7 @@ def _tokenise(
 
 # --------------------------------------------------------------------------------------------------------------- use
 
-_ASCII_FOLD = np.array([ord(chr(c).lower()) if c < 128 and _IS_WORD.match(chr(c)) else 0 for c in range(256)], np.uint8)
+_ASCII_FOLD = np.array([ord(fold(chr(c))) if c < 128 and is_word(chr(c)) else 0 for c in range(256)], np.uint8)
 
 
 def _fold_complex(data: Bytes, starts: Ints, ends: Ints, rule: TermRule) -> tuple[Flags, list[bytes]]:
@@ -364,7 +394,7 @@ def tokenise_slices(
         n term sets, and bool[m]: whether the text has any term at all.
     """
     folded, terms = _fold_complex(data, starts, ends, rule)
-    stops = sorted(word for word in rule.stop_words if re.fullmatch(r"\w+", word))
+    stops = sorted(word for word in rule.stop_words if is_word(word))
     extra = [word.encode() for word in stops] + terms
     sizes = np.array([len(each) for each in extra], np.int64)
     last = np.cumsum(sizes)
@@ -382,7 +412,7 @@ def tokenise_slices(
     most = (room + len(starts)) // 2 + 1
     offsets, codes = np.zeros(len(groups), np.int32), np.empty(most, np.int32)
     found = np.zeros(len(starts), np.bool_)
-    bounds, letters = np.empty(most + 1, np.int32), np.empty(room + 8, np.uint8)
+    bounds, letters = np.empty(most + 1, np.int32), np.empty(_GROWTH * room + 8, np.uint8)
     bounds[0] = 0
     slots, progress = np.zeros(2 * _FIRST_CAPACITY, np.uint64), np.array([0, 0, -1, 0, 0])
     seed = process_seed()

@@ -24,6 +24,7 @@ from spatialstream.model.errors import RecordError, RunError, SettingError, Spat
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, time_unit, whole_number
+from spatialstream.model.unicode_data import UNICODE
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.sources.contracts import find
 from spatialstream.sources.disk import disk_errors, undamaged, write_whole
@@ -195,6 +196,7 @@ class RunSettings:
             "time_unit": None if self.time_unit == "ms" else self.time_unit,
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
+            "unicode": UNICODE,
             "epoch_records": self.epoch_records,
         }
 

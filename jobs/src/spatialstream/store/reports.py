@@ -1,9 +1,9 @@
 """What is told through the routing store besides versions: load statistics, a sample, λ, executors, topics.
 
 The router writes a sample of the stream, which topics it uses and which unknown fields it has, the worker the load
-statistics and which versions it names, who scales a stream the number of executors, and who runs it when its load counts
-as imbalanced. The rebalancer and the operator read them, the router which versions are named. Each is small and replaced
-as a whole. Every function here raises
+statistics and which versions it names, who scales a stream the number of executors, and who runs it when its load
+counts as imbalanced. The rebalancer and the operator read them, the router which versions are named. Each is small and
+replaced as a whole. Every function here raises
 :class:`~spatialstream.model.errors.Unavailable` where the store cannot be reached.
 """
 

@@ -10,6 +10,7 @@ from typing import Any
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
+from spatialstream.model.unicode_data import UNICODE
 from spatialstream.sources.contracts import Channel, Sink, Storage, find
 from spatialstream.sources.owned import STREAM
 from spatialstream.stages.division import BUCKETS
@@ -120,6 +121,7 @@ class StreamSettings:
             "retention": self.retention,
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
+            "unicode": UNICODE,
         }
 
     def claim(self, storage: Storage) -> str:
