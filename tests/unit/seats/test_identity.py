@@ -13,7 +13,8 @@ from spatialstream.seats.wire import SeatLost, act, client_of, options
 from spatialstream.sources.requests import no_requests
 
 ABOUT = {"name": "a", "number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "known": False}
-HELLO = json.dumps({**ABOUT, "worked": {}, "asked": none_asked().tolist(), "requests": no_requests().tolist()}).encode()
+COUNTS = {"asked": none_asked().tolist(), "requests": no_requests().tolist(), "progress": 0, "memory": 0}
+HELLO = json.dumps({**ABOUT, "worked": {}, **COUNTS}).encode()
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_a_round_is_told_when_who_is_doubted_is_trusted_no_more() -> None:
 
 def hello_of(name: str, *, known: bool) -> dict[str, Any]:
     """What a seat says, whose address is its name."""
-    counts = {"asked": none_asked().tolist(), "requests": no_requests().tolist()}
+    counts = {"asked": none_asked().tolist(), "requests": no_requests().tolist(), "progress": 0, "memory": 0}
     about = {"number": int(name[4:]), "address": name, "executor": "1", "pid": 1}
     return {"name": name, "known": known, "worked": {}, **about, **counts}
 

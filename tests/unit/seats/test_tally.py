@@ -86,7 +86,7 @@ def test_the_limits_are_those_of_a_histogram() -> None:
 def test_what_seats_tell_adds_up_though_they_go() -> None:
     desk, how = Desk("127.0.0.1", "own", 10.0), options("own", 5.0)
     client = client_of(f"127.0.0.1:{desk.port}")
-    about = {"number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "worked": {}}
+    about = {"number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "worked": {}, "progress": 0, "memory": 0}
 
     def hello(name: str, known: bool, answered: int) -> str:
         asked = none_asked()
