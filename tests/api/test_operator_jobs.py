@@ -191,6 +191,9 @@ def test_suspended_and_resumed(operator, played):
     stream.until(lambda status: status["router"]["state"] == "absent", "the router is gone")
     assert stream.status["phase"] == "Suspending", "the worker is still there"
     stream.ends("worker")
+    stream.until(lambda status: status["workers"]["state"] == "absent", "its driver is gone")
+    assert stream.status["phase"] == "Suspending", "its executor is still there"
+    stream.vanishes("worker-exec-1")
     stream.until(lambda status: status["phase"] == "Suspended", "it is suspended")
     stream.says("Ready", "False", "Suspended")
     stream.says("Progressing", "False", "Suspended")
@@ -200,6 +203,7 @@ def test_suspended_and_resumed(operator, played):
     stream.edit(suspend=False)
     stream.runs("router")
     stream.runs("worker")
+    stream.executor(1)
     stream.says("Ready", "True")
     assert not stream.events("DriverFailed")
 

@@ -120,6 +120,7 @@ def test_it_needs_no_rights_in_the_cluster_for_some_namespaces(
         stream.edit(suspend=True)
         stream.ends("worker")
         stream.ends("router")
+        stream.vanishes("worker-exec-1")  # with its driver, which the garbage collector of a cluster sees to
         stream.until(lambda status: status["phase"] == "Suspended", "it is suspended")
         stream.annotate(skip_cleanup="true")
         api.delete(stream.path)
