@@ -2,9 +2,9 @@
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``segment``,
 ``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``seats``, ``limits``, ``scale``,
-``rebalance``, ``live``; all of them by default. Each runs in a process of its own, one after the other; so do the
-curves (``growth-*.svg``) of those that have some. One that fails does not keep the others from running; the exit
-status is then 1.
+``rebalance``, ``live``; all of them by default. ``soak`` takes an hour, and is done where it is named
+alone. Each runs in a process of its own, one after the other; so do the curves (``growth-*.svg``) of those that have
+some. One that fails does not keep the others from running; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ NAMES = (
     "rebalance",
     "live",
 )
-DRAWING = ("rebalance", "live")
+LONG = ("soak",)
+"""These are done where they are named alone."""
+DRAWING = ("rebalance", "live", "soak")
 """These draw charts of their own."""
 
 
@@ -107,15 +109,17 @@ def chart(path: Path, results: dict[str, list[dict[str, Any]]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all; or {', '.join(LONG)}"
+    )
     parser.add_argument(
         "--growth", action=argparse.BooleanOptionalAction, default=True, help="draw how figures grow; on by default"
     )
     parser.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True, help="measure the tables")
     parser.add_argument("--output", type=Path, default=Path("bench-output"), help="where figures and charts go")
     options = parser.parse_args()
-    if unknown := set(options.names) - set(NAMES):
-        parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(NAMES)}")
+    if unknown := set(options.names) - {*NAMES, *LONG}:
+        parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join((*NAMES, *LONG))}")
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     options.output.mkdir(parents=True, exist_ok=True)
     results: dict[str, list[dict[str, Any]]] = {}

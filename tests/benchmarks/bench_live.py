@@ -264,6 +264,7 @@ class Live:
         history: make the first tree from a sample of the workload.
         profile: clock the tasks too.
         executors: of the worker, each a process of its own with one seat; 0: the seats are below the job itself.
+        more: arguments of both jobs.
     """
 
     def __init__(
@@ -278,6 +279,7 @@ class Live:
         history: bool = True,
         profile: bool = False,
         executors: int = 0,
+        more: Sequence[str] = (),
     ) -> None:
         self.name, self.scale, self.folder = name, scale, folder
         self.kafka, self.zookeeper = kafka, zookeeper
@@ -288,6 +290,7 @@ class Live:
             *("--stream", name, "--bootstrap", kafka.bootstrap, "--zookeeper", zookeeper.hosts),
             *("--checkpoint", checkpoint, "--slots", str(scale.slots), f"--space={SPACE}"),
             *("--pause", str(scale.pause)),
+            *more,
         ]
         routing = ["--leaves", str(scale.leaves), "--object-partitions", str(PARTITIONS), "--epoch", str(scale.epoch)]
         self.source = workload.objects(200_000, seed=1)
