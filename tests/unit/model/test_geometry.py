@@ -36,13 +36,20 @@ def test_distance_is_symmetric_and_nothing_to_itself(x1, y1, x2, y2, geographic)
     assert distance(geographic, x1, y1, x1, y1) == 0
 
 
+@given(LON, LAT, LAT, st.sampled_from([-90.0, 90.0]), LON, LON)
+def test_a_place_has_one_distance_whatever_it_is_called(x, y, latitude, pole, one, other):
+    assert distance(True, x, y, 180.0, latitude) == distance(True, x, y, -180.0, latitude)
+    assert distance(True, 180.0, latitude, x, y) == distance(True, -180.0, latitude, x, y)
+    assert distance(True, x, y, one, pole) == distance(True, x, y, other, pole)
+    assert distance(True, one, pole, x, y) == distance(True, other, pole, x, y)
+
+
 def test_known_distances():
     quarter = math.pi / 2 * EARTH_RADIUS_M
     assert math.isclose(distance(True, 0, 0, 90, 0), quarter)
     assert math.isclose(distance(True, 17, 90, -80, 0), quarter)
     assert math.isclose(distance(True, 0, 0, 180, 0), 2 * quarter)
-    assert distance(True, 180, 10, -180, 10) < 1e-6
-    assert distance(True, 12, 90, -99, 90) < 1e-6
+    assert distance(True, 180, 10, -180, 10) == distance(True, 12, 90, -99, 90) == 0
     assert distance(False, 0, 0, 3, 4) == 5
 
 

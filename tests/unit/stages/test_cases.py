@@ -1,8 +1,9 @@
-"""Small streams whose right answers are known by hand: words of many scripts."""
+"""Small streams whose right answers are known by hand: words of many scripts, and places that have several names."""
 
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,57 @@ def test_whole_terms_of_any_script_are_found_and_nothing_else(shape: Shape, tmp_
     for word, has in FOUND.items():
         assert names(rows[f"not {word}"]) == [name for name in TEXTS if name not in has.split()]
     assert [each["term"] for each in rows["trend"]["terms"]] == ["flood", "izmir", "बाढ\u093c", "में"]
+
+
+PLACES = {
+    "east": (180.0, 12.5),
+    "west": (-180.0, 12.5),
+    "pole": (17.0, 90.0),
+    "same": (-123.4, 90.0),
+    "south": (5.0, -90.0),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_place_is_at_distance_0_of_itself_whatever_it_is_called(shape: Shape, tmp_path: Path) -> None:
+    objects = [
+        {"id": name, "t": 1000 + i, "lon": x, "lat": y, "text": "x"} for i, (name, (x, y)) in enumerate(PLACES.items())
+    ]
+    objects.append({"id": "near", "t": 3000, "lon": 179.999, "lat": 12.5, "text": "x"})
+    centres = {
+        "east west": [(180, 12.5), (-180, 12.5)],
+        "pole same": [(0, 90), (17, 90), (180, 90), (-180, 90)],
+        "south": [(-180, -90), (77.7, -90)],
+    }
+    queries = []
+    for i, (has, (x, y)) in enumerate((has, at) for has, places in centres.items() for at in places):
+        queries.append(snapshot(f"circle {i} {has}", region={"circle": [x, y, 0]}))
+        queries.append(snapshot(f"nearest {i} {has}", "SKQ", at=[x, y], k=len(has.split())))
+        standing = {"id": f"standing {i} {has}", "t": 0, "duration": "1h"}
+        queries.append({**standing, "type": "CKQ", "at": [x, y], "k": len(has.split())})
+        queries.append({**standing, "id": f"each {i} {has}", "type": "CRQ", "region": {"circle": [x, y, 0]}})
+    rows = found(objects, queries, shape, tmp_path)
+    for query, row in rows.items():
+        kind, _, *has = query.split()
+        if kind == "circle":
+            assert names(row) == has
+        elif kind in ("nearest", "standing"):
+            assert names(row) == has[::-1]  # a tie: the later first
+            assert {each["distance_m"] for each in row["objects"]} == {0.0}
+        else:
+            assert row["object"]["id"] == has[-1]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_places_of_one_name_or_another_are_equally_far_from_any_other(shape: Shape, tmp_path: Path) -> None:
+    objects = [
+        {"id": name, "t": 1000 + i, "lon": x, "lat": y, "text": "x"} for i, (name, (x, y)) in enumerate(PLACES.items())
+    ]
+    grid = list(product((-179.37, -0.1, 33.3, 170.123), (-71.7, 0.0, 5.5, 89.3)))
+    queries = [snapshot(f"{x} {y}", "SKQ", at=[x, y], k=5) for x, y in grid]
+    for row in found(objects, queries, shape, tmp_path).values():
+        far = {each["id"]: each["distance_m"] for each in row["objects"]}
+        assert far["east"] == far["west"]
+        assert far["pole"] == far["same"]
+        assert names(row).index("west") == names(row).index("east") - 1
+        assert names(row).index("same") == names(row).index("pole") - 1

@@ -28,15 +28,22 @@ _ANTIPODAL_M = 1.99e7
 
 @kernel
 def distance(geographic: bool, x1: float, y1: float, x2: float, y2: float) -> float:
-    """Distance of two points: metres by haversine if ``geographic`` (degrees in), else Euclidean."""
+    """Distance of two points: metres by haversine if ``geographic`` (degrees in), else Euclidean.
+
+    A place that has several names (longitude -180 is 180, and at a pole every longitude is the same) has one distance
+    to any other, to the bit, and 0 to itself.
+    """
     if not geographic:
         dx = x2 - x1
         dy = y2 - y1
         return math.sqrt(dx * dx + dy * dy)
+    along = (180.0 if x2 == -180.0 else x2) - (180.0 if x1 == -180.0 else x1)
+    if abs(y1) == 90.0 or abs(y2) == 90.0:
+        along = 0.0
     p1 = y1 * _RADIANS
     p2 = y2 * _RADIANS
     sp = math.sin((p2 - p1) * 0.5)
-    sl = math.sin((x2 - x1) * _RADIANS * 0.5)
+    sl = math.sin(along * _RADIANS * 0.5)
     a = sp * sp + math.cos(p1) * math.cos(p2) * (sl * sl)
     return 2.0 * EARTH_RADIUS_M * math.asin(math.sqrt(min(1.0, a)))
 

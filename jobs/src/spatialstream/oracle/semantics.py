@@ -193,6 +193,10 @@ def _distance(space: Space, x1: float, y1: float, x2: float, y2: float) -> float
         dx = x2 - x1
         dy = y2 - y1
         return math.sqrt(dx * dx + dy * dy)
+    # one place, one distance: 180 and -180 are one meridian, and no longitude matters at a pole
+    x1, x2 = (180.0 if x == -180.0 else x for x in (x1, x2))
+    if 90.0 in (abs(y1), abs(y2)):
+        x1 = x2
     latitude1 = y1 * _RADIANS
     latitude2 = y2 * _RADIANS
     half_up = math.sin((latitude2 - latitude1) * 0.5)
