@@ -51,6 +51,9 @@ that takes long but its own, and as many as can be are answered together."""
 _PAUSES = (0.002, 0.1)
 """Seconds between two tries of what cannot be done now: the first, and the longest."""
 _BETWEEN_LOOKS = 0.005
+_GOES_ON = (
+    "goes on only with an object, a query or a mark of a later time; without at_least the answer is as of the clock"
+)
 _GRACE = 1.0
 """Seconds in which anything is tried, however little time there is."""
 
@@ -313,7 +316,8 @@ class ServedStream:
         if as_of is None:
             raise Unavailable("the stream has only begun: its clock tells no time yet, so nothing can be asked")
         if as_of["clock"] < at_least:
-            raise Unavailable(f"the stream's clock has not come to {at_least}: it is at {as_of['clock']}")
+            told = f"the stream's clock has not come to {at_least}: it is at {as_of['clock']}"
+            raise Unavailable(f"{told}, and {_GOES_ON}")
 
     async def _tried(self, places: Places, at_least: int | None, timeout: float) -> Answered:
         """The answer of one try."""
