@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import socket
 import ssl
 from contextlib import closing
@@ -98,6 +99,37 @@ def test_a_body_that_does_not_come_is_waited_for_for_a_time(monkeypatch: pytest.
         assert json.loads(answer.read())["detail"] == "the body has not come within 0.1 s"
         connection.close()
         assert client("GET", "/live").status == 200
+
+
+def test_a_body_that_is_too_large_is_told_so_before_the_connection_ends() -> None:
+    with serving(Gateway([served("s")], limits=Limits(body=8 << 20))) as client:
+        answer = client("POST", "/streams/s/ask", b" " * ((8 << 20) + 1))
+        assert (answer.status, answer.headers["content-type"]) == (413, "application/problem+json")
+        answer = client("POST", "/streams/other/ask", b" " * (8 << 20))
+        assert answer.status == 404
+
+
+def test_a_body_with_two_ends_is_the_last_of_its_connection() -> None:
+    head = b"POST /streams/s/ask HTTP/1.1\r\nHost: localhost\r\n%bTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    with serving(Gateway([served("s")])) as client:
+        for length, ends in ((b"", False), (b"Content-Length: 5\r\n", True)):
+            with socket.create_connection(("127.0.0.1", client.port), 60.0) as connection:
+                connection.sendall(
+                    head % length + b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+                )
+                came = b""
+                while part := connection.recv(10_000):
+                    came += part
+                assert came.count(b"HTTP/1.1 ") == 2 - ends
+
+
+def test_a_line_of_the_log_has_nothing_that_a_terminal_obeys() -> None:
+    record = logging.LogRecord("x", logging.INFO, "", 0, "request", None, None)
+    record.fields = {"path": "/\x9b2J\x7f\u2028\ud800\x1b é"}
+    line = logs._Lines().format(record)
+    assert line.isascii() or {c for c in line if not c.isascii()} == {"é"}
+    assert line.isprintable()
+    assert json.loads(line)["path"] == record.fields["path"]
 
 
 def test_a_head_that_does_not_come_is_waited_for_for_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

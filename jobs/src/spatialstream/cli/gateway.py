@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -100,7 +101,11 @@ def _gateway(options: argparse.Namespace) -> int:
         scheme = "http" if options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
         what = options.stream if directory is None else f"the streams of {options.namespaces}"
-        live.say(options, f"gateway of {what} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
+        address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+        if sys.stderr.isatty():  # elsewhere all that is there is the log
+            live.say(options, f"gateway of {what} at {address}")
+        else:
+            logs.event("serving", streams=what, address=address)
         with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
             server.run([sock])
     return 0

@@ -238,9 +238,9 @@ class Gateway:
                     return await self._passing(request, stream, endpoint.right, response)
                 return response
             except Problem as problem:
-                return problem.response()
+                return problem.response(request)
             except SpatialStreamError as error:
-                return of_error(error).response()
+                return of_error(error).response(request)
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody is there to be told
             except Exception:  # noqa: BLE001 -- a defect: whatever it is, it is one request's
@@ -542,6 +542,9 @@ class _Watched:
             nonlocal status, first
             if message["type"] == "http.response.start":
                 status, first = message["status"], time.monotonic() - began
+                if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+                    # somebody before it may take another end of the body for the right one (RFC 9112, 6.3)
+                    message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             await send(message)
 
         try:

@@ -262,7 +262,8 @@ def _page(text: str | None) -> _Key | None:
         t, name, x, y = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         raise _wrong("page", "is not one that was given here") from None
-    if type(t) is not int or abs(t) > 2**53 or type(name) is not str or {type(x), type(y)} - {int, float}:
+    right = type(t) is int and abs(t) <= 2**53 and type(name) is str and not {type(x), type(y)} - {int, float}
+    if not right or not (-180 <= x <= 180 and -90 <= y <= 90):
         raise _wrong("page", "is not one that was given here")
     return t, name, float(x), float(y)
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 
 __all__ = ["LOGGER", "event", "set_up"]
 
 LOGGER = logging.getLogger("spatialstream.gateway")
+
+
+_UNSHOWN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""What JSON may have as it is, and a terminal takes for a command or a line's end, or cannot be written."""
 
 
 class _Lines(logging.Formatter):
@@ -20,7 +25,8 @@ class _Lines(logging.Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        text = json.dumps(line, ensure_ascii=False, default=str)
+        return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:

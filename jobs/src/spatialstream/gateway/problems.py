@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from spatialstream.model.errors import Gone, RecordError, SettingError, SpatialStreamError, Unavailable
 
@@ -32,6 +36,11 @@ KINDS = {
     "try-again": (503, "Not now: try again"),
 }
 """Kinds of problems: status and title of each."""
+
+_BODIES = {"content-length", "transfer-encoding"}
+_MOST_PASSED_OVER = 64 << 20
+_LINGER = 2.0
+"""Bytes of a body that is refused, and seconds for it, which are read all the same."""
 
 _SHOWN = 100
 """Errors of one request that are told, at most."""
@@ -76,10 +85,36 @@ class Problem(Exception):  # noqa: N818 (as RFC 9457 calls it)
             **({"errors": self.errors[:_SHOWN]} if self.errors else {}),
         }
 
-    def response(self) -> Response:
-        """As it is sent."""
+    def response(self, request: Request | None = None) -> Response:
+        """As it is sent; where a request has a body, some of what is still to come of it is read meanwhile."""
         body = json.dumps(self.to_record(), ensure_ascii=False).encode(errors="replace")
-        return Response(body, self.status, self.headers, PROBLEM_TYPE)
+        return _Refusal(request, body, self.status, self.headers, PROBLEM_TYPE)
+
+
+class _Refusal(Response):
+    """A refusal that its client can read: a connection that is closed with more to be read is reset, and it with it."""
+
+    def __init__(self, request: Request | None, *given: Any) -> None:
+        super().__init__(*given)
+        self._request = request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI calls it."""
+        request = self._request
+        # who waits to be told to go on has sent nothing
+        if request is None or "expect" in request.headers or not _BODIES.intersection(request.headers.keys()):
+            await super().__call__(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        left = _MOST_PASSED_OVER
+        with suppress(TimeoutError, ClientDisconnect, RuntimeError):  # it has gone, or all has been read
+            async with asyncio.timeout(_LINGER):
+                async for part in request.stream():
+                    left -= len(part)
+                    if left < 0:
+                        break
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def of_error(error: SpatialStreamError) -> Problem:
