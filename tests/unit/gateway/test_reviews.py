@@ -183,7 +183,7 @@ def test_what_is_kept_and_what_is_asked_at_a_time_is_bounded(
     cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spatialstream.gateway.reviews._MOST_KEPT", 10)
-    monkeypatch.setattr("spatialstream.gateway.reviews._MOST_ASKED", 3)
+    monkeypatch.setattr("spatialstream.gateway.reviews._MOST_ASKED", 6)
     reviews = Reviews(cluster)
 
     async def check() -> None:
@@ -193,7 +193,7 @@ def test_what_is_kept_and_what_is_asked_at_a_time_is_bounded(
         cluster.hold.clear()
         waiting = [asyncio.create_task(reviews.caller(f"slow-{number}")) for number in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(Problem, match="come again"):
+        with pytest.raises(Problem, match="not to be had now"):
             await reviews.caller("slow-3")
         cluster.hold.set()
         assert await asyncio.gather(*waiting) == [None] * 3
