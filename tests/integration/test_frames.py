@@ -27,6 +27,7 @@ from spatialstream import AnswerStream
 from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
+from spatialstream.records.decode import decode_objects
 from spatialstream.spark.frame_records import object_lines
 from tests.streams import Stream, object_record, query_record, random_stream, write_lines
 
@@ -113,6 +114,24 @@ def test_a_column_that_is_no_field_of_a_query_is_refused(spark: SparkSession) ->
     for queries in (asked, spark.createDataFrame(asked)):
         with pytest.raises(spatialstream.SettingError, match="column 'Keyword' is no field of a query; did you mean k"):
             spatialstream.answer(OBJECTS, queries, spark=spark, slots=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        ("bigint", [2**60 + 1], [str(2**60 + 1)]),
+        ("double", [7.0, 2.0**53 - 1, 2.0**53, 0.5, float("nan")], ["7", "9007199254740991"]),
+        ("float", [2.0**24 - 1, 2.0**24, 3e9, 0.5], ["16777215"]),
+        ("decimal(20, 0)", [Decimal(10**19 + 1)], ["10000000000000000001"]),
+        ("decimal(20, 2)", [Decimal("7.00"), Decimal("7.50")], ["7"]),
+    ],
+)
+def test_ids_of_spark_lose_no_digits(spark: SparkSession, kind: str, given: list[Any], expected: list[str]) -> None:
+    schema = f"id {kind}, t bigint, lon double, lat double, text string"
+    lines = object_lines(spark.createDataFrame([(each, 1, 0.0, 0.0, "x") for each in given], schema), WGS84)
+    found = decode_objects(b"\n".join(bytes(row.value) for row in lines.collect()))
+    assert found.batch.ids.to_pylist() == expected
+    assert all(reason.startswith("id: ") for reason in found.rejected.column("reason").to_pylist())
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Kolkata"])

@@ -10,9 +10,11 @@ Cost: Spark writes the JSON, in the JVM, as part of the job that decodes it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import abs as spark_abs
 from pyspark.sql.functions import (
     col,
     concat,
@@ -31,6 +33,7 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
+    FloatType,
     FractionalType,
     IntegralType,
     NumericType,
@@ -40,6 +43,7 @@ from pyspark.sql.types import (
 )
 
 from spatialstream.model.errors import SettingError
+from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_UNITS
 from spatialstream.spark.pandas_records import check_columns, check_query_columns
@@ -47,6 +51,8 @@ from spatialstream.spark.pandas_records import check_columns, check_query_column
 __all__ = ["object_lines", "query_lines"]
 
 _DAY = 86_400_000
+_EXACT_FLOATS = 2.0**24
+"""A float of 32 bits below it is the only one for its whole number."""
 _COUNTS = {"k", "duration", "window", "step"}
 _MICROS = "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', t)"
 
@@ -105,9 +111,10 @@ def _lines(frame: DataFrame, kind: str, columns: list[Column]) -> DataFrame:
 
 def _id(frame: DataFrame) -> Column:
     """Column ``id``; a whole number is its decimal digits."""
-    if isinstance(frame.schema["id"].dataType, IntegralType):
+    kind = frame.schema["id"].dataType
+    if isinstance(kind, IntegralType):
         return col("id").cast("string").alias("id")
-    return _whole(frame, "id", '"')
+    return _whole(frame, "id", '"', below=_EXACT_FLOATS if isinstance(kind, FloatType) else EXACT_FLOATS)
 
 
 def _millis(frame: DataFrame, unit: str) -> Column:
@@ -140,19 +147,25 @@ def _scaled(t: Column, kind: DataType, micros: int) -> Column:
     return number.otherwise(t.cast("string"))
 
 
-def _whole(frame: DataFrame, name: str, quote: str = "") -> Column:
+def _whole(frame: DataFrame, name: str, quote: str = "", below: float = math.inf) -> Column:
     """A column of whole numbers; where it holds floats or decimals, those that are whole, between quotes if asked.
 
-    NaN is absent, and another number is passed on as it is, so that the record is rejected with it.
+    NaN is absent, and another number is passed on as it is, so that the record is rejected with it. So are floats that
+    are not below a limit, those of 32 bits in an object, for as numbers of 64 bits they would be below it.
     """
     column, kind = col(name), frame.schema[name].dataType
     if not isinstance(kind, FractionalType):
         return column
     whole = column.try_cast("bigint")
-    number = when(whole == column, concat(lit(quote), whole.cast("string"), lit(quote)))
+    is_whole, text = whole == column, column.cast("string")
+    if not isinstance(kind, DecimalType):
+        is_whole &= spark_abs(column) < below
+    number = when(is_whole, concat(lit(quote), whole.cast("string"), lit(quote)))
     if not isinstance(kind, DecimalType):
         number = number.when(column == float("nan"), None)
-    return try_parse_json(number.otherwise(column.cast("string"))).alias(name)
+    if isinstance(kind, FloatType) and quote:
+        text = concat(lit('{"float": "'), text, lit('"}'))
+    return try_parse_json(number.otherwise(text)).alias(name)
 
 
 # --------------------------------------------------------------------------------------------------------------- checks
