@@ -9,6 +9,8 @@ import yaml
 
 from tests.charts.render import OPERATOR, ROOT, SERVICES, named, promtool, render
 
+pytestmark = pytest.mark.gate
+
 TESTS = Path(__file__).with_name("alerts_test.yaml")
 RUNBOOKS = ROOT / "docs" / "runbooks"
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]

@@ -11,6 +11,8 @@ from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.metrics import CONDITIONS, OperatorMetrics
 from tests.charts.render import OPERATOR, of_kind, promtool, render
 
+pytestmark = pytest.mark.gate
+
 BOARDS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted((OPERATOR / "dashboards").glob("*.json"))}
 ALERTS = yaml.safe_load((OPERATOR / "files" / "alerts.yaml").read_text("utf-8"))
 SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}

@@ -8,6 +8,8 @@ import pytest
 
 from tests.charts.render import SERVICES, named, render
 
+pytestmark = pytest.mark.gate
+
 NOTES = {"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/stats"}
 
 

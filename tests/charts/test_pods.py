@@ -12,6 +12,8 @@ from spatialstream.cli.gateway import _check
 from tests.charts.configurations import CONFIGURATIONS, EVERYTHING
 from tests.charts.render import OPERATOR, SERVICES, helm, named, of_kind, pods, render
 
+pytestmark = pytest.mark.gate
+
 CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PersistentVolume"}
 VOLUMES = {
     "configMap",

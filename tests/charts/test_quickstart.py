@@ -10,6 +10,8 @@ import yaml
 from tests.charts.render import OPERATOR, ROOT, SERVICES, named, of_kind, render
 from tests.quickstart import steps
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.fixture(scope="module")
 def installed():

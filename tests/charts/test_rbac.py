@@ -6,6 +6,8 @@ from spatialstream_operator.manifests.access import DRIVER_VERBS
 from tests.charts.configurations import EVERYTHING
 from tests.charts.render import OPERATOR, SERVICES, of_kind, render
 
+pytestmark = pytest.mark.gate
+
 OWN = "spatialstream.dev"
 RBAC = "rbac.authorization.k8s.io"
 CHANGE = {"get", "create", "patch"}

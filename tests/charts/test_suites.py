@@ -3,7 +3,11 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.charts.render import OPERATOR, tool
+
+pytestmark = pytest.mark.gate
 
 SUITES = sorted(Path(__file__).with_name("suites").glob("*_test.yaml"))
 

@@ -7,6 +7,8 @@ import yaml
 
 from tests.charts.render import OPERATOR, SERVICES, ChartError, render
 
+pytestmark = pytest.mark.gate
+
 WRONG = [
     (OPERATOR, {"replicas": 2}, "replicas"),
     (OPERATOR, {"image": {"tag": "latest"}}, "tag"),

@@ -340,3 +340,22 @@ def test_an_open_line_is_no_burden(live: Live) -> None:
     connection.connect()  # and nothing more
     assert live.ask("GET", "/ready").status in (200, 503)
     connection.close()
+
+
+@pytest.mark.parametrize("query", ["", "&at_least=5"])
+def test_who_asks_a_stream_that_is_not_reached_is_told_so_and_not_that_much_is_asked(query: str) -> None:
+    found, tried = threading.Event(), threading.Semaphore(0)
+
+    def away() -> Any:
+        tried.release()
+        assert found.wait(60.0)
+        raise Unavailable("ZooKeeper at 127.0.0.1:1 cannot be reached")
+
+    with serving(Gateway([served("s", away)])) as client:
+        first = client("POST", f"/streams/s/ask?timeout=0s{query}", SRQ)
+        assert (first.status, "has not been reached yet" in first.json["detail"]) == (503, True)
+        assert tried.acquire(timeout=60.0)
+        found.set()
+        assert await_condition(
+            lambda: "127.0.0.1:1" in client("POST", f"/streams/s/ask?timeout=0s{query}", SRQ).json["detail"], 60.0
+        )

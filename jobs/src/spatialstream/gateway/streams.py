@@ -182,6 +182,7 @@ class ServedStream:
         self._waiting = Shares(_MOST_WAITING, "requests that wait for answers")
         self._opening = threading.Lock()
         self._stream: Stream | None = None
+        self._unreached = ""  # why it could not be opened, when that was tried last
         self._users: dict[Stream, int] = {}
         self._asked, self._busy = _Queue(), Counter[str]()
         self._answering: set[asyncio.Task[None]] = set()
@@ -206,7 +207,11 @@ class ServedStream:
         """
         with self._opening:
             if self._stream is None:
-                self._stream = self._opener()
+                try:
+                    self._stream = self._opener()
+                except Unavailable as error:
+                    self._unreached = f": {error}"
+                    raise
             stream = self._stream
             self._users[stream] = self._users.get(stream, 0) + 1
         try:
@@ -276,7 +281,7 @@ class ServedStream:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _PAUSES[1])
         except TimeoutError:
-            raise Unavailable("the stream's worker does not say how far it is") from None
+            raise self._late("the stream's worker does not say how far it is") from None
 
     async def ask(self, places: Places, at_least: int | None, timeout: float) -> Answered:
         """Answer questions as of one round; also whether the stream is on the globe.
@@ -305,6 +310,8 @@ class ServedStream:
                 except Replaced:
                     raise  # no later try can succeed
                 except Unavailable as error:
+                    if self._stream is None:  # it is not moving, but away as a whole: that is said at once
+                        raise
                     if self._ending or loop.time() + pause > until:
                         raise Unavailable(f"{error}; waited {loop.time() - began:.3g} s") from None
                 await asyncio.sleep(pause)
@@ -334,7 +341,13 @@ class ServedStream:
             async with asyncio.timeout(seconds + _GRACE):
                 return await request.answer
         except TimeoutError:
-            raise Unavailable("much is being asked, and the answer is not there in time") from None
+            raise self._late("much is being asked, and the answer is not there in time") from None
+
+    def _late(self, why: str) -> Unavailable:
+        """The error of a request whose time is over: why it is, unless the stream has not even been opened."""
+        if self._stream is None:
+            return Unavailable(f"{self.name} has not been reached yet{self._unreached}")
+        return Unavailable(why)
 
     def _may(self, client: str) -> bool:
         return self._busy[client] < _SHARE_OF_TOGETHER
