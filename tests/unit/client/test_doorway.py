@@ -146,7 +146,8 @@ def test_what_one_seat_cannot_answer_whole_is_asked_of_slots(ends: Endpoints, mo
         monkeypatch.setattr("spatialstream.seats.whole.LARGEST", 100)
         assert stream.ask({**SRQ, "id": "q"}) == expected
         monkeypatch.undo()
-        assert stream.ask({**SRQ, "id": "q", "note": object()}) == expected
+        with pytest.raises(SettingError, match="note: is no field of a query"):
+            stream.ask({**SRQ, "id": "q", "note": object()})
         assert stream.ask({**SRQ, "id": "q", "region": {"box": list(map(np.float64, (0, 0, 8, 8)))}}) == expected
         ends.desk._directory, directory = lambda: time.sleep(2.5), ends.desk._directory
         threading.Timer(0.5, setattr, (ends.desk, "_directory", directory)).start()

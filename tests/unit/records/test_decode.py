@@ -477,7 +477,7 @@ def test_one_bad_record_sends_no_other_to_the_parser(monkeypatch):
 
 
 def test_a_rejected_record_is_told_with_its_line_reason_and_value():
-    data = b"\n".join([line(), b"", line(lon=200), b"{oops", line(id=7), b'{"id": "a", "t": NaN}', b"\xff\xfe", b"[1]"])
+    data = b"\n".join([line(), b"", line(lon=200), b"{oops", line(id=7.5), b'{"id": "a", "t": NaN}', b"\xff\xfe", b"[1]"])
     decoded = decode.decode_objects(data, 11)
     assert decoded.rejected.schema == decode.REJECTED
     assert decoded.line.tolist() == [11]
@@ -487,7 +487,7 @@ def test_a_rejected_record_is_told_with_its_line_reason_and_value():
     assert [letter["reason"] for letter in letters] == [
         "lon: 200 is out of range; it must lie in [-180, 180]",
         "record: is not JSON: Expecting property name enclosed in double quotes at character 2",
-        "id: 7 is not a string",
+        "id: 7.5 is neither a string nor a whole number",
         "t: nan is not a time; give integer milliseconds or an ISO 8601 string",
         "record: is not UTF-8 text",
         "record: is not a JSON object",
@@ -495,7 +495,7 @@ def test_a_rejected_record_is_told_with_its_line_reason_and_value():
     assert [letter["record"] for letter in letters] == [
         GOOD | {"lon": 200},
         "{oops",
-        GOOD | {"id": 7},
+        GOOD | {"id": 7.5},
         '{"id": "a", "t": NaN}',
         "\ufffd\ufffd",
         [1],
@@ -510,7 +510,7 @@ def test_a_rejected_record_is_told_with_its_line_reason_and_value():
         (line(text=..., other="[" * 10), "text: is required; give a string, or a list of strings as terms"),
         (b"[" * 100_000, "record: is nested too deeply"),
         (b'{"id":"a","t":' + b"9" * 5_000 + b"}", "record: holds an integer of too many digits"),
-        (line(id=[[]]), "id: [[]] is not a string"),
+        (line(id=[[]]), "id: [[]] is neither a string nor a whole number"),
     ],
 )
 def test_strange_records_are_rejected_and_do_no_harm(raw, reason):
@@ -815,7 +815,7 @@ def test_lists_of_terms_in_tables(kind):
         ("lon", ["1"], "lon: '1' is not a number"),
         ("lon", [True], "lon: True is not a number"),
         ("lon", [float("inf")], "lon: inf is not a finite number"),
-        ("id", [7], "id: 7 is not a string"),
+        ("id", [7.5], "id: 7.5 is neither a string nor a whole number"),
         ("text", [7], "text: 7 is not a string"),
         ("text", pa.nulls(1), "text: is required; give a string, or a list of strings as terms"),
         ("id", pa.array([b"\xff"]).view(pa.string()), "record: is not UTF-8 text"),
