@@ -477,7 +477,9 @@ def test_one_bad_record_sends_no_other_to_the_parser(monkeypatch):
 
 
 def test_a_rejected_record_is_told_with_its_line_reason_and_value():
-    data = b"\n".join([line(), b"", line(lon=200), b"{oops", line(id=7.5), b'{"id": "a", "t": NaN}', b"\xff\xfe", b"[1]"])
+    data = b"\n".join(
+        [line(), b"", line(lon=200), b"{oops", line(id=7.5), b'{"id": "a", "t": NaN}', b"\xff\xfe", b"[1]"]
+    )
     decoded = decode.decode_objects(data, 11)
     assert decoded.rejected.schema == decode.REJECTED
     assert decoded.line.tolist() == [11]

@@ -27,7 +27,14 @@ def classes(decode: Any, *records: Any) -> list[str]:
 
 def test_what_is_wrong_with_records() -> None:
     assert classes(decode_objects, OBJECT) == []
-    wrong = [b"no json", [1], OBJECT | {"id": 7.5}, OBJECT | {"t": "soon"}, OBJECT | {"lon": 200}, OBJECT | {"lat": None}]
+    wrong = [
+        b"no json",
+        [1],
+        OBJECT | {"id": 7.5},
+        OBJECT | {"t": "soon"},
+        OBJECT | {"lon": 200},
+        OBJECT | {"lat": None},
+    ]
     assert classes(decode_objects, *wrong) == ["json", "json", "id", "t", "place", "place"]
     assert classes(decode_queries, QUERY) == []
     changes: list[dict[str, Any]] = [
