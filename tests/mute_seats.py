@@ -90,6 +90,7 @@ def _be(invitation: tuple[str, str], count: int, loads: Mapping[int, Any], told:
         for number in range(count):
             about = {"name": f"seat{number:05d}", "number": number, "address": address, "executor": "0", "pid": 1}
             said = {**about, "known": False, "worked": {}, "asked": told["asked"], "requests": told["requests"]}
+            said |= {"progress": 0, "memory": 0}
             act(client, "hello", json.dumps(said).encode(), options(secret), desk)
         told["ready"].set()
         told["over"].wait()

@@ -360,7 +360,7 @@ UNUSABLE_OBJECTS = [
     "[1, 2]",
     '{"id": "x", "t": 5, "lon": 0, "lat": 0, "text": "cut off',
     '{"t": 5, "lon": 0, "lat": 0, "text": "a"}',
-    '{"id": 7, "t": 5, "lon": 0, "lat": 0, "text": "a"}',
+    '{"id": 7.5, "t": 5, "lon": 0, "lat": 0, "text": "a"}',
     '{"id": "x", "lon": 0, "lat": 0, "text": "a"}',
     '{"id": "x", "t": "yesterday", "lon": 0, "lat": 0, "text": "a"}',
     '{"id": "x", "t": 5.5, "lon": 0, "lat": 0, "text": "a"}',

@@ -112,7 +112,7 @@ def test_what_is_meant_is_answered_and_what_is_rejected_is_told(spark: SparkSess
 def test_a_column_that_is_no_field_of_a_query_is_refused(spark: SparkSession) -> None:
     asked = pd.DataFrame([{"id": "a", "type": "SKQ", "t": 1, "Keyword": ["fire"], "duration": "1h"}])
     for queries in (asked, spark.createDataFrame(asked)):
-        with pytest.raises(spatialstream.SettingError, match="column 'Keyword' is no field of a query; did you mean k"):
+        with pytest.raises(SettingError, match="column 'Keyword' is no field of a query; did you mean k"):
             spatialstream.answer(OBJECTS, queries, spark=spark, slots=2)
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -99,8 +100,12 @@ def test_the_processes_below_a_session_have_few_arenas(spark: SparkSession) -> N
     java = spark.sparkContext._gateway.proc.pid
     below = [java, *descendants(java)]
     assert len(below) > 1
+    looked_at = 0
     for pid in below:
-        assert b"\0MALLOC_ARENA_MAX=2\0" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes(), pid
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            assert b"\0MALLOC_ARENA_MAX=2\0" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes(), pid
+            looked_at += 1
+    assert looked_at > 1
 
 
 def test_only_who_knows_the_secret_is_let_in(spark: SparkSession) -> None:

@@ -17,6 +17,9 @@ RADIUS_M = 6_371_008.8
 def distance(space: Space, x1: float, y1: float, x2: float, y2: float) -> float:
     if not space.geographic:
         return math.sqrt((x2 - x1) * (x2 - x1) + (y2 - y1) * (y2 - y1))
+    if 90.0 in (abs(y1), abs(y2)):  # a pole is one place, whatever its longitude, and so are the two ends of a parallel
+        x1 = x2 = 0.0
+    x1, x2 = (180.0 if x == -180.0 else x for x in (x1, x2))
     degree = math.pi / 180.0
     p1, p2 = y1 * degree, y2 * degree
     sp, sl = math.sin((p2 - p1) * 0.5), math.sin((x2 - x1) * degree * 0.5)

@@ -146,7 +146,7 @@ CRQ = {"id": "q", "type": "CRQ", "t": 5_000, "region": {"box": [0, 0, 1, 1]}, "k
         {"keywords": ["Flood", "FIRE", "flood"]},
         {"t": "1970-01-01T00:00:05Z"},
         {"region": {"box": [-0.0, 0.0, 1.0, 1]}},
-        {"duration": None, "note": "x"},
+        {"duration": None, "title": "x"},
         {"by": "somebody else"},
     ],
 )
