@@ -171,8 +171,14 @@ def test_streams_are_served_while_they_exist(api, cluster, quick):
         try:
             eventually(lambda: status("quakes") == 400, "a new stream is served")
             eventually(lambda: status("ships") == 503, "its secret is missing")
-            secret = {"metadata": {"namespace": "gw-geo", "name": "zk"}, "stringData": {"credentials": "me:word"}}
-            api.apply({"apiVersion": "v1", "kind": "Secret", **secret})
+            metadata = {"namespace": "gw-geo", "name": "zk"}
+            secret = {"apiVersion": "v1", "kind": "Secret", "stringData": {"credentials": "me:word"}}
+            api.apply({**secret, "metadata": metadata})
+            eventually(
+                lambda: "not for streams" in client("POST", "/streams/gw-geo.ships/ask?no=1", {}).json["detail"],
+                "it has no label",
+            )
+            api.apply({**secret, "metadata": {**metadata, "labels": {"spatialstream.dev/allowed": "true"}}})
             eventually(lambda: status("ships") == 400, "it can be reached now")
             detail = client("POST", "/streams/gw-geo.hidden/ask?no=1", {}).json["detail"]
             assert 'secrets "other" is forbidden' in detail

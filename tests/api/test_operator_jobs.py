@@ -251,6 +251,28 @@ def test_a_topic_of_another_stream_is_refused_with_that_streams_name(operator, p
     both.made("router")
 
 
+def test_what_a_stream_may_not_say_is_refused_and_what_runs_goes_on(operator, api, played):
+    stream = played()
+    router = stream.runs("router")
+    stream.edit(router={"podTemplate": {"spec": {"nodeName": "theirs"}}}, image="evil:1")
+    said = stream.says("Degraded", "True", "SpecRefused")["message"]
+    assert said.startswith("spec.image: evil:1 is of another repository than spark")
+    assert "spec.router.podTemplate.spec.nodeName: is allowed only if" in said
+    stream.edit(router={"podTemplate": None}, image=None, kafka={"securitySecret": {"name": "user"}})
+    secrets = f"/api/v1/namespaces/{stream.namespace}/secrets"
+    stream.until(lambda _: "there is no Secret user" in stream.condition("Degraded")["message"], "it is not there")
+    api.post(secrets, {"metadata": {"name": "user"}})
+    stream.until(lambda _: "is not for streams" in stream.condition("Degraded")["message"], "it has no label")
+    assert stream.pod("router")["metadata"]["uid"] == router
+    assert "deletionTimestamp" not in stream.pod("router")["metadata"]
+
+    api.patch(f"{secrets}/user", {"metadata": {"labels": {"spatialstream.dev/allowed": "true"}}})
+
+    stream.says("Degraded", "False")
+    stream.ends("router")
+    stream.made("router", other_than=router)
+
+
 def refusal_of_pods(stream):
     """Why no pod can be made in a stream's namespace; "" if one can."""
     rights = {
@@ -338,10 +360,12 @@ def test_a_stream_that_rejects_all_its_queries_is_degraded_and_ready(operator, p
 
 def test_a_volume_that_cannot_be_mounted_is_told_within_half_a_minute(operator, played):
     """Only an event says so: the pod's status has nothing but ContainerCreating."""
-    stream = played(kafka={"securitySecret": {"name": "nosuch"}})
+    stream = played(kafka={"securitySecret": {"name": "kafka"}})
+    secret = {"metadata": {"name": "kafka", "labels": {"spatialstream.dev/allowed": "true"}}}
+    stream.api.post(f"/api/v1/namespaces/{stream.namespace}/secrets", secret)
     stream.placed("router")
     stream.tell_of("router", {"waiting": {"reason": "ContainerCreating"}}, "Pending")
-    missing = 'MountVolume.SetUp failed for volume "kafka" : secret "nosuch" not found'
+    missing = 'MountVolume.SetUp failed for volume "kafka" : references non-existent secret key: kafka.properties'
     stream.kubelet_says("router", "FailedMount", missing)
 
     said = stream.says("Degraded", "True", "RouterBlocked")

@@ -320,7 +320,8 @@ def test_the_secret_of_zookeeper_has_to_be_right(operator, api, played):
     said = stream.says("Degraded", "True")
     assert "there is no Secret zk in the namespace" in said["message"]
 
-    api.post(secrets, {"metadata": {"name": "zk"}, "stringData": {"other": "x"}})
+    labels = {"spatialstream.dev/allowed": "true"}
+    api.post(secrets, {"metadata": {"name": "zk", "labels": labels}, "stringData": {"other": "x"}})
     stream.until(lambda _: "has no key credentials" in stream.condition("Degraded")["message"], "the key is missing")
     for content in ("dXNlcg==", "/////w=="):  # no password; no text
         api.patch(f"{secrets}/zk", {"data": {"credentials": content}})

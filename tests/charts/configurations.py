@@ -10,6 +10,12 @@ EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": [{"name": "pull"}],
     "watch": {"namespaces": ["geo", "weather"]},
     "prometheus": {"url": "https://prometheus.monitoring:9090", "secretName": "prometheus"},
+    "streams": {
+        "podTemplate": {"allow": ["nodeName", "volumes.secret"]},
+        "options": "any",
+        "images": ["registry.example/geo/*"],
+        "secrets": ["kafka", "zookeeper"],
+    },
     "executors": {"graceSeconds": 600},
     "log": {"level": "debug", "format": "text"},
     "rbac": {"secrets": {"names": ["kafka", "zookeeper"]}},

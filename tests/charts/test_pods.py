@@ -9,6 +9,7 @@ import yaml
 
 from spatialstream.cli import parser
 from spatialstream.cli.gateway import _check
+from spatialstream_operator.config import OperatorConfig
 from tests.charts.configurations import CONFIGURATIONS, EVERYTHING
 from tests.charts.render import OPERATOR, SERVICES, helm, named, of_kind, pods, render
 
@@ -457,3 +458,52 @@ def test_kafka_tells_an_address_that_resolves_in_every_namespace():
     ]
 
     assert {"name": "KAFKA_ADVERTISED", "value": "dev-kafka.geo.svc:9092"} in container["env"]
+
+
+WHERE = ("apiServer", "prometheus", "zookeeper", "kafka", "objectStore", "others")
+"""Lists of networkPolicy.egress; the test gives the n-th of them the port n."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "reached"),
+    [
+        ("spatialstream", {"apiServer", "prometheus", "zookeeper", "others"}),
+        ("spatialstream-gateway", {"apiServer", "zookeeper", "kafka", "others"}),
+        ("spatialstream-streams", {"kafka", "objectStore", "others"}),
+        ("spatialstream-drivers", {"apiServer", "zookeeper"}),
+    ],
+)
+def test_each_connects_only_to_what_it_needs(policy, reached):
+    egress = {name: [{"ports": [{"port": port, "protocol": "TCP"}]}] for port, name in enumerate(WHERE, 1)}
+    values = {"networkPolicy": {"restrictEgress": True, "streamNamespaces": ["geo"], "egress": egress}}
+
+    spec = named(render(OPERATOR, values), "NetworkPolicy", policy)["spec"]
+
+    ports = {port["port"] for rule in spec["egress"] for port in rule.get("ports", ())}
+    assert ports == {53} | {WHERE.index(name) + 1 for name in reached}
+    assert all("ports" in rule or rule["to"] for rule in spec["egress"]), "no rule leads everywhere"
+    assert "Egress" in spec["policyTypes"]
+    selected = spec["podSelector"].get("matchExpressions", [])
+    assert [each["values"] for each in selected] == ([["router", "worker", "remover"]] if "drivers" in policy else [])
+
+
+def test_what_streams_may_say_is_told_to_operator_and_gateway():
+    values = {
+        "streams": {
+            "podTemplate": {"allow": ["nodeName", "volumes.secret"]},
+            "options": "any",
+            "images": ["registry.example/*"],
+            "secrets": ["kafka", "zk-*"],
+        }
+    }
+    objects = render(OPERATOR, values)
+    container = named(objects, "Deployment", "spatialstream")["spec"]["template"]["spec"]["containers"][0]
+    said = {each["name"]: each.get("value") for each in container["env"]}
+
+    config = OperatorConfig.from_environment({name: value for name, value in said.items() if value is not None})
+    assert config.template_allow == {"nodeName", "volumes.secret"}
+    assert (config.options_any, config.images, config.secrets) == (True, ("registry.example/*",), ("kafka", "zk-*"))
+    assert {"--stream-secret=kafka", "--stream-secret=zk-*"} <= set(arguments(values))
+    plain = named(render(OPERATOR, {}), "Deployment", "spatialstream")["spec"]["template"]["spec"]["containers"][0]
+    least = OperatorConfig.from_environment({each["name"]: each.get("value", "") for each in plain["env"]})
+    assert (least.template_allow, least.options_any, least.images, least.secrets) == (frozenset(), False, (), ())

@@ -15,6 +15,7 @@ from prometheus_client import start_http_server
 
 from spatialstream.index.version import prepare
 from spatialstream.model.errors import SettingError
+from spatialstream.model.secret_rule import SecretRule
 from spatialstream_operator.cluster import Cluster, Object
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.environment import Environment
@@ -36,7 +37,9 @@ _TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) -> int:
-    environment = Environment(cluster, Stores(cluster), config, OperatorMetrics(), gateway=_gateway(config))
+    environment = Environment(
+        cluster, Stores(cluster, SecretRule(config.secrets)), config, OperatorMetrics(), gateway=_gateway(config)
+    )
     watch = Watch()
     health = Health(watch)
     start_http_server(config.metrics_port, registry=environment.metrics.registry)

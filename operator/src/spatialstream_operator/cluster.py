@@ -35,6 +35,7 @@ _PAGE = 500
 """Objects in one answer to a list."""
 
 _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 _RESOURCES: Mapping[str, tuple[str, str]] = {
     "Namespace": ("api/v1", "namespaces"),
@@ -124,6 +125,12 @@ class Cluster:
     async def get(self, kind: str, name: str, namespace: str) -> Object | None:
         """An object; None if there is none."""
         return await _unless({HTTPStatus.NOT_FOUND}, self._ask("GET", _path(kind, namespace, name)))
+
+    async def labels(self, kind: str, name: str, namespace: str) -> Mapping[str, str] | None:
+        """An object's labels, without the rest of it being sent; None if there is no such object."""
+        asked = self._ask("GET", _path(kind, namespace, name), accept=_METADATA)
+        found = await _unless({HTTPStatus.NOT_FOUND}, asked)
+        return None if found is None else found["metadata"].get("labels") or {}
 
     async def is_terminating(self, namespace: str) -> bool:
         """Whether a namespace is on its way out, as far as the operator may know."""
@@ -236,20 +243,28 @@ class Cluster:
             rest = page["metadata"].get("continue") or None
 
     async def _ask(
-        self, method: str, path: str, body: Object | None = None, form: str = _JSON, query: Mapping[str, str] = {}
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        form: str = _JSON,
+        query: Mapping[str, str] = {},
+        accept: str = _JSON,
     ) -> Object:
+        headers = {"Accept": accept, "Content-Type": form}
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._send, method, path, body, form, query)
+        return await loop.run_in_executor(self._threads, self._send, method, path, body, headers, query)
 
-    def _send(self, method: str, path: str, body: Object | None, form: str, query: Mapping[str, str]) -> Object:
+    def _send(
+        self, method: str, path: str, body: Object | None, headers: Mapping[str, str], query: Mapping[str, str]
+    ) -> Object:
         """Send a request and wait for its answer: this blocks."""
-        headers = {"Accept": _JSON, "Content-Type": form}
         try:
             request = self._client.param_serialize(
                 method,
                 path,
                 query_params=[(name, value) for name, value in query.items() if value],
-                header_params=headers,
+                header_params=dict(headers),
                 body=body,
                 auth_settings=["BearerToken"],
             )

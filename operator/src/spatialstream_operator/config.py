@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,10 @@ class OperatorConfig:
         gateway_service: where the operator reaches it, to register queries; "": it cannot.
         gateway_token: the file with the token that the operator then shows.
         gateway_authority: the file with the certificates by which the gateway is known; "": those of the system.
+        template_allow: parts of pod templates that streams may give beside what is harmless; ``*``: all.
+        options_any: whether their options of Spark may be any.
+        images: repositories of images that they may name beside that of ``image``.
+        secrets: names of Secrets that they may use without a label that says so.
         pod: name of the operator's own pod, by which it holds its lease.
         namespace: the namespace that the operator runs in.
         log_level: one of debug, info, warning and error.
@@ -62,6 +67,10 @@ class OperatorConfig:
     gateway_service: str = ""
     gateway_token: str = "/var/run/secrets/kubernetes.io/serviceaccount/token"
     gateway_authority: str = ""
+    template_allow: frozenset[str] = frozenset()
+    options_any: bool = False
+    images: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     pod: str = "spatialstream-operator"
     namespace: str = "default"
     log_level: str = "info"
@@ -83,7 +92,11 @@ class OperatorConfig:
         plain = {name: said[name] for name in _PLAIN if said[name]}
         return cls(
             **plain,
-            namespaces=tuple(name.strip() for name in said["namespaces"].split(",") if name.strip()),
+            namespaces=_names(said["namespaces"]),
+            template_allow=_parts("template_allow", said["template_allow"]),
+            options_any=_choice("options", said["options"] or "plain", ("plain", "any")) == "any",
+            images=_names(said["images"]),
+            secrets=_names(said["secrets"]),
             monitors=_choice("monitors", said["monitors"] or "false", ("true", "false")) == "true",
             monitor_labels=_labels("monitor_labels", said["monitor_labels"]),
             network_policies=_choice("network_policies", said["network_policies"] or "false", ("true", "false"))
@@ -115,6 +128,10 @@ _PLAIN = (
 _VARIABLES = (
     *_PLAIN,
     "namespaces",
+    "template_allow",
+    "options",
+    "images",
+    "secrets",
     "monitors",
     "monitor_labels",
     "network_policies",
@@ -128,6 +145,21 @@ _VARIABLES = (
     "lease",
     "executor_grace",
 )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _parts(name: str, text: str) -> frozenset[str]:
+    parts = frozenset(_names(text))
+    for part in sorted(parts):
+        if part != "*" and not re.fullmatch(r"[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)?", part):
+            problem = (
+                f"{part!r} is no part of a pod template; give a field of a pod, or volumes.KIND, or containers.FIELD"
+            )
+            raise SettingError(_variable(name), problem)
+    return parts
 
 
 def _variable(name: str) -> str:

@@ -25,6 +25,7 @@ from spatialstream_operator.steps.checking import check_pods
 from spatialstream_operator.steps.drivers import keep_drivers
 from spatialstream_operator.steps.executors import miss_executors
 from spatialstream_operator.steps.measuring import measure
+from spatialstream_operator.steps.permitting import check_permissions
 from spatialstream_operator.steps.rebalancing import rebalance
 from spatialstream_operator.steps.refusing import refuse, unready
 from spatialstream_operator.steps.rejects import watch_rejects
@@ -36,6 +37,7 @@ from spatialstream_operator.steps.topics import check_topics
 __all__ = ["STEPS", "Controller"]
 
 STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
+    check_permissions,
     check_topics,
     apply_belongings,
     check_pods,

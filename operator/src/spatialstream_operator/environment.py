@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from spatialstream.model.secret_rule import SecretRule
 from spatialstream_operator.cluster import Cluster
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.gateway import Gateway
 from spatialstream_operator.metrics import OperatorMetrics
+from spatialstream_operator.permissions import Permissions
 from spatialstream_operator.spec import OperatorDefaults
 from spatialstream_operator.stores import Stores
 
@@ -45,3 +47,9 @@ class Environment:
     def defaults(self) -> OperatorDefaults:
         """What holds for streams that do not say otherwise."""
         return OperatorDefaults(self.config.image, self.config.image_pull_policy, self.config.prometheus_url)
+
+    @property
+    def permissions(self) -> Permissions:
+        """What streams may say."""
+        config = self.config
+        return Permissions(config.template_allow, config.options_any, config.images, SecretRule(config.secrets))

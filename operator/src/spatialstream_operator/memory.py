@@ -36,6 +36,7 @@ class Memory:
         checked: digest of the pods that the API server was last asked about.
         wrong: what it said against them.
         refused: whether the API server refused the router's last pod.
+        secrets: Secrets that the stream may use, and when that was last seen, in ms.
     """
 
     applied: str = ""
@@ -53,3 +54,4 @@ class Memory:
     checked: str = ""
     wrong: SettingError | None = None
     refused: bool = False
+    secrets: dict[str, int] = field(default_factory=dict)

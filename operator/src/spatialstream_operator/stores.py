@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from spatialstream.model.errors import SettingError
+from spatialstream.model.secret_rule import SecretRule
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.tls import TlsTexts
 from spatialstream.store.zookeeper import ZooKeeperStore
@@ -29,9 +30,11 @@ class Stores:
 
     Attributes:
         cluster: where secrets with credentials are.
+        rule: which of them streams may use.
     """
 
     cluster: Cluster
+    rule: SecretRule = field(default_factory=SecretRule)
     _open: dict[str, _Open] = field(default_factory=dict)
 
     async def of(
@@ -103,4 +106,7 @@ class Stores:
             raise
         if secret is None:
             raise SettingError(where, f"there is no Secret {name} in the namespace {namespace}")
+        problem = self.rule.problem(name, secret["metadata"].get("labels"))
+        if problem is not None:
+            raise SettingError(where, problem)
         return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}

@@ -28,6 +28,7 @@ class PlayedCluster:
     def __init__(self) -> None:
         self.streams: dict[str, list[dict[str, Any]]] = {}
         self.secrets: dict[str, dict[str, str]] = {}
+        self.unlabelled: set[str] = set()
         self.away = False
 
     def put(self, namespace: str, name: str, uid: str = "1", **spec: Any) -> None:
@@ -50,7 +51,9 @@ class PlayedCluster:
         key = f"{parts[4]}/{parts[6]}"
         if key not in self.secrets:
             raise Refused(f'secrets "{parts[6]}" is forbidden', 403)
-        return {"data": {name: base64.b64encode(text.encode()).decode() for name, text in self.secrets[key].items()}}
+        data = {name: base64.b64encode(text.encode()).decode() for name, text in self.secrets[key].items()}
+        labels = {} if key in self.unlabelled else {"spatialstream.dev/allowed": "true"}
+        return {"metadata": {"labels": labels}, "data": data}
 
 
 class Served:
@@ -141,6 +144,10 @@ def test_secrets_are_read_where_a_stream_names_them(cluster: PlayedCluster) -> N
         "geo.quakes": 'geo.quakes is not served: its Secret user cannot be read: secrets "user" is forbidden'
     }
     cluster.secrets["geo/user"] = {"kafka.properties": "ssl.ca.location=/etc/spatialstream/kafka/ca.pem", "ca.pem": "C"}
+    cluster.unlabelled.add("geo/user")
+    assert of.look() == []
+    assert "kafka.securitySecret: the Secret user is not for streams" in of.directory.unserved["geo.quakes"]
+    cluster.unlabelled.clear()
     cluster.secrets["geo/zk"] = {"credentials": "me"}
     assert of.look() == []
     assert "has to hold user:password" in of.told[-1]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
+from spatialstream.model.secret_rule import ALLOWED_LABEL, SecretRule
 
 if TYPE_CHECKING:
     from spatialstream.client import Connection, Stream
@@ -37,6 +38,8 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument_group("in a pod of a Kubernetes cluster").add_argument
     told = "serve the SpatialStreams of these namespaces as they come and go (*: of all), in place of --stream"
     add("--namespaces", metavar="NAME,...", help=told)
+    told = f"streams may use this Secret (NAME*: all that begin so) without the label {ALLOWED_LABEL}=true; repeatable"
+    add("--stream-secret", action="append", default=[], metavar="NAME", help=told)
     told = "let the cluster say whose a token is, and what he may do (TokenReview, SubjectAccessReview)"
     add("--token-review", action="store_true", help=told)
     told = "a token has to be for this audience; may be repeated (default: the API server's own)"
@@ -88,7 +91,8 @@ def _gateway(options: argparse.Namespace) -> int:
             both = options.api_server_audience
             reviews = Reviews(cluster, options.audience, api_server=both) if options.token_review else None
             namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
-            directory = Directory(cluster, _at_place, namespaces, lambda text: logs.event("streams", told=text))
+            report, rule = lambda text: logs.event("streams", told=text), SecretRule(options.stream_secret)
+            directory = Directory(cluster, _at_place, namespaces, report, rule)
         access = Access(options.tokens, lambda text: logs.event("tokens", told=text), reviews)
         check_address(options.host, local=access.local)
         metrics = GatewayMetrics()
@@ -114,6 +118,8 @@ def _gateway(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     if (options.stream is None) == (options.namespaces is None):
         raise SettingError("stream", "say which streams to serve: give --stream, or in a cluster --namespaces")
+    if options.namespaces is None and options.stream_secret:
+        raise SettingError("stream-secret", "is for the streams of a cluster; give --namespaces too")
     if options.namespaces is None and (options.token_review or options.audience):
         raise SettingError("token-review", "is for the streams of a cluster; give --namespaces too")
     if options.audience and not options.token_review:

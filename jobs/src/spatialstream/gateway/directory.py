@@ -2,7 +2,7 @@
 
 Lists are asked for every few seconds, and compared with what is served. They come from the API server's memory, a watch
 would save little, and this needs one right: to list SpatialStreams. A stream's secrets are read with it, each by its
-name, if its account may; the others are served without it.
+name, if its account may and they are for streams; the others are served without it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from urllib.parse import quote
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.secret_rule import SecretRule
 
 if TYPE_CHECKING:
     from spatialstream.gateway.cluster import Cluster
@@ -92,6 +93,7 @@ class Directory:
         opened: makes a stream of its place. May raise SettingError.
         namespaces: those whose streams are served; none: all.
         report: is told why streams cannot be listed, or one not be served, when that begins or changes.
+        rule: which Secrets streams may use.
 
     Attributes:
         ready: whether all streams have been listed once.
@@ -104,7 +106,9 @@ class Directory:
         opened: Callable[[Place], ServedStream],
         namespaces: Sequence[str] = (),
         report: Callable[[str], object] = lambda text: None,
+        rule: SecretRule | None = None,
     ) -> None:
+        self._rule = SecretRule() if rule is None else rule
         self._cluster, self._opened, self._namespaces, self._report = cluster, opened, list(namespaces), report
         self._served: dict[str, Place] = {}
         self._told: dict[str, str] = {}
@@ -186,18 +190,20 @@ class Directory:
         security, credentials = kafka.get("securitySecret"), zookeeper.get("credentialsSecret")
         files = None
         if security is not None:
-            files = await self._secret(namespace, security["name"]), security.get("key", "kafka.properties")
+            held = await self._secret("kafka.securitySecret", namespace, security["name"])
+            files = held, security.get("key", "kafka.properties")
         login = None
         if credentials is not None:
-            key, kept = credentials.get("key", "credentials"), await self._secret(namespace, credentials["name"])
+            key, where = credentials.get("key", "credentials"), "zookeeper.credentialsSecret"
+            kept = await self._secret(where, namespace, credentials["name"])
             user, colon, password = kept.get(key, "").strip().partition(":")
             if not (user and colon and password):
                 problem = f"the key {key} of the Secret {credentials['name']} has to hold user:password"
-                raise SettingError("zookeeper.credentialsSecret", problem)
+                raise SettingError(where, problem)
             login = user, password
         certificates = None
         if (tls := zookeeper.get("tlsSecret")) is not None:
-            held = await self._secret(namespace, tls["name"])
+            held = await self._secret("zookeeper.tlsSecret", namespace, tls["name"])
             certificates = held, tls["name"], tls.get("clientCertificate", True)
         return Place(
             name,
@@ -210,10 +216,15 @@ class Directory:
             certificates,
         )
 
-    async def _secret(self, namespace: str, name: str) -> dict[str, str]:
+    async def _secret(self, where: str, namespace: str, name: str) -> dict[str, str]:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(name, safe='')}"
         try:
-            data = (await self._cluster.get(path)).get("data") or {}
+            found = await self._cluster.get(path)
         except Refused as error:
             raise Refused(f"its Secret {name} cannot be read: {error}", error.code) from None
+        # whoever makes a SpatialStream names the broker that is shown what the Secret holds
+        problem = self._rule.problem(name, (found.get("metadata") or {}).get("labels"))
+        if problem is not None:
+            raise SettingError(where, problem)
+        data = found.get("data") or {}
         return {key: base64.b64decode(value).decode(errors="replace") for key, value in data.items()}

@@ -1,5 +1,6 @@
 """What the operator does in one look at a stream, step by step.
 
+- :mod:`~spatialstream_operator.steps.permitting`: whether a stream may say what it says;
 - :mod:`~spatialstream_operator.steps.topics`: whether the topics that it names are another stream's;
 - :mod:`~spatialstream_operator.steps.belongings`: accounts, rights, configuration, services, monitor;
 - :mod:`~spatialstream_operator.steps.checking`: whether the API server takes the pods of the spec;

@@ -32,8 +32,10 @@ from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import emit
 from spatialstream_operator.manifests.remover import remover_pod
 from spatialstream_operator.names import INTERNAL_KINDS, KIND, TOPIC_KINDS, StreamNames
+from spatialstream_operator.permissions import narrowed
 from spatialstream_operator.spec import Bucket, StreamSpec
 from spatialstream_operator.steps.ownership import hindrance
+from spatialstream_operator.steps.permitting import check_secrets
 from spatialstream_operator.steps.topics import topics_of_others
 
 __all__ = ["SKIP_ANNOTATION", "remove"]
@@ -141,7 +143,9 @@ def _to_be_cleaned(environment: Environment, body: Object) -> StreamSpec | None:
     except SettingError:
         return None
     begun = body.get("status", {}).get("router", {}).get("templateHash")
-    return spec if begun and spec.deletion.state else None
+    if not begun or not spec.deletion.state:
+        return None
+    return narrowed(spec, environment.defaults.image, environment.permissions)
 
 
 async def _ended(environment: Environment, names: StreamNames, body: Object) -> bool:
@@ -216,6 +220,7 @@ async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec,
     """Make the pod; True if that is forbidden, as it is in a namespace that is on its way out."""
     uid, life = body["metadata"]["uid"], _life(body)
     try:
+        await check_secrets(environment, names.namespace, spec)
         spared = await topics_of_others(environment, body)
         await environment.cluster.create(remover_pod(spec, names, uid, spared, life))
     except (ApiError, SettingError) as error:

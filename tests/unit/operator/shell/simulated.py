@@ -80,6 +80,11 @@ class SimulatedCluster:
         await self._done("get", kind)
         return found
 
+    async def labels(self, kind: str, name: str, namespace: str) -> Mapping[str, str] | None:
+        await self._called("get", kind)
+        found = self.objects.get((kind, namespace, name))
+        return None if found is None else dict(found["metadata"].get("labels") or {})
+
     async def is_terminating(self, namespace: str) -> bool:
         await self._called("get", "Namespace")
         return self.terminating
@@ -183,12 +188,13 @@ class World:
 
     cluster: SimulatedCluster = field(default_factory=SimulatedCluster)
     at: int = START
+    config: OperatorConfig = field(default_factory=lambda: OperatorConfig(image="spark:test"))
 
     @property
     def environment(self) -> Environment:
         """The environment."""
         cluster: Any = self.cluster
-        return Environment(cluster, Stores(cluster), OperatorConfig(image="spark:test"), self.metrics, lambda: self.at)
+        return Environment(cluster, Stores(cluster), self.config, self.metrics, lambda: self.at)
 
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
 

@@ -11,6 +11,7 @@ from tests.certificates import Authority
 from tests.unit.operator.shell.simulated import SimulatedCluster, refusal
 
 SECRET = SecretKey("zk", "credentials")
+LABEL = {"spatialstream.dev/allowed": "true"}
 NOWHERE = "127.0.0.1:1"
 
 
@@ -24,7 +25,7 @@ def cluster():
 
 
 def keep(cluster, **data):
-    cluster.put({"kind": "Secret", "metadata": {"name": "zk", "namespace": "geo"}, "data": data})
+    cluster.put({"kind": "Secret", "metadata": {"name": "zk", "namespace": "geo", "labels": LABEL}, "data": data})
 
 
 def opened(cluster, *calls):
@@ -80,7 +81,7 @@ def test_a_secret_that_is_not_as_it_should_be_is_told(cluster, data, why):
 
 def keep_certificates(cluster, files, *left_out):
     data = {file.name: encoded(file.read_bytes()) for file in files if file.name not in left_out}
-    cluster.put({"kind": "Secret", "metadata": {"name": "zk-tls", "namespace": "geo"}, "data": data})
+    cluster.put({"kind": "Secret", "metadata": {"name": "zk-tls", "namespace": "geo", "labels": LABEL}, "data": data})
 
 
 def test_renewed_certificates_make_another_connection(cluster, tmp_path):
