@@ -33,12 +33,14 @@ from spatialstream_operator.steps.routing import read_routing
 from spatialstream_operator.steps.scaling import scale
 from spatialstream_operator.steps.telling import tell
 from spatialstream_operator.steps.topics import check_topics
+from spatialstream_operator.steps.trying import try_image
 
 __all__ = ["STEPS", "Controller"]
 
 STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
     check_permissions,
     check_topics,
+    try_image,
     apply_belongings,
     check_pods,
     keep_drivers,
@@ -90,7 +92,8 @@ class Controller(Loop):
             raise
         busy = any(job.state not in ("running", "stuck") for job in look.jobs.values()) and not spec.suspend
         moving = State.from_status(look.part("rebalance")).phase in _MOVING
-        return min(_BUSY, self._environment.config.interval) if busy or moving else self._environment.config.interval
+        soon = busy or moving or look.image is not None
+        return min(_BUSY, self._environment.config.interval) if soon else self._environment.config.interval
 
     def _begin(self, body: Object, spec: StreamSpec, names: StreamNames) -> Look:
         status = copy.deepcopy(body.get("status") or {})

@@ -59,6 +59,7 @@ class Look:
         uncreated: whether the routing store can be asked, and holds nothing of the stream yet.
         figures: what Prometheus says.
         problem: what keeps the stream from being as it is wanted; None if nothing.
+        image: that another image is being tried, or cannot be used.
     """
 
     environment: Environment
@@ -78,6 +79,7 @@ class Look:
     uncreated: bool = False
     figures: Figures = field(default_factory=Figures)
     problem: Failure | None = None
+    image: Failure | None = None
 
     def __post_init__(self) -> None:
         """See which jobs are to have executors."""

@@ -101,6 +101,11 @@ class StreamNames:
         return f"{self.name}-remover"
 
     @property
+    def trial(self) -> str:
+        """Name of the pod that tries another image."""
+        return f"{self.name}-image"
+
+    @property
     def account(self) -> str:
         """Name of the drivers' service account, of its role, and of the binding of the two."""
         return f"{self.name}-driver"

@@ -27,7 +27,7 @@ from spatialstream.stages.leaving import Left
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import read_unknown
+from spatialstream.store.reports import Trouble, read_trouble, read_unknown, save_trouble
 from spatialstream.stream import job as jobs
 from spatialstream.stream.driver import news
 from spatialstream.stream.engine import Inline, StageError
@@ -318,6 +318,39 @@ def test_a_warm_up_that_fails_is_told_and_the_job_runs(given_: Given) -> None:
         "job: running",
     ]
     assert job.turns == []
+
+
+def test_a_job_whose_broker_is_away_from_the_start_does_not_say_that_it_runs(given_: Given) -> None:
+    def fail() -> None:
+        raise OSError("no broker")
+
+    job = Turns(**(given_.arguments | {"warm_up": 60.0}), turns=[OSError("no broker")] * 3 + [True], warm=fail)
+    job.run()
+    assert given_.states == [False, False, False, True, False]
+    assert given_.said[-1] == "job: running"
+
+
+@pytest.mark.parametrize("end", [True, OSError("no topic")])
+def test_why_turns_fail_is_left_in_the_routing_store_until_one_succeeds(given_: Given, end: bool | Exception) -> None:
+    store, told = given_.arguments["store"], list[str]()
+
+    class Told(Turns):
+        name = "router"
+
+        def _turn(self) -> bool:
+            self._tell_failing()
+            told.append(read_trouble(store, "router").text)
+            return Turns._turn(self)
+
+    save_trouble(store, "router", Trouble("left by another", 1, 2))
+    job = Told(**given_.arguments, turns=[OSError("no topic"), OSError("no topic"), OSError("another"), end])
+    job.run()
+    job._tell_failing()
+
+    assert told == ["left by another", "left by another", "no topic", "another"]
+    left = read_trouble(store, "router")
+    assert left.text == ("" if end is True else "no topic")
+    assert left.since <= left.at
 
 
 def test_a_warm_up_that_takes_too_long_is_broken_off_and_the_job_runs(given_: Given) -> None:

@@ -1,9 +1,9 @@
 """What is told through the routing store besides versions: load statistics, a sample, λ, executors, topics.
 
 The router writes a sample of the stream, which topics it uses and which unknown fields it has, the worker the load
-statistics and which versions it names, who scales a stream the number of executors, and who runs it when its load
-counts as imbalanced. The rebalancer and the operator read them, the router which versions are named. Each is small and
-replaced as a whole. Every function here raises
+statistics and which versions it names, both why they cannot go on, who scales a stream the number of executors, and who
+runs it when its load counts as imbalanced. The rebalancer and the operator read them, the router which versions are
+named. Each is small and replaced as a whole. Every function here raises
 :class:`~spatialstream.model.errors.Unavailable` where the store cannot be reached.
 """
 
@@ -33,6 +33,7 @@ __all__ = [
     "TOPICS",
     "UNKNOWN",
     "LoadReport",
+    "Trouble",
     "UsedTopics",
     "ask_executors",
     "asked_executors",
@@ -43,17 +44,19 @@ __all__ = [
     "read_seen",
     "read_statistics",
     "read_topics",
+    "read_trouble",
     "read_unknown",
     "save_balance",
     "save_load",
     "save_named",
     "save_sample",
     "save_topics",
+    "save_trouble",
     "save_unknown",
 ]
 
 LOAD, SAMPLE, SEEN, BALANCE = "load", "sample", "seen", "balance"
-TOPICS, UNKNOWN, NAMED = "topics", "unknown", "named"
+TOPICS, UNKNOWN, NAMED, TROUBLE = "topics", "unknown", "named", "trouble"
 """The names under which they are kept."""
 EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
@@ -132,6 +135,34 @@ def read_topics(store: RoutingStore) -> UsedTopics | None:
     """The same; None before a router has said so."""
     kept = store.load_statistics(TOPICS)
     return None if kept is None else UsedTopics.of(kept[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a job cannot go on.
+
+    Attributes:
+        text: in a sentence without its full stop; "": it goes on.
+        since: when its turns began to fail, in ms since 1970-01-01 UTC.
+        at: when this was written, likewise.
+    """
+
+    text: str = ""
+    since: int = 0
+    at: int = 0
+
+
+def save_trouble(store: RoutingStore, job: str, trouble: Trouble) -> None:
+    """Keep why the router or the worker cannot go on, or that it does."""
+    store.save_statistics(f"{job}-{TROUBLE}", {}, asdict(trouble))
+
+
+def read_trouble(store: RoutingStore, job: str) -> Trouble:
+    """The same; none where the job has not said so, as one of an earlier release."""
+    kept = store.load_statistics(f"{job}-{TROUBLE}")
+    if kept is None:
+        return Trouble()
+    return Trouble(str(kept[1].get("text", "")), int(kept[1].get("since", 0)), int(kept[1].get("at", 0)))
 
 
 def save_load(store: RoutingStore, report: LoadReport) -> None:

@@ -27,7 +27,7 @@ from spatialstream.stages.tasks import IdleTasks, Summary, World
 from spatialstream.stages.turns import Round
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.lease import Lease
-from spatialstream.store.reports import save_unknown
+from spatialstream.store.reports import Trouble, save_trouble, save_unknown
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Engine, StageError
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
@@ -103,6 +103,8 @@ class _Job(ABC):
     _no_checkpoint_before: float = 0.0
     _trouble_at: float = 0.0
     _troubled: bool = False
+    _failing: Trouble | None = None
+    _told: Trouble | None = None
 
     name = ""
 
@@ -174,24 +176,25 @@ class _Job(ABC):
         attendant = threading.Thread(target=self._attend, name=f"{self.name}-attendant", daemon=True)
         attendant.start()
         try:
-            self._warm_up()
-            if not self._stopping.is_set():
+            warm = self._warm_up()
+            if warm and not self._stopping.is_set():
                 self.running(True)
                 self.report(f"{self.name}: running")
-            self._follow()
+            self._follow(warm)
         finally:
             self.running(False)
             self._ended.set()
             attendant.join(10.0)
             self._forget()
 
-    def _warm_up(self) -> None:
+    def _warm_up(self) -> bool:
         """Have done before the first turn what it would wait for: a stream that says that it runs answers in time.
 
-        Turns need nothing of it, so whatever goes wrong is told, and no more.
+        Turns need nothing of it, so whatever goes wrong is told, and no more; but whether they succeed is then not to
+        be said before one has. Returns whether nothing has gone wrong.
         """
         if not self.warm_up:
-            return
+            return True
         began = time.monotonic()
         self.report(f"{self.name}: warming up")
         try:
@@ -200,18 +203,19 @@ class _Job(ABC):
                 self.engine.cancel()
         except Exception as error:  # noqa: BLE001 - a turn that meets it too is tried again, and tells
             self.report(f"{self.name}: the warm-up has failed, so the first results may be late: {_cause(error)}")
-            return
+            return False
         if warm:
             self.report(f"{self.name}: warm after {time.monotonic() - began:.1f} s")
         elif not self._stopping.is_set():
             self.report(f"{self.name}: not warm after {self.warm_up:g} s, so the first results may be late")
+        return True
 
     def _rest(self, seconds: float) -> None:
         """Wait, but no longer than until the job is to stop."""
         self._stopping.wait(seconds)
 
-    def _follow(self) -> None:
-        failures, running = 0, True
+    def _follow(self, running: bool) -> None:
+        failures, begun, since = 0, running, 0
         before, narrowed = "", ""
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -221,6 +225,7 @@ class _Job(ABC):
                 raise
             except Exception as error:  # whatever it was: turns can be repeated, so it is worth another try
                 failures += 1
+                since = _now() if failures == 1 else since
                 running = False
                 self.running(running)
                 self._forget()
@@ -228,6 +233,8 @@ class _Job(ABC):
                 full, away = is_full(error), isinstance(error, NoStorage)
                 self.full(full)
                 self.away(away)
+                if failures > 1:  # the first is mostly a process that has gone, and another takes its place at once
+                    self._failing = Trouble(_cause(error), since, _now())
                 cause, before = before, _fingerprint(error)
                 if before and before == cause != narrowed:
                     narrowed = cause
@@ -249,6 +256,10 @@ class _Job(ABC):
                     self.running(running)
                     self.full(False)
                     self.away(False)
+                if not begun:
+                    begun = True
+                    self.report(f"{self.name}: running")
+                self._failing = Trouble()
                 failures, before, narrowed = 0, "", ""
                 if worked:
                     self._rest(max(0.0, began + self.pause / 1000 - time.monotonic()))
@@ -287,6 +298,7 @@ class _Job(ABC):
                 self._check_life()
                 self._check_lease()
                 self._check_engine()
+                self._tell_failing()
                 self._beside()
                 self.follow()
             except Unavailable:
@@ -295,6 +307,16 @@ class _Job(ABC):
                 self._failure = error
                 self._stopping.set()
                 return
+
+    def _tell_failing(self) -> None:
+        """Leave in the routing store why turns fail, or that they do not any more: elsewhere only the log says it.
+
+        What the process before this one has left stays until a turn has succeeded.
+        """
+        failing = self._failing
+        if failing is not None and failing != self._told:
+            save_trouble(self.store, self.name, failing)
+            self._told = failing
 
     def _check_life(self) -> None:
         """Notice that the stream has been removed and begun anew by somebody else.

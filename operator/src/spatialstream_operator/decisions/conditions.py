@@ -44,6 +44,9 @@ StreamPhase = Literal[
 ]
 """A stream in one word: what is, not what is wanted."""
 
+LASTING = 30_000
+"""ms after which what a driver cannot go on for is more than a server that is started anew."""
+
 _REBALANCING = frozenset({Phase.PUBLISHING, Phase.ADOPTING, Phase.WITHDRAWING, Phase.VERIFYING})
 _COMING = frozenset({"absent", "pending", "starting", "terminating"})
 
@@ -59,6 +62,10 @@ class Job:
         failures: failures in a row.
         failure: the last failure, or what keeps it from starting; of a driver that runs, what keeps a container beside
             it from that.
+        started: since when its driver runs, in ms since 1970-01-01 UTC; None if it does not.
+        trouble: why its driver, which runs, cannot go on, without a full stop; "": it can, as far as is known.
+        since: when that began, in ms since 1970-01-01 UTC.
+        before: whether it was the driver before this one that has said so.
     """
 
     name: str
@@ -66,11 +73,20 @@ class Job:
     degraded: bool = False
     failures: int = 0
     failure: Failure | None = None
+    started: int | None = None
+    trouble: str = ""
+    since: int = 0
+    before: bool = False
 
     @property
     def is_ready(self) -> bool:
         """Whether its driver runs and is ready."""
-        return self.state == "running"
+        return self.state == "running" and not self.is_troubled
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether its driver runs, and has said itself why it cannot go on."""
+        return bool(self.trouble) and not self.before
 
 
 @dataclass(slots=True)
@@ -114,6 +130,8 @@ class Summary:
         problem: a step that cannot be done for now: why, and whether to expect that it ends by itself (``quick``).
         rejecting: that too many records are rejected; None if they are not.
         left: executors' pods that are still there though the stream is to be suspended.
+        image: that another image is being tried, or cannot be used; None if that is not so. What runs goes on with the
+            one before.
     """
 
     now: int
@@ -128,6 +146,7 @@ class Summary:
     problem: Failure | None = None
     rejecting: Failure | None = None
     left: int = 0
+    image: Failure | None = None
 
     @property
     def at_rest(self) -> bool:
@@ -202,10 +221,14 @@ def _ready(summary: Summary) -> Verdict:
 
 def _state(job: Job, summary: Summary) -> str:
     crew = summary.crews.get(job.name)
+    if job.is_troubled:
+        return f"it cannot go on, and tries again: {job.trouble}."
     if job.state == "starting" and crew is not None and crew.registered == 0 and crew.shortage:
         return f"its driver is up, and waits for an executor: {crew.shortage}."
     if job.failure is not None and job.state in ("pending", "stuck", "backoff", "terminating"):
         return f"{job.failure.reason}: {job.failure.message}"
+    if job.trouble and job.state == "starting":
+        return f"its driver is starting; the one before could not go on: {job.trouble}."
     return _STATES[job.state]
 
 
@@ -233,8 +256,12 @@ def _progressing(summary: Summary) -> Verdict:
             leaving.append(f"{summary.left} executor{'' if summary.left == 1 else 's'}")
         text = f"{' and '.join(leaving)} {'is' if len(leaving) == 1 and summary.left < 2 else 'are'} ending."
         return Verdict("True", "Suspending", text[0].upper() + text[1:])
+    if summary.image is not None:
+        return Verdict(
+            "False" if summary.image.retry == "slow" else "True", summary.image.reason, summary.image.message
+        )
     for job in summary.jobs:
-        if job.state in _COMING:
+        if job.state in _COMING and not job.is_troubled:
             return Verdict("True", "Starting", f"The {job.name}: {_state(job, summary)}")
         if not job.is_ready:
             return Verdict("False", "Waiting", f"The {job.name}: {_state(job, summary)}")
@@ -262,6 +289,8 @@ def _balance(summary: Summary) -> Verdict:
 def _degraded(summary: Summary) -> Verdict:
     if summary.problem is not None and summary.problem.retry == "slow":
         return Verdict("True", summary.problem.reason, summary.problem.message)
+    if summary.image is not None and summary.image.retry == "slow":
+        return Verdict("True", summary.image.reason, summary.image.message)
     for job in () if summary.deleting else summary.jobs:
         name = job.name.capitalize()
         if summary.suspended and job.state == "absent":  # what it failed by before is past
@@ -273,6 +302,8 @@ def _degraded(summary: Summary) -> Verdict:
             job.state in ("stuck", "terminating") or (job.state == "backoff" and job.failure.retry == "slow")
         ):
             return Verdict("True", f"{name}Blocked", f"The {job.name} cannot run: {_state(job, summary)}")
+        if job.is_troubled and summary.now - job.since >= LASTING:
+            return Verdict("True", f"{name}Hindered", f"The {job.name} is not ready: {_state(job, summary)}")
         if job.failure is not None and job.state in ("starting", "running"):
             text = f"Not all of the pod of the {job.name} runs: {job.failure.reason}: {job.failure.message}"
             return Verdict("True", f"{name}PodIncomplete", text)

@@ -8,14 +8,17 @@ from spatialstream_operator.manifests.config import config_map
 from spatialstream_operator.manifests.metadata import Manifest, owner_reference
 from spatialstream_operator.manifests.network import network_policy, pod_monitor, service
 from spatialstream_operator.manifests.pods import driver_pod, executor_template, executor_trial, template_hash
+from spatialstream_operator.manifests.trial import TRIAL_CONTAINER, image_key, trial_pod
 
 __all__ = [
+    "TRIAL_CONTAINER",
     "Manifest",
     "config_map",
     "driver_pod",
     "executor_account",
     "executor_template",
     "executor_trial",
+    "image_key",
     "network_policy",
     "owner_reference",
     "pod_monitor",
@@ -24,4 +27,5 @@ __all__ = [
     "service",
     "service_account",
     "template_hash",
+    "trial_pod",
 ]

@@ -211,7 +211,8 @@ def _driver(
         "volumeMounts": list(storage.mounts),
         # compiled kernels and the topics come first, on a machine that may be busy
         "startupProbe": _probe(METRICS_PATH, period=2, failures=300),
-        "readinessProbe": _probe(READY_PATH, period=5, failures=3),
+        # a stream whose rows have stopped is not to be called ready for long
+        "readinessProbe": _probe(READY_PATH, period=3, failures=2),
         # a driver that cannot answer for five minutes will not recover
         "livenessProbe": _probe(METRICS_PATH, period=30, failures=10),
         "terminationMessagePolicy": "FallbackToLogsOnError",

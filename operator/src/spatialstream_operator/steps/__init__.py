@@ -2,6 +2,7 @@
 
 - :mod:`~spatialstream_operator.steps.permitting`: whether a stream may say what it says;
 - :mod:`~spatialstream_operator.steps.topics`: whether the topics that it names are another stream's;
+- :mod:`~spatialstream_operator.steps.trying`: whether another image can be used, before anything is stopped for it;
 - :mod:`~spatialstream_operator.steps.belongings`: accounts, rights, configuration, services, monitor;
 - :mod:`~spatialstream_operator.steps.checking`: whether the API server takes the pods of the spec;
 - :mod:`~spatialstream_operator.steps.drivers`: the pods of router and worker;

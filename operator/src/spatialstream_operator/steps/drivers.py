@@ -70,7 +70,8 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     elif seen is not None and decision.action == "keep":
         failure = seen.failure
     degraded = is_degraded(decision.state, settings)
-    look.jobs[job] = Job(job, state, degraded, decision.state.failures, failure)
+    started = None if seen is None else seen.started
+    look.jobs[job] = Job(job, state, degraded, decision.state.failures, failure, started)
 
 
 async def _create(look: Look, job: Literal["router", "worker"]) -> JobState:

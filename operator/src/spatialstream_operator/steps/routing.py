@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
-from spatialstream.store.reports import read_balance, read_topics, save_balance
+from spatialstream.store.reports import read_balance, read_topics, read_trouble, save_balance
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.look import Look
 
@@ -27,6 +28,7 @@ async def read_routing(look: Look) -> None:
         look.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
         look.routing = await asyncio.to_thread(store.state)
         await _keep_balance(look, store)
+        await _hear(look, store)
         await _know_topics(look, store, look.routing.life)
     except SettingError as error:
         look.problem = Failure("SettingsRefused", str(error), "slow")
@@ -45,6 +47,21 @@ async def _keep_balance(look: Look, store: RoutingStore) -> None:
     if await asyncio.to_thread(read_balance, store) != wanted:
         await asyncio.to_thread(save_balance, store, wanted)
     look.memory.balance = wanted
+
+
+async def _hear(look: Look, store: RoutingStore) -> None:
+    """What drivers that run say about why they cannot go on: their pods only say that they are not ready."""
+    for name, job in look.jobs.items():
+        if job.state not in ("starting", "running"):
+            continue
+        try:
+            said = await asyncio.to_thread(read_trouble, store, name)
+        except StateError:  # what is damaged says nothing
+            continue
+        if said.text:
+            before = job.started is not None and said.at < job.started
+            if not (before and job.state == "running"):
+                look.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
 
 
 async def _know_topics(look: Look, store: RoutingStore, life: str) -> None:

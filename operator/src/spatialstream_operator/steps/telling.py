@@ -32,6 +32,7 @@ async def tell(look: Look) -> None:
         problem=look.problem,
         rejecting=look.rejecting,
         left=look.left,
+        image=look.image,
     )
     before: list[Object] = list(look.status.get("conditions") or [])
     after = conditions(summary, before)

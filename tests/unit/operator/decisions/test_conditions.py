@@ -30,6 +30,43 @@ def reasons(summary):
     return {each["type"]: each["reason"] for each in conditions(summary)}
 
 
+GONE = "the broker has no topic geo.quakes.objects"
+
+
+def message(summary, name):
+    return next(each["message"] for each in conditions(summary) if each["type"] == name)
+
+
+def test_why_a_driver_cannot_go_on_is_told_at_once_though_its_pod_is_still_ready():
+    router = Job("router", "running", trouble=GONE, since=T - 3_000)
+    summary = replace(RUNNING, router=router)
+    assert truth(summary)["Ready"] == "False"
+    assert reasons(summary)["Ready"] == "RouterNotReady"
+    assert message(summary, "Ready") == f"The router is not ready: it cannot go on, and tries again: {GONE}."
+    assert truth(summary)["Degraded"] == "False"
+    later = replace(summary, now=T + 27_000)
+    assert (truth(later)["Degraded"], reasons(later)["Degraded"]) == ("True", "RouterHindered")
+    assert GONE in message(later, "Degraded")
+    assert phase(later) == "Degraded"
+
+
+def test_a_driver_that_starts_says_what_the_one_before_could_not_do():
+    router = Job("router", "starting", trouble=GONE, since=T - 60_000, before=True)
+    summary = replace(RUNNING, router=router)
+    said = f"its driver is starting; the one before could not go on: {GONE}."
+    assert message(summary, "Ready") == f"The router is not ready: {said}"
+    assert truth(summary)["Degraded"] == "False"
+
+
+def test_an_image_that_cannot_be_used_leaves_the_stream_ready_and_degraded():
+    wrong = Failure("ImageUnusable", "The image a:1 cannot be used: no such image.", "slow")
+    summary = replace(RUNNING, image=wrong)
+    assert truth(summary) == {"Ready": "True", "Progressing": "False", "Balanced": "True", "Degraded": "True"}
+    assert reasons(summary)["Degraded"] == reasons(summary)["Progressing"] == "ImageUnusable"
+    trying = replace(RUNNING, image=Failure("TryingImage", "The image a:1 is being tried."))
+    assert truth(trying) == {"Ready": "True", "Progressing": "True", "Balanced": "True", "Degraded": "False"}
+
+
 def test_all_is_well():
     assert truth(RUNNING) == {"Ready": "True", "Progressing": "False", "Balanced": "True", "Degraded": "False"}
     assert phase(RUNNING) == "Running"

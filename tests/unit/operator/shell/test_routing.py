@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.store.reports import UsedTopics
+from spatialstream.store.reports import Trouble, UsedTopics
 from spatialstream_operator.decisions.conditions import Job
 from spatialstream_operator.look import Look
 from spatialstream_operator.memory import Memory
@@ -28,6 +28,8 @@ def world(monkeypatch):
         return SimpleNamespace(state=lambda: SimpleNamespace(life="l1"))
 
     monkeypatch.setattr(Stores, "of", of)
+    made.troubles = {}
+    monkeypatch.setattr(routing, "read_trouble", lambda store, job: made.troubles.get(job, Trouble()))
     monkeypatch.setattr(routing, "read_topics", lambda store: made.used)
     monkeypatch.setattr(routing, "read_balance", lambda store: None)
     monkeypatch.setattr(routing, "save_balance", lambda store, wanted: None)
@@ -47,6 +49,29 @@ def look_at(world, state="running", memory=None):
 def read(world, state="running", memory=None):
     look_at(world, state, memory)
     return world.body().get("status", {})
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "at", "trouble", "before"),
+    [
+        ("running", 100, 100, "no topic", False),
+        ("running", 100, 99, "", False),  # of the one before: this one is ready
+        ("starting", 100, 100, "no topic", False),
+        ("starting", 100, 99, "no topic", True),
+        ("backoff", None, 100, "", False),
+        ("absent", None, 100, "", False),
+    ],
+)
+def test_what_a_driver_says_of_itself_is_heard_while_it_runs(world, state, started, at, trouble, before):
+    world.troubles["router"] = Trouble("no topic", 50, at)
+    body, environment = world.body(), world.environment
+    spec = StreamSpec.parse(body["spec"], environment.defaults)
+    look = Look(environment, StreamNames("geo", "quakes"), body, spec, {}, Memory(), world.at)
+    look.jobs["router"] = Job("router", state, started=started)
+    asyncio.run(routing.read_routing(look))
+    job = look.jobs["router"]
+    assert (job.trouble, job.before) == (trouble, before)
+    assert job.is_ready == (state == "running" and not trouble)
 
 
 def test_which_kafka_and_which_life_it_is_are_remembered(world):
