@@ -36,6 +36,7 @@ class Memory:
         checked: digest of the pods that the API server was last asked about.
         wrong: what it said against them.
         refused: whether the API server refused the router's last pod.
+        suspended: whether the routing store was last told that the stream is suspended; None: that is not known.
         tried: which image need not be tried, see :func:`~spatialstream_operator.manifests.image_key`.
         secrets: Secrets that the stream may use, and when that was last seen, in ms.
     """
@@ -55,5 +56,6 @@ class Memory:
     checked: str = ""
     wrong: SettingError | None = None
     refused: bool = False
+    suspended: bool | None = None
     tried: str = ""
     secrets: dict[str, int] = field(default_factory=dict)

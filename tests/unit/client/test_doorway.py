@@ -16,7 +16,7 @@ import pytest
 from spatialstream.client import Stream
 from spatialstream.index.version import build
 from spatialstream.local.catalogue import Catalogue
-from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream.model.errors import SettingError, StateError, Suspended, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
@@ -32,7 +32,7 @@ from spatialstream.stages.questions import Directory
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import save_named
+from spatialstream.store.reports import save_named, save_suspended
 from spatialstream.stream.settings import StreamSettings
 from tests.contracts.engines import until
 from tests.unit.client.test_snapshots import MANY, PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
@@ -387,6 +387,25 @@ def test_a_stream_whose_worker_has_been_started_again_has_not_only_begun(ends: E
             stream.ask(SRQ, timeout=0.0)
         threading.Timer(0.3, ends.slots.round, (1_000, objects(5, 900))).start()
         assert len(stream.ask(SRQ)["objects"]) == 5
+
+
+def test_who_asks_a_suspended_stream_is_told_so_and_at_once_when_it_is_known(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    with Stream(ends.store) as stream:
+        save_suspended(ends.store, True)
+        assert len(stream.ask(SRQ)["objects"]) == 5, "it answers as long as its worker is there"
+        ends.shutdown()
+        with pytest.raises(Suspended, match="the stream is suspended: nobody answers until it goes on"):
+            stream.ask(SRQ, timeout=1.0)
+        began = time.monotonic()
+        with pytest.raises(Suspended):
+            stream.ask(SRQ, timeout=60.0)
+        with pytest.raises(Suspended):
+            stream.standing(timeout=60.0)
+        assert time.monotonic() - began < 30.0
+        save_suspended(ends.store, False)
+        with pytest.raises(Unavailable, match="cannot be asked"):
+            stream.ask(SRQ, timeout=0.0)
 
 
 def test_a_stream_that_is_removed_while_it_is_asked(ends: Endpoints) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from spatialstream.client import SnapshotAsker
 from spatialstream.gateway import streams
 from spatialstream.gateway.app import Gateway, Limits
-from spatialstream.model.errors import Replaced, Unavailable
+from spatialstream.model.errors import Replaced, Suspended, Unavailable
 from spatialstream.model.space import WGS84, Space
 from spatialstream.servers.process import await_condition
 from tests.unit.client.test_snapshots import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
@@ -340,6 +340,25 @@ def test_an_open_line_is_no_burden(live: Live) -> None:
     connection.connect()  # and nothing more
     assert live.ask("GET", "/ready").status in (200, 503)
     connection.close()
+
+
+@pytest.mark.parametrize("query", ["", "&at_least=5"])
+def test_who_asks_a_suspended_stream_is_told_so_at_once(query: str) -> None:
+    class Resting:
+        space = Space.parse("wgs84")
+
+        def __getattr__(self, name: str) -> Any:
+            raise Suspended("the stream is suspended: nobody answers until it goes on")
+
+        def close(self) -> None:
+            pass
+
+    with serving(Gateway([served("s", Resting)])) as client:
+        answer = client("POST", f"/streams/s/ask?timeout=60s{query}", SRQ)
+        assert (answer.status, answer.json["detail"]) == (
+            503,
+            "the stream is suspended: nobody answers until it goes on",
+        )
 
 
 @pytest.mark.parametrize("query", ["", "&at_least=5"])

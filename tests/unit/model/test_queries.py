@@ -301,3 +301,48 @@ def test_taking_and_concatenating(first, second):
     assert items(both.take(order)) == (first + second)[::-1]
     assert said(items(both.take(order))) == said(first + second)[::-1]
     assert items(QueryBatch.from_arrow(both.take(order).to_arrow())) == (first + second)[::-1]
+
+
+def test_all_errors_of_a_query_that_are_independent_are_told_together():
+    record = {
+        "id": "q",
+        "type": "CKQ",
+        "t": "yesterday",
+        "windows": 5,
+        "at": [0, 95],
+        "k": 0,
+        "region": {"box": [0, 0, 1, 1]},
+        "keywords": ["fire"],
+        "duration": "soon",
+    }
+
+    with pytest.raises(RecordError) as caught:
+        parse_query(record, WGS84)
+
+    told = str(caught.value).split("; ")
+    assert caught.value.field == "windows"
+    for field in ("windows", "t", "region", "at", "k", "duration"):
+        assert sum(each.startswith(f"{field}: ") for each in told) == 1, (field, told)
+    good = {**record, "t": 0, "at": [0, 5], "k": 1, "duration": "1h"}
+    for name in ("windows", "region"):
+        del good[name]
+    assert parse_query(good, WGS84)
+
+
+def test_a_query_without_a_usable_type_tells_what_does_not_depend_on_it():
+    with pytest.raises(RecordError) as caught:
+        parse_query({"type": "CXQ", "keywrods": ["fire"], "k": 0}, WGS84)
+
+    told = str(caught.value)
+    assert told.startswith("id: ")
+    assert "keywrods: is no field of a query; did you mean keywords?" in told
+    assert "t: is required" in told
+    assert "type: 'CXQ' is not one of" in told
+
+
+def test_of_many_errors_the_first_are_told():
+    with pytest.raises(RecordError) as caught:
+        parse_query({"id": "q", "type": "SRQ", "t": 0, **{f"x{number}": 1 for number in range(100)}}, WGS84)
+
+    assert str(caught.value).count("is no field") == 8
+    assert str(caught.value).endswith("and 94 more")  # region and duration are missing too

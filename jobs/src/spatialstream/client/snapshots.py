@@ -16,7 +16,7 @@ from typing import Any, overload
 
 from spatialstream.client.answer import Answer
 from spatialstream.client.asking import checked_query
-from spatialstream.model.errors import RecordError, Replaced, SettingError, Unavailable
+from spatialstream.model.errors import RecordError, Replaced, SettingError, Suspended, Unavailable
 from spatialstream.model.queries import Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
@@ -126,6 +126,7 @@ class SnapshotAsker:
             SettingError: a question is no snapshot query of this stream, or about a time that the clock has not come
                 to; names it, and says what would be right.
             Unavailable: there is no answer in time; later there may be.
+            Suspended: nobody answers, for the stream is at rest; that is said as soon as it is known.
             Replaced: the stream is another one now.
         """
         if isinstance(question, Mapping):
@@ -227,6 +228,9 @@ class SnapshotAsker:
                 break
             except Replaced:
                 raise  # no later try can succeed
+            except Suspended as error:  # nor is one likely to
+                found |= dict.fromkeys(left, error)
+                left = {}
             except Unavailable as error:
                 for number in list(left):
                     timeout = requests[number][1]

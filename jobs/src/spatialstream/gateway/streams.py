@@ -25,7 +25,7 @@ from spatialstream.client.stream import Stream
 from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.rates import Shares
 from spatialstream.gateway.threads import CLIENT, Threads
-from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, Suspended, Unavailable
 
 __all__ = ["ServedStream"]
 
@@ -307,8 +307,8 @@ class ServedStream:
                     if at_least is not None:
                         await self._reach(at_least, until)
                     return await self._tried(places, at_least, until - loop.time())
-                except Replaced:
-                    raise  # no later try can succeed
+                except (Replaced, Suspended):
+                    raise  # no later try can succeed, or is likely to
                 except Unavailable as error:
                     if self._stream is None:  # it is not moving, but away as a whole: that is said at once
                         raise

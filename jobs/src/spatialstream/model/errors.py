@@ -11,6 +11,7 @@
     │   └── Missing     a storage has no file of a name
     ├── Unavailable     a server could not be reached in time; later the same may succeed
     │   ├── Gone        what was asked for is not kept there any more; what is newer is
+    │   ├── Suspended   the stream is at rest because somebody wants it to be; nobody answers until it goes on
     │   ├── Replaced    what was connected to is another one now; connect again
     │   └── NoStorage   where the state is kept is away, or denies; nothing goes on until that is mended
     ├── ServerError     a server that was to be started here does not run
@@ -20,6 +21,8 @@ All of them survive pickling, because Spark carries exceptions between processes
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 __all__ = [
     "Conflict",
@@ -34,8 +37,13 @@ __all__ = [
     "SettingError",
     "SpatialStreamError",
     "StateError",
+    "Suspended",
     "Unavailable",
 ]
+
+
+_MOST_TOLD = 8
+"""Errors of one record that are told."""
 
 
 class SpatialStreamError(Exception):
@@ -58,6 +66,19 @@ class RecordError(SpatialStreamError):
     def __str__(self) -> str:
         """The reason as it stands in the dead letter: ``field: problem``."""
         return f"{self.field}: {self.problem}"
+
+    @classmethod
+    def of(cls, faults: Sequence[RecordError]) -> RecordError:
+        """All that is wrong with a record, as one error of the first one's field.
+
+        Args:
+            faults: at least one; of many the first are told.
+        """
+        first, *others = faults
+        problems = [first.problem, *map(str, others[: _MOST_TOLD - 1])]
+        if len(faults) > _MOST_TOLD:
+            problems.append(f"and {len(faults) - _MOST_TOLD} more")
+        return cls(first.field, "; ".join(problems))
 
 
 class SettingError(SpatialStreamError):
@@ -103,6 +124,10 @@ class Gone(Unavailable):
 
 class Replaced(Unavailable):
     """What is of this name now is not what was connected to, but like it: connect again."""
+
+
+class Suspended(Unavailable):
+    """The stream is at rest because somebody wants it to be: nobody answers until it goes on."""
 
 
 class NoStorage(Unavailable):

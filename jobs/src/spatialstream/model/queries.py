@@ -5,11 +5,11 @@ The paper's six types are presets of these three parts (:mod:`spatialstream.mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +48,12 @@ __all__ = [
 ]
 
 
+T = TypeVar("T")
+
 MOST_STEPS = 10_000_000
 """Steps that a CTQ may have: each is a row, so one line of input is never more than about a gigabyte of results."""
 
+_NO_TEXT: tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]] = (), (), ()
 _KNOWN = dict.fromkeys(QUERY_JSON["properties"])
 _LONGEST_NAME = 40
 
@@ -189,58 +192,83 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     error, and so is one that this type does not take: without it another question would be answered than the one asked.
 
     Raises:
-        RecordError: a field is missing or unusable; names it and says what would be right.
+        RecordError: fields are missing or unusable; names the first and says what would be right, and then of all
+            others that can be told without it.
     """
     if not isinstance(record, dict):
         raise RecordError("record", "is not a JSON object")
-    name = parse_id(record.get("id"))
+    faults = _Faults()
+    name = faults.of("", parse_id, record.get("id"))
     if record.get("type") is None:
-        raise RecordError("type", f"is required; give {', '.join(NAMES[:-1])} or {NAMES[-1]}")
-    check_fields(record)
+        faults.add("type", f"is required; give {', '.join(NAMES[:-1])} or {NAMES[-1]}")
+    faults += _unknown(record)
     if not isinstance(record.get("title", ""), str | None):
-        raise RecordError("title", f"{record['title']!r} is not a string")
+        faults.add("title", f"{record['title']!r} is not a string")
     if record.get("t") is None:
-        raise RecordError("t", "is required; give milliseconds or ISO 8601")
-    t = parse_time(record["t"])
-    if record["type"] == "CANCEL":
+        faults.add("t", "is required; give milliseconds or ISO 8601")
+        t = 0
+    else:
+        t = faults.of(0, parse_time, record["t"])
+    if record.get("type") == "CANCEL":
+        faults.check()
         return Cancellation(name, t)
     try:
-        kind = KINDS[CODE[QueryType(record["type"])]]
+        kind = KINDS[CODE[QueryType(str(record.get("type")))]]
     except ValueError:
-        raise RecordError("type", f"{record['type']!r} is not one of {', '.join(NAMES)}") from None
+        if record.get("type") is not None:
+            faults.add("type", f"{record['type']!r} is not one of {', '.join(NAMES)}")
+        raise RecordError.of(faults) from None  # which other fields there have to be, it says
     given = {field for field in QUERY_FIELDS if record.get(field) is not None}
     required = {"id", "type", "t", *kind.required}
     for each in sorted(given - required - {*kind.optional}):
-        raise RecordError(each, f"{kind.type} takes no {each}; leave it out")
-    for each in sorted(required - given):
-        raise RecordError(each, f"{kind.type} requires {each}")
+        faults.add(each, f"{kind.type} takes no {each}; leave it out")
+    for each in sorted(required - given - {"id", "t"}):  # of those it is known
+        faults.add(each, f"{kind.type} requires {each}")
+    given &= required | {*kind.optional}
 
-    region = parse_region(record["region"], space) if "region" in given else None
-    predicate = Predicate(region, *_expression(record, rule))
+    region = faults.of(None, parse_region, record["region"], space) if "region" in given else None
+    text = {field: record[field] for field in ("keywords", "any", "none") if field in given}
+    predicate = Predicate(region, *faults.of(_NO_TEXT, _expression, text, rule))
     selection: Selection = Everything()
+    k = faults.of(1, _count, record["k"]) if "k" in given else 1
     if kind.selects is Selects.TERMS:
-        selection = TopTerms(_count(record["k"]))
+        selection = TopTerms(k)
     elif kind.selects is Selects.NEAREST:
-        k, at = _count(record["k"]), record["at"]
-        if not isinstance(at, list) or len(at) != 2:
-            raise RecordError("at", f"must be a list of 2 numbers, [{', '.join(space.axes)}]")
-        selection = Nearest(*space.check_point(at[0], at[1], ("at", "at")), k)
-    step = parse_duration(record["step"], "step") if "step" in given else None
-    if step == 0:
-        raise RecordError("step", "is 0; a step is at least 1 ms")
-    duration = parse_duration(record["duration"]) if "duration" in given else endless(step)
+        at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in given else (0.0, 0.0)
+        selection = Nearest(*at, k)
+    step = faults.of(None, _step, record["step"]) if "step" in given else None
+    duration = endless(step)
+    if "duration" in given:
+        duration = faults.of(duration, parse_duration, record["duration"])
     if step is not None and duration // step > MOST_STEPS:
         problem = f"{record['step']!r} is too short for a duration of {record['duration']!r}: {duration // step} steps"
         least = duration // (MOST_STEPS + 1) + 1
         right = f"a CTQ has at most {MOST_STEPS}; give a step of at least {least} ms, or a shorter duration"
-        raise RecordError("step", f"{problem}, and {right}")
-    lifetime = Lifetime(
-        duration,
-        kind.standing,
-        parse_duration(record["window"], "window") if "window" in given else None,
-        step,
-    )
-    return Query(name, t, predicate, selection, lifetime, check_by(record["by"]) if "by" in given else "")
+        faults.add("step", f"{problem}, and {right}")
+    window = faults.of(None, parse_duration, record["window"], "window") if "window" in given else None
+    by = faults.of("", check_by, record["by"]) if "by" in given else ""
+    faults.check()
+    return Query(name, t, predicate, selection, Lifetime(duration, kind.standing, window, step), by)
+
+
+class _Faults(list[RecordError]):
+    """What is wrong with a record, in the order in which it is found."""
+
+    def add(self, field: str, problem: str) -> None:
+        self.append(RecordError(field, problem))
+
+    def of(self, default: T, parse: Callable[..., T], *given: Any) -> T:
+        """What a function makes of a part of the record; the default where it cannot."""
+        try:
+            return parse(*given)
+        except RecordError as error:
+            self.append(error)
+            return default
+
+    def check(self) -> None:
+        """Raise all of it, if there is any."""
+        if self:
+            raise RecordError.of(self)
 
 
 def check_fields(names: Iterable[object]) -> None:
@@ -249,10 +277,15 @@ def check_fields(names: Iterable[object]) -> None:
     Raises:
         RecordError: the first of them, and the field that was meant.
     """
+    for fault in _unknown(names):
+        raise fault
+
+
+def _unknown(names: Iterable[object]) -> Iterator[RecordError]:
     for name in map(str, names):
         if name not in _KNOWN:
             short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
-            raise RecordError(short, f"is no field of a query; {_meant(short)}")
+            yield RecordError(short, f"is no field of a query; {_meant(short)}")
 
 
 @lru_cache(256)
@@ -285,6 +318,19 @@ def check_by(value: object) -> str:
     if not 1 <= size <= LONGEST_BY:
         raise RecordError("by", f"has {size} bytes; it has to have 1 to {LONGEST_BY}")
     return value
+
+
+def _point(value: object, space: Space) -> tuple[float, float]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise RecordError("at", f"must be a list of 2 numbers, [{', '.join(space.axes)}]")
+    return space.check_point(value[0], value[1], ("at", "at"))
+
+
+def _step(value: object) -> int:
+    step = parse_duration(value, "step")
+    if step == 0:
+        raise RecordError("step", "is 0; a step is at least 1 ms")
+    return step
 
 
 def _count(value: object) -> int:

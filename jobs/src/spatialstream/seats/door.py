@@ -23,7 +23,7 @@ from pyarrow import flight
 
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.catalogue import Listed
-from spatialstream.model.errors import Gone, Replaced, StateError, Unavailable
+from spatialstream.model.errors import Gone, Replaced, StateError, Suspended, Unavailable
 from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import QUERY_FIELDS
@@ -37,7 +37,7 @@ from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.views import RoundId
 from spatialstream.store.base import RoutingStore
-from spatialstream.store.reports import read_named
+from spatialstream.store.reports import read_named, read_suspended
 
 __all__ = ["DOOR", "Door", "Doorway"]
 
@@ -46,6 +46,9 @@ DOOR = "door"
 
 _KNOWN_SECONDS = 5.0
 """For which it is trusted that slots are where they were, to choose whom to ask: another seat answers as well."""
+
+_STORE_SECONDS = 0.5
+"""For which the store is asked why nobody answers, be the time over or not."""
 
 _WHOLE_AGAIN_SECONDS = 1.0
 """For which no seat is given questions whole after one that has not answered."""
@@ -142,6 +145,7 @@ class Doorway:
         self._versions: dict[int, RoutingVersion] = {}
         self._known: _Known | None = None
         self._whole_from = float("-inf")
+        self._suspended = False
         self._looking = Future[None]()
         self._looking.set_result(None)
         self._stream = self.door.space, self.door.rule
@@ -176,9 +180,11 @@ class Doorway:
                 self._looking = called(self._look)
             looking = self._looking
         with suppress(TimeoutError, Unavailable):
-            looking.result(max(0.0, seconds))
+            looking.result(max(_STORE_SECONDS, seconds))
 
     def _look(self) -> None:
+        with suppress(StateError):  # what is damaged says nothing
+            self._suspended = read_suspended(self._store)
         found = Door.read(self._store)
         with self._lock:
             if found != self._door:
@@ -193,6 +199,7 @@ class Doorway:
 
         Raises:
             Unavailable: it does not.
+            Suspended: it cannot: the stream is at rest.
             Replaced: the stream is another one now.
         """
         until = time.monotonic() + seconds
@@ -200,11 +207,16 @@ class Doorway:
             door, versions = self.door, self._versions
         if (door.space, door.rule) != self._stream:
             raise Replaced("the stream was begun anew with another space or rule for terms: connect to it again")
+        if self._suspended:  # there may be nobody, and to find that out takes all the time there is
+            self._suspended = False
+            self._look_for_another(0.0)
+            self._check_suspended()
         try:
             known = act(self._client(door, door.address), "directory", b"", options(door.secret, seconds), door.address)
         except SeatLost as error:
             self._forget(door.address)
             self._look_for_another(until - time.monotonic())
+            self._check_suspended()
             raise Unavailable(f"the stream's worker cannot be asked: {error}") from None
         if known is None:
             self._check_begun(until - time.monotonic())
@@ -215,6 +227,15 @@ class Doorway:
         self._known = _Known(self._seats, directory.routing.active)
         self._keep({known["version"], *(past[0] for past in known["past"])}, {door.address, *self._seats.values()})
         return directory
+
+    def _check_suspended(self) -> None:
+        """Make sure that the stream is not at rest on purpose, by what was found last.
+
+        Raises:
+            Suspended: it is.
+        """
+        if self._suspended:
+            raise Suspended("the stream is suspended: nobody answers until it goes on")
 
     def _check_begun(self, seconds: float) -> None:
         """Make sure that there has been no round yet, where the worker's driver knows of none.

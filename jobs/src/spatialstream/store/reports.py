@@ -2,8 +2,8 @@
 
 The router writes a sample of the stream, which topics it uses and which unknown fields it has, the worker the load
 statistics and which versions it names, both why they cannot go on, who scales a stream the number of executors, and who
-runs it when its load counts as imbalanced. The rebalancer and the operator read them, the router which versions are
-named. Each is small and replaced as a whole. Every function here raises
+runs it when its load counts as imbalanced, and whether it is suspended. The rebalancer and the operator read them, the
+router which versions are named. Each is small and replaced as a whole. Every function here raises
 :class:`~spatialstream.model.errors.Unavailable` where the store cannot be reached.
 """
 
@@ -43,6 +43,7 @@ __all__ = [
     "read_sample",
     "read_seen",
     "read_statistics",
+    "read_suspended",
     "read_topics",
     "read_trouble",
     "read_unknown",
@@ -50,13 +51,14 @@ __all__ = [
     "save_load",
     "save_named",
     "save_sample",
+    "save_suspended",
     "save_topics",
     "save_trouble",
     "save_unknown",
 ]
 
 LOAD, SAMPLE, SEEN, BALANCE = "load", "sample", "seen", "balance"
-TOPICS, UNKNOWN, NAMED, TROUBLE = "topics", "unknown", "named", "trouble"
+TOPICS, UNKNOWN, NAMED, TROUBLE, SUSPENDED = "topics", "unknown", "named", "trouble", "suspended"
 """The names under which they are kept."""
 EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
@@ -163,6 +165,17 @@ def read_trouble(store: RoutingStore, job: str) -> Trouble:
     if kept is None:
         return Trouble()
     return Trouble(str(kept[1].get("text", "")), int(kept[1].get("since", 0)), int(kept[1].get("at", 0)))
+
+
+def save_suspended(store: RoutingStore, suspended: bool) -> None:
+    """Keep whether the stream is at rest because somebody wants it to be."""
+    store.save_statistics(SUSPENDED, {}, {"suspended": suspended})
+
+
+def read_suspended(store: RoutingStore) -> bool:
+    """The same; False where nobody has said so."""
+    kept = store.load_statistics(SUSPENDED)
+    return kept is not None and kept[1].get("suspended") is True
 
 
 def save_load(store: RoutingStore, report: LoadReport) -> None:

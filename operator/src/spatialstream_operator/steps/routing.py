@@ -8,7 +8,14 @@ from dataclasses import replace
 from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
-from spatialstream.store.reports import read_balance, read_topics, read_trouble, save_balance
+from spatialstream.store.reports import (
+    read_balance,
+    read_suspended,
+    read_topics,
+    read_trouble,
+    save_balance,
+    save_suspended,
+)
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.look import Look
 
@@ -28,6 +35,7 @@ async def read_routing(look: Look) -> None:
         look.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
         look.routing = await asyncio.to_thread(store.state)
         await _keep_balance(look, store)
+        await _keep_suspended(look, store)
         await _hear(look, store)
         await _know_topics(look, store, look.routing.life)
     except SettingError as error:
@@ -47,6 +55,20 @@ async def _keep_balance(look: Look, store: RoutingStore) -> None:
     if await asyncio.to_thread(read_balance, store) != wanted:
         await asyncio.to_thread(save_balance, store, wanted)
     look.memory.balance = wanted
+
+
+async def _keep_suspended(look: Look, store: RoutingStore) -> None:
+    """Whether the stream is suspended, for who asks it and gets no answer."""
+    wanted = look.spec.suspend
+    if look.memory.suspended == wanted:
+        return
+    try:
+        known = await asyncio.to_thread(read_suspended, store)
+    except StateError:  # what is damaged says nothing
+        known = None
+    if known != wanted:
+        await asyncio.to_thread(save_suspended, store, wanted)
+    look.memory.suspended = wanted
 
 
 async def _hear(look: Look, store: RoutingStore) -> None:

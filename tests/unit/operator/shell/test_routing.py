@@ -28,6 +28,9 @@ def world(monkeypatch):
         return SimpleNamespace(state=lambda: SimpleNamespace(life="l1"))
 
     monkeypatch.setattr(Stores, "of", of)
+    made.suspended, made.told = False, []
+    monkeypatch.setattr(routing, "read_suspended", lambda store: made.suspended)
+    monkeypatch.setattr(routing, "save_suspended", lambda store, suspended: made.told.append(suspended))
     made.troubles = {}
     monkeypatch.setattr(routing, "read_trouble", lambda store, job: made.troubles.get(job, Trouble()))
     monkeypatch.setattr(routing, "read_topics", lambda store: made.used)
@@ -72,6 +75,17 @@ def test_what_a_driver_says_of_itself_is_heard_while_it_runs(world, state, start
     job = look.jobs["router"]
     assert (job.trouble, job.before) == (trouble, before)
     assert job.is_ready == (state == "running" and not trouble)
+
+
+def test_the_routing_store_is_told_once_that_the_stream_is_suspended(world):
+    memory = Memory()
+    read(world, memory=memory)
+    assert world.told == []
+    for suspend, told in ((True, [True]), (True, [True]), (False, [True, False])):
+        world.stream(metadata={"uid": "u"}, spec={"suspend": suspend})
+        world.suspended = world.told[-1] if world.told else False
+        read(world, memory=memory)
+        assert world.told == told
 
 
 def test_which_kafka_and_which_life_it_is_are_remembered(world):
