@@ -175,7 +175,7 @@ class Played:
     def tell_of(self, job: str, state: Mapping[str, Any], phase: str, ready: bool = False) -> None:
         """Say of a pod what its kubelet would."""
         container = {
-            "name": "driver",
+            "name": "image" if job == "image" else "driver",
             "image": "spark:test",
             "imageID": "",
             "restartCount": 0,

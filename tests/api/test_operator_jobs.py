@@ -273,6 +273,38 @@ def test_what_a_stream_may_not_say_is_refused_and_what_runs_goes_on(operator, ap
     stream.made("router", other_than=router)
 
 
+def test_a_wrong_image_stops_nothing_and_a_right_one_is_taken_once_it_has_begun(operator, played):
+    stream = played().start()
+    router, worker = (stream.pod(job)["metadata"]["uid"] for job in ("router", "worker"))
+
+    stream.edit(image="spark:wrong")
+    stream.placed("image")
+    stream.tell_of("image", {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "Pending")
+
+    said = stream.says("Degraded", "True", "ImageUnusable")["message"]
+    why = "ImagePullBackOff: no such image"
+    assert said == f"The image spark:wrong cannot be used: {why}. What runs goes on with spark:test."
+    assert stream.condition("Ready")["status"] == "True"
+    for job, uid in (("router", router), ("worker", worker)):
+        assert stream.pod(job)["metadata"]["uid"] == uid
+        assert "deletionTimestamp" not in stream.pod(job)["metadata"]
+    wrong = stream.pod("image")["metadata"]["uid"]
+    stream.edit(image="spark:right")
+    stream.ends("image")
+    stream.placed("image", other_than=wrong)
+    assert stream.pod("image")["spec"]["containers"][0]["image"] == "spark:right"
+    stream.says("Degraded", "False")
+    stream.says("Progressing", "True", "TryingImage")
+    stream.tell_of("image", {"terminated": {"exitCode": 0}}, "Succeeded")
+    for job, uid in (("router", router), ("worker", worker)):
+        stream.ends(job)
+        stream.runs(job, other_than=uid)
+        assert stream.pod(job)["spec"]["containers"][0]["image"] == "spark:right"
+    stream.ends("image")
+    stream.says("Ready", "True")
+    assert stream.pod("image") is None
+
+
 def refusal_of_pods(stream):
     """Why no pod can be made in a stream's namespace; "" if one can."""
     rights = {
@@ -475,7 +507,7 @@ def test_what_a_driver_says_at_its_end_is_told(operator, played, code):
 @pytest.mark.parametrize(
     ("part", "field"),
     [
-        ({"router": {"podTemplate": {"spec": {"nodeselector": {"a": "b"}}}}}, "spec.router"),
+        ({"router": {"podTemplate": {"spec": {"affinity": {"nodeafinity": {}}}}}}, "spec.router"),
         ({"workers": {"podTemplate": {"spec": {"nodeSelector": {"not a label": "x"}}}}}, "spec.workers"),
         ({"workers": {"driver": {"podTemplate": {"spec": {"tolerations": [{"keey": "a"}]}}}}}, "spec.workers.driver"),
     ],

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 from spatialstream.model.errors import SettingError
@@ -39,6 +40,9 @@ _POD = frozenset(
     }
 )
 """Fields of a pod that any template may give."""
+
+_NEAR = {name.lower(): name for name in (*_POD, "priorityClassName", "imagePullSecrets", "volumes", "containers")}
+"""The same and others of which a part may be given, by what is near a misspelt one."""
 
 _VOLUMES = frozenset({"downwardAPI", "emptyDir"})
 """Kinds of volume that hold nothing of anybody's."""
@@ -260,7 +264,8 @@ class _Template:
                 if str(value).startswith("system-"):
                     self._refuse(name, name, f"{value} goes before all pods of the cluster")
             elif name != "imagePullSecrets":  # asked about as all Secrets are
-                self._refuse(name, name)
+                near = get_close_matches(name.lower(), _NEAR, 1, 0.85)
+                self._refuse(name, name, f"did you mean {_NEAR[near[0]]}? Otherwise" if near else "")
         return self._found
 
     def _volumes(self, volumes: object) -> None:
@@ -308,10 +313,9 @@ class _Template:
 
     def _refuse(self, place: str, part: str, why: str = "") -> None:
         if not self._permissions.allows(part):
-            told = f"{why}; it " if why else ""
-            self._found.append(
-                Refusal(f"{self._path}.{place}", f"{told}{_who(f'streams.podTemplate.allow: [{part}]')}")
-            )
+            told = f"{why}{'' if why.endswith('Otherwise') else ';'} it " if why else ""
+            problem = f"{told}{_who(f'streams.podTemplate.allow: [{part}]')}"
+            self._found.append(Refusal(f"{self._path}.{place}", problem))
 
 
 def _mapping(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:

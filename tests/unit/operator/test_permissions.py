@@ -164,6 +164,15 @@ def test_what_the_operator_owns_comes_into_no_pod_whatever_is_allowed(field):
     assert pod["spec"].get(field) != "theirs"
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"), [("nodeselector", "nodeSelector"), ("toleration", "tolerations"), ("afinity", "affinity")]
+)
+def test_a_misspelt_field_is_told_with_the_one_that_was_meant(given, meant):
+    (found,) = refused({"router": {"podTemplate": {"spec": {given: {}}}}})
+
+    assert found.problem.startswith(f"did you mean {meant}? Otherwise it is allowed only if")
+
+
 def test_all_that_is_refused_is_told_at_once():
     spec = {"image": "evil:1", "router": {"podTemplate": {"spec": {"nodeName": "a", "hostAliases": []}}}}
 
