@@ -44,10 +44,10 @@ _POD = frozenset(
 _NEAR = {name.lower(): name for name in (*_POD, "priorityClassName", "imagePullSecrets", "volumes", "containers")}
 """The same and others of which a part may be given, by what is near a misspelt one."""
 
-_VOLUMES = frozenset({"downwardAPI", "emptyDir"})
-"""Kinds of volume that hold nothing of anybody's."""
+_VOLUMES = frozenset({"emptyDir"})
+"""Kinds of volume that begin empty. One of the downward API holds annotations, and so whatever a template says."""
 _FOREIGN = ("dataSource", "dataSourceRef", "selector", "volumeName")
-"""How the claim of an ephemeral volume comes to hold what was somebody else's."""
+"""How the claim of an ephemeral volume comes to hold what was somebody else's; some classes go by its metadata too."""
 _CONTAINER = frozenset({"name", "terminationMessagePath", "terminationMessagePolicy"})
 
 _PLAIN = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?(us|ms|s|min|m|h|d|[kKmMgGtTpP]?[bB]|[kKgGtTpP])?|true|false")
@@ -273,10 +273,13 @@ class _Template:
             for kind in set(volume) - {"name"}:
                 place, part = f"volumes[{volume.get('name')}].{kind}", f"volumes.{kind}"
                 if kind == "ephemeral":
-                    claim = _mapping(_mapping(_mapping(volume, kind), "volumeClaimTemplate"), "spec")
+                    template = _mapping(_mapping(volume, kind), "volumeClaimTemplate")
+                    claim = _mapping(template, "spec")
                     for name in _FOREIGN:
                         if name in claim:
                             self._refuse(f"{place}.volumeClaimTemplate.spec.{name}", part)
+                    if template.get("metadata"):
+                        self._refuse(f"{place}.volumeClaimTemplate.metadata", part)
                 elif kind not in _VOLUMES:
                     self._refuse(place, part)
 
