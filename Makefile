@@ -10,6 +10,8 @@ SHELL := /bin/bash
 # The Python that makes .venv (found when empty), and more arguments for pytest or the benchmarks.
 PYTHON ?=
 ARGS ?=
+# How many files of tests run at a time.
+WORKERS ?= 2
 # GATE=1, as in .ci/run: of the heavier suites only the tests that are marked `gate`; what fails is run again by itself.
 GATE ?=
 # Of make flake: a test, how often it is run, and how many busy processes are beside it.
@@ -35,8 +37,8 @@ SPARK = JAVA_HOME="$$(cat $(VENV)/java_home)"
 # A suite of tests: its name and pytest's arguments follow.
 SUITE = $(BIN)/python -m tests.gate.suite $(if $(GATE),--rerun)
 PART = $(if $(GATE),--gate)
-# Two files of tests at a time, in the order of their names: what is long is not kept for the end, when one core has no more to do.
-BOTH := -n 2 --dist loadfile --no-loadscope-reorder
+# Several files of tests at a time, in the order of their names: what is long is not kept for the end, when one core has no more to do.
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # An environment whose Python or Java has gone, or that was made in another folder, is set up again.
 $(shell scripts/venv.sh check)
@@ -69,12 +71,12 @@ cluster-down: $(READY) ## stop what cluster-up has started; started again it goe
 
 .PHONY: test
 test: $(READY) $(QUICK) ## run the tests, two at a time (ARGS='-k name' for some of them)
-	@$(SPARK) $(SUITE) tests $(BOTH) --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/browser --ignore=tests/api \
+	@$(SPARK) $(SUITE) tests $(PARALLEL) --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/browser --ignore=tests/api \
 	  --ignore=tests/charts --ignore=tests/e2e $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(CLUSTER) $(QUICK) ## run the tests with a real broker, ZooKeeper and both jobs, two at a time (ARGS as above)
-	@$(SPARK) $(SUITE) cluster $(PART) $(BOTH) --durations=25 tests/cluster $(ARGS)
+	@$(SPARK) $(SUITE) cluster $(PART) $(PARALLEL) --durations=25 tests/cluster $(ARGS)
 
 .PHONY: test-browser
 test-browser: $(CLUSTER) $(CONSOLE) $(QUICK) ## run the tests of the console in a browser, on a live stream; keeps pictures in browser-output/
@@ -82,7 +84,7 @@ test-browser: $(CLUSTER) $(CONSOLE) $(QUICK) ## run the tests of the console in 
 
 .PHONY: test-api
 test-api: $(READY) ## run the operator's tests with a real API server (etcd and kube-apiserver on the PATH)
-	@$(SPARK) $(SUITE) api $(PART) $(BOTH) tests/api $(ARGS)
+	@$(SPARK) $(SUITE) api $(PART) $(PARALLEL) tests/api $(ARGS)
 
 .PHONY: images
 images: ## build the images of operator, streams and development services (IMAGE_COMMAND says how; scripts/images.sh)
