@@ -48,6 +48,8 @@ _OF_ONE = 128
 _PATIENCE = 0.05
 """Seconds for which requests wait for a call that is under way before there is another beside it: none waits for one
 that takes long but its own, and as many as can be are answered together."""
+_LONG = 1.0
+"""Seconds after which a call with questions of several clients is one that takes long: see ``ServedStream._part``."""
 _PAUSES = (0.002, 0.1)
 """Seconds between two tries of what cannot be done now: the first, and the longest."""
 _BETWEEN_LOOKS = 0.005
@@ -94,10 +96,18 @@ class _Queue:
         """One more."""
         self._waiting.setdefault(request.client, deque()).append(request)
 
-    def take(self, may: Callable[[str], bool]) -> list[_Request]:
-        """Those to be answered together: one of each client who may in turn, as long as there is room."""
+    def take(self, may: Callable[[str], bool], busy: Callable[[str], bool]) -> list[_Request]:
+        """Those to be answered together: one of each client who may in turn, as long as there is room.
+
+        Who is busy, because something of theirs is being answered, is answered by themselves: what is dear of theirs
+        would hold up whoever is answered with it.
+        """
         some, left, of = list[_Request](), MOST, Counter[str]()
         turns = deque(client for client in self._waiting if may(client))
+        if turns and busy(turns[0]):
+            turns = deque([turns[0]])
+        else:
+            turns = deque(client for client in turns if not busy(client))
         while turns:
             client = turns.popleft()
             waiting = self._waiting[client]
@@ -185,6 +195,7 @@ class ServedStream:
         self._unreached = ""  # why it could not be opened, when that was tried last
         self._users: dict[Stream, int] = {}
         self._asked, self._busy = _Queue(), Counter[str]()
+        self._again = list[list[_Request]]()
         self._answering: set[asyncio.Task[None]] = set()
         self._patient = self._closed = self._ending = False
 
@@ -354,18 +365,30 @@ class ServedStream:
 
     def _see_to(self) -> None:
         """Have what waits answered, unless it is to wait for a call that is under way."""
-        if self._asked and not self._patient and len(self._answering) < _TOGETHER:
+        if (self._again or self._asked) and not self._patient and len(self._answering) < _TOGETHER:
             task = asyncio.create_task(self._answer())
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 
+    def _taken(self) -> list[_Request]:
+        """What is to be answered next, as much as fits together."""
+        for some in self._again:
+            some[:] = [each for each in some if not each.answer.done()]
+        self._again = [some for some in self._again if some]
+        for some in self._again:
+            now = [each for each in some if self._may(each.client)]
+            if now:
+                some[:] = [each for each in some if each not in now]
+                return now
+        return self._asked.take(self._may, lambda client: self._busy[client] > 0)
+
     async def _answer(self) -> None:
         """Answer what waits, as much as fits together at a time."""
-        while not self._patient and (some := self._asked.take(self._may)):
+        while not self._patient and (some := self._taken()):
             clients = {each.client for each in some}
             self._busy.update(clients)
             try:
-                with self._under_way():
+                with self._under_way(some):
                     outcomes = await self._outcomes(some)
             finally:
                 self._busy.subtract(clients)
@@ -378,10 +401,25 @@ class ServedStream:
                 else:
                     request.answer.set_result(outcome)
 
+    def _part(self, some: Sequence[_Request]) -> None:
+        """A call takes long: have what was asked by half of its clients answered apart from the rest.
+
+        So nobody is held up for long by what is dear of somebody else's. A call in which no question is dear, but the
+        machine is slow, is done twice at most by that, as its halves do not take long; one with a dear question about
+        as often as its clients can be halved.
+        """
+        left = [each for each in some if not each.answer.done()]
+        clients = list(dict.fromkeys(each.client for each in left))
+        if len(clients) > 1:
+            half = clients[: len(clients) // 2]
+            self._again.append([each for each in left if each.client in half])
+            self._again.append([each for each in left if each.client not in half])
+            self._see_to()
+
     @contextmanager
-    def _under_way(self) -> Iterator[None]:
+    def _under_way(self, some: Sequence[_Request]) -> Iterator[None]:
         """What comes now waits for this call, as long as it does not take long."""
-        mine = True
+        mine, loop = True, asyncio.get_running_loop()
 
         def end_of_patience() -> None:
             nonlocal mine
@@ -389,11 +427,12 @@ class ServedStream:
             self._see_to()
 
         self._patient = True
-        timer = asyncio.get_running_loop().call_later(_PATIENCE, end_of_patience)
+        timers = loop.call_later(_PATIENCE, end_of_patience), loop.call_later(_LONG, self._part, some)
         try:
             yield
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             if mine:
                 self._patient = False
 
