@@ -200,6 +200,8 @@ def test_values_reach_the_gateway():
         "--rate=2.5",
         "--connections=70",
         "--largest-body=1048576",
+        "--largest-answer=2097152",
+        "--memory=33554432",
         "--token-review",
         "--registrar=system:serviceaccount:spatialstream-system:operator",
         "--audience=https://streams.example.org",

@@ -12,7 +12,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,10 +22,13 @@ from spatialstream.client.history import Log, ResultsLog
 from spatialstream.client.inlet import Inlet
 from spatialstream.client.snapshots import MOST
 from spatialstream.client.stream import Stream
+from spatialstream.gateway.answers import Room
 from spatialstream.gateway.feed import Feed
+from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.rates import Shares
 from spatialstream.gateway.threads import CLIENT, Threads
-from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.answer_bounds import AnswerBounds
+from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, TooLarge, Unavailable
 
 __all__ = ["ServedStream"]
 
@@ -62,7 +65,7 @@ _GRACE = 1.0
 
 Places = list[tuple[str, object]]
 """Questions of a request, each with how to call its place."""
-Answered = tuple[bool, list[str]]
+Answered = tuple[bool, list[bytes]]
 """Whether the stream is on the globe, and a line for each question."""
 
 
@@ -74,12 +77,14 @@ class _Request:
         client: who asks.
         places: the questions.
         timeout: seconds within which the answer has to be there.
+        room: that the answer has.
         answer: what comes of it.
     """
 
     client: str
     places: Places
     timeout: float
+    room: Room
     answer: asyncio.Future[Answered]
 
 
@@ -161,13 +166,23 @@ class _Looks:
 
 
 def _together(
-    opened: Stream, asked: Sequence[_Request], at_least: int | None = None
+    opened: Stream, asked: Sequence[_Request], at_least: int | None, bounds: AnswerBounds
 ) -> list[Answered | SettingError | Unavailable]:
     """The answers of several requests, or why there are none now."""
     geographic = opened.space.geographic
-    given = [(each.places, each.timeout) for each in asked]
-    found = opened.together(given) if at_least is None else opened.together(given, at_least)
+    found = opened.together([(each.places, each.timeout) for each in asked], at_least, bounds)
     return [(geographic, each) if isinstance(each, list) else each for each in found]
+
+
+def _handed_on(request: _Request, outcome: Answered | SettingError | Unavailable) -> Answered | Exception:
+    """The answer of one of several, for which it needs room of its own."""
+    if not isinstance(outcome, tuple):
+        return outcome
+    try:
+        request.room.hold(sum(map(len, outcome[1])))
+    except Problem as problem:
+        return problem
+    return outcome
 
 
 class ServedStream:
@@ -294,7 +309,7 @@ class ServedStream:
         except TimeoutError:
             raise self._late("the stream's worker does not say how far it is") from None
 
-    async def ask(self, places: Places, at_least: int | None, timeout: float) -> Answered:
+    async def ask(self, places: Places, at_least: int | None, timeout: float, room: Room) -> Answered:
         """Answer questions as of one round; also whether the stream is on the globe.
 
         What an answer costs is mostly the same for one question and for a hundred. So those of requests that wait for
@@ -304,9 +319,11 @@ class ServedStream:
             places: how to call the place of each question, and the question.
             at_least: ms: no answer before the clock has come so far; None: at once.
             timeout: seconds within which the answers have to be there. It is tried once in any case, for a second.
+            room: that the answers have, while they are found and until whoever gets them has let go of them.
 
         Raises:
-            Problem: too much of this client is under way.
+            Problem: too much of this client is under way, or there is no room.
+            TooLarge: they are larger than they may be.
             SettingError, Unavailable: see :meth:`~spatialstream.client.snapshots.SnapshotAsker.lines`.
         """
         loop, pause = asyncio.get_running_loop(), _PAUSES[0]
@@ -317,7 +334,7 @@ class ServedStream:
                 try:
                     if at_least is not None:
                         await self._reach(at_least, until)
-                    return await self._tried(places, at_least, until - loop.time())
+                    return await self._tried(places, at_least, until - loop.time(), room)
                 except Replaced:
                     raise  # no later try can succeed
                 except Unavailable as error:
@@ -337,12 +354,12 @@ class ServedStream:
             told = f"the stream's clock has not come to {at_least}: it is at {as_of['clock']}"
             raise Unavailable(f"{told}, and {_GOES_ON}")
 
-    async def _tried(self, places: Places, at_least: int | None, timeout: float) -> Answered:
+    async def _tried(self, places: Places, at_least: int | None, timeout: float, room: Room) -> Answered:
         """The answer of one try."""
         loop, seconds = asyncio.get_running_loop(), max(timeout, _GRACE)
-        request = _Request(CLIENT.get(), places, max(timeout, 0.0), loop.create_future())
+        request = _Request(CLIENT.get(), places, max(timeout, 0.0), room, loop.create_future())
         if at_least is not None or len(places) > _FEW:
-            (found,) = await self.call(lambda opened: _together(opened, [request], at_least), seconds)
+            (found,) = await self.call(lambda opened: _together(opened, [request], at_least, room.bounds), seconds)
             if isinstance(found, Exception):
                 raise found
             return found
@@ -437,18 +454,27 @@ class ServedStream:
                 self._patient = False
 
     async def _outcomes(self, some: Sequence[_Request]) -> Sequence[Answered | Exception]:
-        def work() -> list[Answered | SettingError | Unavailable]:
-            return self._do(lambda opened: _together(opened, some))
+        """What becomes of requests that are answered together; where that fails, or takes much, of each by itself."""
+        alone = some[0] if len(some) == 1 else None
+        with ExitStack() as held:
+            room = some[0].room if alone is not None else held.enter_context(some[0].room.another(""))
 
-        if self._closed:
-            return [Unavailable(f"{self.name} is not served here any more")] * len(some)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._together, work)
-        except SpatialStreamError as error:
-            return [error] * len(some)
-        except Exception as error:  # noqa: BLE001 -- a defect: it is told to whoever has asked what brings it about
-            if len(some) == 1:
-                return [error]
+            def work() -> list[Answered | SettingError | Unavailable]:
+                return self._do(lambda opened: _together(opened, some, None, room.bounds))
+
+            if self._closed:
+                return [Unavailable(f"{self.name} is not served here any more")] * len(some)
+            try:
+                outcomes = await asyncio.get_running_loop().run_in_executor(self._together, work)
+                return outcomes if alone is not None else list(map(_handed_on, some, outcomes))
+            except (Problem, TooLarge) as error:
+                if alone is not None:
+                    return [error]
+            except SpatialStreamError as error:
+                return [error] * len(some)
+            except Exception as error:  # noqa: BLE001 -- a defect: it is told to whoever has asked what brings it about
+                if alone is not None:
+                    return [error]
         return [outcome for one in some for outcome in await self._outcomes([one])]
 
     async def look_back(self, work: Callable[[Log], T]) -> T:
