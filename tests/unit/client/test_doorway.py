@@ -485,6 +485,22 @@ def test_who_gives_up_what_is_found_has_no_more_of_it_found(ends: Endpoints, mon
 
 
 @pytest.mark.parametrize("timed", [{}, {"t": 1_000}])
+@pytest.mark.parametrize("name", ["x" * 1_000, "é" * 500], ids=["ascii", "other"])
+def test_a_row_is_as_long_as_its_bytes(ends: Endpoints, timed: dict[str, int], name: str) -> None:
+    ends.slots.round(1_000, [SpatialObject(name, 900, 1.5, 2.5, ("a",))])
+    asked = {**SRQ, "id": "q"} | timed
+    right = ends.slots.right(asked)
+    size = len(json.dumps({each: right[each] for each in right if each != "as_of"}, ensure_ascii=False).encode())
+    for longest in (size, size - 1):
+        replace(ends.door, longest=longest).save(ends.store)
+        for seat in ends.seats:
+            seat._finder._world = replace(seat._invitation.world, limits=RowLimits(longest))
+        with Stream(ends.store) as stream:
+            row = stream.ask(asked)
+        assert row == right if longest == size else row["error"].startswith(f"the row would have {size} bytes")
+
+
+@pytest.mark.parametrize("timed", [{}, {"t": 1_000}])
 def test_of_a_row_that_is_too_long_there_is_the_reason(ends: Endpoints, timed: dict[str, int]) -> None:
     ends.slots.round(1_000, objects(3_000, 900))
     replace(ends.door, longest=50_000).save(ends.store)

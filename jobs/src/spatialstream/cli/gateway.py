@@ -112,11 +112,11 @@ def _gateway(options: argparse.Namespace) -> int:
         host, port = sock.getsockname()[:2]
         what = options.stream if directory is None else f"the streams of {options.namespaces}"
         address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
-        if sys.stderr.isatty():  # elsewhere all that is there is the log
-            live.say(options, f"gateway of {what} at {address}")
-        else:
-            logs.event("serving", streams=what, address=address)
         with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
+            if sys.stderr.isatty():  # elsewhere all that is there is the log
+                live.say(options, f"gateway of {what} at {address}")
+            else:
+                logs.event("serving", streams=what, address=address)
             server.run([sock])
     return 0
 

@@ -7,6 +7,7 @@ much beside what others hold, is given up then. An answer is sent in pieces, and
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections import deque
@@ -204,6 +205,7 @@ class Pieces(Response):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             for piece in _of_size(self._pieces):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await asyncio.sleep(0)  # where all is taken at once sending waits for nothing, and others have waited
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
