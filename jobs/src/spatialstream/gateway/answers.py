@@ -31,6 +31,9 @@ PARSED = 8
 
 _PIECE = 64 << 10
 
+_MAKING = threading.Lock()
+"""Held while rows are made of much, which takes several times what it is made of: there is one process's memory."""
+
 
 class Room:
     """The memory that a request has, from when it comes until it is done with; for any thread.
@@ -56,7 +59,7 @@ class Room:
     @property
     def bounds(self) -> AnswerBounds:
         """Of its answer, which it holds."""
-        return AnswerBounds(self.largest, self.hold)
+        return AnswerBounds(self.largest, self.hold, _MAKING)
 
     def hold(self, more: int) -> None:
         """Have so much more, or, below 0, so much less.

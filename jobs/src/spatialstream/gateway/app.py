@@ -70,7 +70,7 @@ _DEFAULT_POLL = 30_000
 _MOST_QUERIES = 1_000
 _OF_ANSWER = 8
 """By so much the memory is larger than an answer, at least: of half of it, which one client has, what is found for an
-answer takes as much again, and more where several slots find the same terms."""
+answer takes three times as much as the answer, while rows are made of it."""
 _REFUSED = {"answer-too-large": "size", "no-memory": "memory"}
 """Problems of answers, as the metrics have them."""
 _LONGEST_KEY = 256

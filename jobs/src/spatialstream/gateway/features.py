@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -35,7 +35,6 @@ from spatialstream.gateway.problems import Problem, of_error
 from spatialstream.gateway.requests import check_parameters, wanted_form
 from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
-from spatialstream.model.answer_bounds import AnswerBounds
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, TooLarge
 from spatialstream.model.times import parse_time
 
@@ -278,7 +277,7 @@ class _Asking:
         record = {"type": "SRQ", "duration": duration, "region": {"box": list(self.box)}, **self.words}
         if t is not None:
             record["t"] = t
-        bounds = AnswerBounds(min(_ROWS, self.room.largest // 2), self.room.hold)
+        bounds = replace(self.room.bounds, largest=min(_ROWS, self.room.largest // 2))
         try:
             (line,) = self.opened.lines([("query", record)], bounds=bounds)
         except SettingError as error:

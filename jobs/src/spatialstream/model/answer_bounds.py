@@ -5,8 +5,9 @@ It is counted while they are found and made, so that what is too large is given 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 
 from spatialstream.model.errors import TooLarge
 
@@ -15,6 +16,9 @@ __all__ = ["UNBOUNDED", "AnswerBounds", "Counted"]
 _SHORTEST = 0.75
 """Bytes that an object has in a row, at least, for each that it takes as columns: 36 and its id, where all its numbers
 have one digit, for 44 and its id."""
+
+_MUCH = 4 << 20
+"""Bytes that are held for what was found, from which on it is much."""
 
 _MAKING = 4
 """Bytes that a byte of what is found takes while rows are made of it, about: sorted, and its numbers as texts."""
@@ -32,10 +36,13 @@ class AnswerBounds:
         largest: bytes of their rows together; None: any number.
         hold: is told how many bytes more are held for them, or, below 0, how many fewer. What it raises where there is
             no room for them ends the call.
+        making: is entered while rows are made of much that was found: of several calls one at a time, if it is a lock,
+            so that what this takes for a moment is not taken several times.
     """
 
     largest: int | None = None
     hold: Callable[[int], object] = _anything
+    making: AbstractContextManager[object] = field(default_factory=nullcontext)
 
 
 UNBOUNDED = AnswerBounds()
@@ -68,6 +75,15 @@ class Counted:
         if listed:
             self._listed += size
             self._check(int(self._listed * _SHORTEST), "more than ")
+
+    @contextmanager
+    def making(self) -> Iterator[bool]:
+        """While some rows are made; whether that is of much."""
+        if self._found < _MUCH:
+            yield False
+        else:
+            with self._bounds.making:
+                yield True
 
     def made(self, size: int) -> None:
         """A row has been made, of so many bytes; errors as in :meth:`found`."""

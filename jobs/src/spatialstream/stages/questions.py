@@ -146,7 +146,15 @@ def answers_of(
         for _, kind, content in kept:
             by_kind.setdefault(kind, []).append(content)
         lists, terms = spools.values()
-        yield from answers(by_kind, lists, terms, space, None, whole_rows(longest))
+        rows = answers(by_kind, lists, terms, space, None, whole_rows(longest))
+        while True:
+            with counted.making() as much:
+                some = next(rows, None)
+                if much:
+                    pa.default_memory_pool().release_unused()
+            if some is None:
+                return
+            yield some
 
 
 def whole_rows(longest: int | None) -> RowLimits | None:
