@@ -39,7 +39,7 @@ EVERYTHING: dict[str, Any] = {
         "url": "https://streams.example.org/",
         "access": {"audiences": ["https://streams.example.org"], "tokensSecret": "tokens"},
         "secrets": ["kafka", "zookeeper"],
-        "limits": {"rate": 2.5, "connections": 70, "body": 1048576},
+        "limits": {"rate": 2.5, "connections": 70, "body": 1048576, "answer": 2097152, "memory": 33554432},
         "allowOrigins": ["https://maps.example.org"],
         "trustedProxies": ["10.0.0.0/8", "fd00::1"],
         "tls": {"secretName": "streams-tls", "issuer": {"name": "internal", "dnsNames": ["streams.example.org"]}},

@@ -205,6 +205,8 @@ def test_values_reach_the_gateway():
         "--rate=2.5",
         "--connections=70",
         "--largest-body=1048576",
+        "--largest-answer=2097152",
+        "--memory=33554432",
         "--stream-secret=kafka",
         "--stream-secret=zookeeper",
         "--token-review",

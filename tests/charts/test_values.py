@@ -54,6 +54,8 @@ WRONG = [
     (OPERATOR, {"gateway": {"limits": {"rate": -1}}}, "rate"),
     (OPERATOR, {"gateway": {"limits": {"connections": 0}}}, "connections"),
     (OPERATOR, {"gateway": {"limits": {"body": 16777216}}}, "body"),
+    (OPERATOR, {"gateway": {"limits": {"answer": 0}}}, "answer"),
+    (OPERATOR, {"gateway": {"limits": {"memory": "256Mi"}}}, "memory"),
     (OPERATOR, {"gateway": {"allowOrigins": ["*"]}}, "allowOrigins"),
     (OPERATOR, {"gateway": {"trustedProxies": ["ingress"]}}, "trustedProxies"),
     (OPERATOR, {"gateway": {"tls": {"issuer": {"name": "internal", "kind": "Vault"}}}}, "kind"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import threading
 import time
@@ -16,7 +18,8 @@ import pytest
 from spatialstream.client import Stream
 from spatialstream.index.version import build
 from spatialstream.local.catalogue import Catalogue
-from spatialstream.model.errors import SettingError, StateError, Suspended, Unavailable
+from spatialstream.model.answer_bounds import AnswerBounds
+from spatialstream.model.errors import SettingError, StateError, Suspended, TooLarge, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
@@ -29,6 +32,7 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.questions import Directory
+from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
@@ -347,7 +351,7 @@ def test_a_version_that_is_new_while_the_store_is_away_is_not_waited_for_longer_
 
     ends.store.load = late
     with Stream(ends.store) as stream:
-        with pytest.raises(Unavailable, match=r"routing version 0 is new here, .*: try again; waited 0 s"):
+        with pytest.raises(Unavailable, match=r"objects are being moved, .* not known here yet: try again; waited 0 s"):
             stream.ask(SRQ, timeout=0.0)
         back.set()
         assert len(stream.ask(SRQ)["objects"]) == 5
@@ -363,7 +367,7 @@ def test_a_version_that_has_been_removed_meanwhile_is_no_error_of_the_stream(end
 
     ends.store.load = removed
     with Stream(ends.store) as stream:
-        with pytest.raises(Unavailable, match=r"has gone on meanwhile \(version 0 is not in the store\): try again"):
+        with pytest.raises(Unavailable, match=r"^the stream has gone on meanwhile: try again"):
             stream.ask(SRQ, timeout=0.0)
         assert len(stream.ask(SRQ)["objects"]) == 5
 
@@ -449,6 +453,92 @@ def test_a_stream_that_is_begun_anew_in_another_space_is_not_asked(ends: Endpoin
         replace(ends.door, space=str(space)).save(ends.store)
         with pytest.raises(Unavailable, match="begun anew with another space"):
             stream.ask(SRQ, timeout=1.0)
+
+
+@pytest.mark.parametrize("unicode", ["", "13.0.0", "99.0.0"])
+def test_a_stream_whose_words_are_others_is_not_asked(ends: Endpoints, unicode: str) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    with Stream(ends.store) as stream:
+        assert len(stream.ask(SRQ)["objects"]) == 5
+        replace(ends.door, unicode=unicode).save(ends.store)
+        with pytest.raises(
+            Unavailable, match=r"this program's of Unicode .*: ask with the release that the stream runs"
+        ):
+            Stream(ends.store)
+        ends.desk.shutdown()  # as when the worker is another one
+        with pytest.raises(Unavailable, match="begun anew"):
+            stream.ask(SRQ, timeout=1.0)
+
+
+def test_a_door_of_an_older_release_and_of_a_newer_one_can_be_read(ends: Endpoints) -> None:
+    _, said = ends.store.load_statistics("door")
+    older = {name: value for name, value in said.items() if name not in ("unicode", "longest")}
+    ends.store.save_statistics("door", {}, older)
+    assert Door.read(ends.store) == replace(ends.door, unicode="", longest=None)
+    ends.store.save_statistics("door", {}, said | {"more": 1})
+    assert Door.read(ends.store) == ends.door
+
+
+def test_who_gives_up_what_is_found_has_no_more_of_it_found(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spatialstream.stages.snapshots.BLOCK_BYTES", 2_000)
+    ends.slots.round(1_000, objects(3_000, 900))
+    found, held = list[int](), list[int]()
+    for seat in ends.seats:
+        answers = seat._answers
+
+        def counted(*given: Any, answers: Any = answers) -> Iterator[Any]:
+            for batch in answers(*given):
+                found.append(batch.nbytes)
+                yield batch
+
+        monkeypatch.setattr(seat, "_answers", counted)
+    asked = [("q", {**SRQ, "id": f"q{i}", "t": 1_000}) for i in range(300)]
+    with Stream(ends.store) as stream:
+        with pytest.raises(TooLarge, match="the most is 500000"):
+            list(stream.lines(asked, bounds=AnswerBounds(500_000, held.append)))
+        assert sum(held) == 0
+        assert sum(found) < 20_000_000, "of some 60,000,000"
+        lines = list(stream.lines(asked[:2], bounds=AnswerBounds(500_000, held.append)))
+        assert [json.loads(line) for line in lines] == [ends.slots.right(record) for _, record in asked[:2]]
+        assert sum(held) > 0
+
+
+@pytest.mark.parametrize("timed", [{}, {"t": 1_000}])
+@pytest.mark.parametrize("name", ["x" * 1_000, "é" * 500], ids=["ascii", "other"])
+def test_a_row_is_as_long_as_its_bytes(ends: Endpoints, timed: dict[str, int], name: str) -> None:
+    ends.slots.round(1_000, [SpatialObject(name, 900, 1.5, 2.5, ("a",))])
+    asked = {**SRQ, "id": "q"} | timed
+    right = ends.slots.right(asked)
+    size = len(json.dumps({each: right[each] for each in right if each != "as_of"}, ensure_ascii=False).encode())
+    for longest in (size, size - 1):
+        replace(ends.door, longest=longest).save(ends.store)
+        for seat in ends.seats:
+            seat._finder._world = replace(seat._invitation.world, limits=RowLimits(longest))
+        with Stream(ends.store) as stream:
+            row = stream.ask(asked)
+        assert row == right if longest == size else row["error"].startswith(f"the row would have {size} bytes")
+
+
+@pytest.mark.parametrize("timed", [{}, {"t": 1_000}])
+def test_of_a_row_that_is_too_long_there_is_the_reason(ends: Endpoints, timed: dict[str, int]) -> None:
+    ends.slots.round(1_000, objects(3_000, 900))
+    replace(ends.door, longest=50_000).save(ends.store)
+    for seat in ends.seats:
+        world = replace(seat._invitation.world, limits=RowLimits(50_000))
+        seat._wholes._world = seat._finder._world = world
+    near = {**SRQ, "region": {"box": [1, 1, 2, 2]}, "id": "near"} | timed
+    many = {**SKQ, "k": 2_000, "id": "many"} | timed
+    with Stream(ends.store) as stream:
+        whole, few, dear = stream.ask([{**SRQ, "id": "q"} | timed, near, many])
+        assert few == ends.slots.right(near)
+        for row, size in ((whole, len(json.dumps(ends.slots.right({**SRQ, "id": "q"} | timed)))), (dear, 0)):
+            assert "objects" not in row
+            told = re.fullmatch(
+                r"the row would have (\d+) bytes, and the most is 50000; ask for less of it", row["error"]
+            )
+            assert told is not None
+            assert int(told[1]) > 50_000
+            assert not size or abs(int(told[1]) - size) < 100
 
 
 def test_a_stream_of_which_no_broker_is_known_cannot_be_watched(ends: Endpoints) -> None:

@@ -175,10 +175,10 @@ def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream, mon
     room, sizes = threading.Event(), list[int]()
 
     class Slow(Opened):
-        def together(self, requests: Any) -> Any:
+        def together(self, requests: Any, *given: Any) -> Any:
             sizes.append(len(requests))
             room.wait(300.0)
-            return super().together(requests)
+            return super().together(requests, *given)
 
     behind = served("s", lambda: Slow(stream.newest, stream.call, PLANE))
     asked = [{**SRQ, "id": f"q{i}"} for i in range(20)]
@@ -199,12 +199,12 @@ def test_a_defect_is_of_the_question_alone_that_brings_it_about(stream: Stream) 
     room, sizes = threading.Event(), list[int]()
 
     class Defective(Opened):
-        def together(self, requests: Any) -> Any:
+        def together(self, requests: Any, *given: Any) -> Any:
             sizes.append(len(requests))
             room.wait(300.0)
             if any(record["id"] == "q4" for records, _ in requests for _, record in records):
                 raise ZeroDivisionError
-            return super().together(requests)
+            return super().together(requests, *given)
 
     behind = served("s", lambda: Defective(stream.newest, stream.call, PLANE))
     asked = [{**SRQ, "id": f"q{i}"} for i in range(7)]
@@ -255,8 +255,8 @@ def test_geojson_is_of_places_on_the_globe(stream: Stream) -> None:
     }
 
     class Globe(Opened):
-        def together(self, requests: Any) -> Any:
-            return [[json.dumps(row)] for _ in requests]
+        def together(self, requests: Any, *given: Any) -> Any:
+            return [[json.dumps(row).encode()] for _ in requests]
 
     def opener(space: Space) -> Any:
         return lambda: Globe(stream.newest, stream.call, space)

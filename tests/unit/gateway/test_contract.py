@@ -45,7 +45,7 @@ from tests.unit.gateway.test_ask import Opened
 ALL, ELSEWHERE = "everything-0123456789", "everything-elsewhere-0123456789"
 ANOTHER = f"Bearer {ELSEWHERE}"
 CLOCK = 1_000
-KNOWN = {"query": "a/b\nc\n", "item": "900.900-0"}
+KNOWN = {"query": "a/b\nc\n", "item": "900@0.5945513217757927,0.643705424975316.900-0"}
 """What there is of what paths name."""
 CHECKS = [
     checks.status_code_conformance,

@@ -6,7 +6,7 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spatialstream.client.history import Log
 from spatialstream.client.inlet import Sent
+from spatialstream.gateway import streams
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
@@ -138,6 +139,12 @@ class Filler:
             each.close()
 
 
+@contextmanager
+def fillers(nobody: Client, *tokens: str) -> Iterator[list[Filler]]:
+    with ExitStack() as opened:
+        yield [opened.enter_context(Filler(Client(nobody.port, token))) for token in tokens]
+
+
 @pytest.fixture
 def other(gateway: Gateway, stream: Held) -> Iterator[Client]:
     """The other client, when the filler has filled everything."""
@@ -173,7 +180,7 @@ ASKED: list[tuple[str, str, Any]] = [
     ("GET", "/collections", None),
     ("GET", "/collections/s", None),
     ("GET", "/collections/s/items", None),
-    ("GET", "/collections/s/items/5.a", None),
+    ("GET", "/collections/s/items/5@1.5,2.5.a", None),
     ("GET", "/streams", None),
     ("GET", "/streams/s", None),
     ("GET", "/streams/s/console/clock", None),
@@ -193,9 +200,46 @@ def test_who_fills_everything_holds_up_nobody_else(other: Client, gateway: Gatew
     assert filler("POST", "/streams/s/queries?timeout=10ms", CRQ | {"t": FUTURE}).status == 202
     asked = {(method, path.partition("?")[0]) for method, path, _ in ASKED}
     for each in gateway.endpoints:
-        path = each.path.replace("{stream}", "s").replace("{query:path}", "q0").replace("{item:path}", "5.a")
+        path = each.path.replace("{stream}", "s").replace("{query:path}", "q0").replace("{item:path}", "5@1.5,2.5.a")
         known = (each.method, path) in asked or each.method == "DELETE" or each.right is None
         assert known, f"{path} has no test with two clients"
+
+
+def test_who_has_something_under_way_is_answered_by_themselves(gateway: Gateway, stream: Held) -> None:
+    behind = gateway.streams["s"]
+    with serving(gateway) as nobody, fillers(nobody, FILLER, OTHER) as (filler, other):
+        try:
+            filler.send("POST", "ask?timeout=60s", SRQ | {"id": "slow"})
+            assert await_condition(lambda: stream.begun.count("ask") == 1 and not behind._patient, 60.0)
+            behind._patient = True  # as while a call has just begun: what comes now waits
+            for count, (each, asked) in enumerate(((filler, SRQ | {"id": "slow"}), (other, SKQ)), 1):
+                each.send("POST", "ask?timeout=60s", asked)
+                assert await_condition(lambda count=count: len(behind._asked) == count, 60.0)  # type: ignore[misc]
+            behind._patient = False
+            other.send("POST", "ask?timeout=60s", SKQ)  # all that waits is begun with what comes
+            for sent in other.open:
+                assert sent.getresponse().status == 200
+        finally:
+            stream.go.set()
+
+
+def test_who_is_answered_with_a_dear_question_of_somebody_elses_is_answered_apart_from_it(
+    gateway: Gateway, stream: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_LONG", 0.05)
+    behind = gateway.streams["s"]
+    with serving(gateway) as nobody, fillers(nobody, FILLER, OTHER) as (filler, other):
+        try:
+            behind._patient = True
+            for count, (each, asked) in enumerate(((filler, SRQ | {"id": "slow"}), (other, SKQ)), 1):
+                each.send("POST", "ask?timeout=60s", asked)
+                assert await_condition(lambda count=count: len(behind._asked) == count, 60.0)  # type: ignore[misc]
+            behind._patient = False
+            filler.send("POST", "ask?timeout=60s", SRQ | {"id": "slow"})
+            assert other.open[0].getresponse().status == 200
+            assert stream.begun.count("ask") >= 2  # the first of them with the other's question
+        finally:
+            stream.go.set()
 
 
 def test_a_client_alone_has_half_and_leaves_some_for_each_that_comes() -> None:

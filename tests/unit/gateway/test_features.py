@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.features import CONFORMANCE
 from spatialstream.gateway.server import server_of
-from spatialstream.model.errors import SettingError
+from spatialstream.model.answer_bounds import AnswerBounds
+from spatialstream.model.errors import SettingError, TooLarge
 from spatialstream.model.space import WGS84, Space
 from tests.unit.client.test_snapshots import PLANE
 from tests.unit.gateway.http import Answer, Client, served, serving
@@ -25,22 +28,39 @@ class Asker:
 
     def __init__(self, objects: list[dict[str, Any]], space: Space = WGS84) -> None:
         self.objects, self.space, self.asked = objects, space, 0
+        self.now, self.goes_on = NOW, 0
+        self.retention: int | None = None
+        self.largest = 1 << 30
 
     def as_of(self) -> dict[str, int]:
-        return {"round": 1, "clock": NOW}
+        return {"round": 1, "clock": self.now}
 
-    def ask(self, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{"objects": [each for each in self.objects if self.within(each, query)]} for query in queries]
+    def lines(self, records: list[tuple[str, dict[str, Any]]], bounds: AnswerBounds) -> list[str]:
+        assert bounds.largest is not None
+        found = list[str]()
+        for _, query in records:
+            objects = self.found({"t": self.now, **query})
+            found.append(json.dumps({"objects": objects, "as_of": self.as_of()}))
+            if len(found[-1]) > min(bounds.largest, self.largest):
+                raise TooLarge(f"the answer would have more than {self.largest} bytes")
+            bounds.hold(len(found[-1]))
+            self.now += self.goes_on
+        return found
+
+    def found(self, query: dict[str, Any]) -> list[dict[str, Any]]:
+        """What an SRQ finds."""
+        kept = -math.inf if self.retention is None else self.now - self.retention
+        return [each for each in self.objects if each["t"] > kept and self.within(each, query)]
 
     def within(self, each: dict[str, Any], query: dict[str, Any]) -> bool:
         self.asked += 1
         assert query["type"] == "SRQ"
-        assert query["t"] <= NOW
+        assert query["t"] <= self.now
         west, south, east, north = query["region"]["box"]
         groups = query.get("any", [query.get("keywords", [])])
         return (
             query["t"] - query["duration"] < each["t"] <= query["t"]
-            and west <= each["lon"] <= east
+            and (west <= each["lon"] <= east if west <= east else each["lon"] >= west or each["lon"] <= east)
             and south <= each["lat"] <= north
             and any(all(word in each["id"] for word in group) for group in groups)
         )
@@ -146,11 +166,96 @@ def test_an_item_of_any_id_is_where_its_link_says(client: Client, asker: Asker) 
         assert client("GET", urlsplit(links["self"]).path).json == answer.json
 
 
+def test_what_was_sent_twice_is_there_twice_and_each_has_an_id_of_its_own(client: Client, asker: Asker) -> None:
+    chance = random.Random(7)
+    places = [(0.5, 0.0), (0.5, 1.0), (100.25, 1.0)]
+    asker.objects[:] = [
+        {"id": name, "t": NOW - chance.randrange(3), "lon": lon, "lat": lat}
+        for name in ("a", "a.b", "2.a", "~2.a")
+        for lon, lat in chance.choices(places, k=9)
+    ]
+    right = sorted(((each["t"], each["id"], each["lon"], each["lat"]) for each in asker.objects), reverse=True)
+    assert len(set(right)) < len(right)
+    by_id = dict[str, Any]()
+    for parameters in ("limit=1", "limit=5", "limit=100"):
+        features = [
+            each for page in pages(client, f"/collections/s/items?{parameters}") for each in page.json["features"]
+        ]
+        found = [
+            (each["properties"]["t"], each["properties"]["object"], *each["geometry"]["coordinates"])
+            for each in features
+        ]
+        assert found == right
+        ids = {each["id"]: each for each in features}
+        assert len(ids) == len(features)
+        assert not by_id or ids == by_id, "an id is the same on whatever page it stands"
+        by_id = ids
+    (some,) = pages(client, "/collections/s/items?limit=100&bbox=100,0,101,2")
+    assert some.json["features"]
+    for each in some.json["features"]:
+        assert by_id[each["id"]] == each, "and whatever was asked for"
+    for name, each in by_id.items():
+        answer = client("GET", f"/collections/s/items/{quote(name, safe='')}").json
+        assert {name: value for name, value in answer.items() if name != "links"} == each
+
+
+@pytest.mark.parametrize("goes_on", [0, 1, 400, 7_000])
+@pytest.mark.parametrize(
+    "parameters",
+    ["limit=4", "limit=1000", f"limit=1000&datetime={NOW - 3_000}/..", "limit=50&datetime=../2100-01-01T00:00:00Z"],
+)
+def test_a_page_has_what_an_srq_has_as_of_what_it_says(
+    client: Client, asker: Asker, parameters: str, goes_on: int
+) -> None:
+    """Though the clock goes on with each question, new objects come, and old ones are not kept any more."""
+    asker.objects[:] = [{"id": f"o{i}", "t": NOW - 9_000 + 37 * i, "lon": 0.0, "lat": 0.0} for i in range(3_000)]
+    asker.goes_on, asker.retention = goes_on, 6_000
+    since = NOW - 3_000 if "datetime=17" in parameters else -1
+    path, before = f"/collections/s/items?{parameters}", None
+    for _ in range(4):
+        answer = client("GET", path)
+        found = [(each["properties"]["t"], each["properties"]["object"]) for each in answer.json["features"]]
+        clock = answer.json["as_of"]["clock"]
+        right = sorted(
+            ((each["t"], each["id"]) for each in asker.objects if clock - 6_000 < each["t"] <= clock), reverse=True
+        )
+        right = [each for each in right if each[0] >= since and (before is None or each < before)]
+        assert found == right[: int(parameters.partition("&")[0].removeprefix("limit="))]
+        links = {each["rel"]: urlsplit(each["href"]) for each in answer.json["links"]}
+        if "next" not in links:
+            assert found == right
+            return
+        path, before = f"{links['next'].path}?{links['next'].query}", found[-1]
+
+
+def test_a_time_of_which_there_is_too_much_is_shortened(client: Client, asker: Asker) -> None:
+    chance = random.Random(2)
+    dense = [NOW - 100_000 - int(chance.expovariate(0.001)) for _ in range(2_000)]
+    asker.objects[:] = [
+        {"id": f"o{i}", "t": t, "lon": 0.0, "lat": 0.0} for i, t in enumerate([NOW, NOW - 90_000, *dense])
+    ]
+    asker.largest = 20_000  # some 400 objects
+    found = [each["id"] for page in pages(client, "/collections/s/items?limit=100") for each in page.json["features"]]
+    assert len(found) == len(set(found)) == 2_002
+    answer = client("GET", "/collections/s/items?limit=1000")
+    assert answer.status == 413
+    assert "give a smaller limit or bbox" in answer.json["detail"]
+    asker.objects += [{"id": f"p{i}", "t": NOW, "lon": 0.0, "lat": 0.0} for i in range(1_000)]
+    assert client("GET", "/collections/s/items?limit=10").status == 413
+    assert client("GET", "/collections/s/items?limit=10&datetime=../2026-11-22T00:00:00Z").status == 200
+
+
 def test_a_page_of_many_does_not_look_at_all(client: Client, asker: Asker) -> None:
     asker.objects[:] = [{"id": f"{i}", "t": NOW - 100 * i, "lon": 0.0, "lat": 0.0} for i in range(3_000)]
     given = list[int]()
-    ask = asker.ask
-    asker.ask = lambda queries: given.append(sum(len(row["objects"]) for row in ask(queries))) or ask(queries)  # type: ignore[method-assign, func-returns-value]
+    found = asker.found
+
+    def counted(query: dict[str, Any]) -> list[dict[str, Any]]:
+        objects = found(query)
+        given.append(len(objects))
+        return objects
+
+    asker.found = counted  # type: ignore[method-assign]
     assert client("GET", "/collections/s/items?limit=20").json["numberReturned"] == 20
     assert sum(given) < 500
 
@@ -193,11 +298,14 @@ def test_what_a_client_of_the_standard_looks_for(client: Client) -> None:
             "page={}",
             "page=[1,2,3,4]",
             "page=[",
-            'page=[1,"a",' + "9" * 400 + ",0]",
-            'page=[1,"a",0,NaN]',
-            'page=[1,"a",0,-90.5]',
+            'page=[1,"a",' + "9" * 400 + ",0,1]",
+            'page=[1,"a",0,NaN,1]',
+            'page=[1,"a",0,-90.5,1]',
+            'page=[1,"a",0,0]',
+            'page=[1,"a",0,0,0]',
+            'page=[1,"a",0,0,1.0]',
         ),
-        *('page=["1","a",0,0]', "bbox-crs=EPSG:4326", "colour=red", "datetime=T", "datetime=5T"),
+        *('page=["1","a",0,0,1]', "bbox-crs=EPSG:4326", "colour=red", "datetime=T", "datetime=5T"),
     ],
 )
 def test_what_cannot_be_used_is_named(client: Client, wrong: str) -> None:
@@ -206,8 +314,19 @@ def test_what_cannot_be_used_is_named(client: Client, wrong: str) -> None:
     assert (answer.status, answer.errors[0]["parameter"]) == (400, name)
 
 
-def test_items_that_are_none(client: Client) -> None:
-    for name in ("x", "5", "5.", f"{NOW}.none", f"{NOW + 10}.flood", "9" * 30, "..%2f..%2fetc"):
+def test_items_that_are_none(client: Client, asker: Asker) -> None:
+    asker.objects.append({"id": "one", "t": NOW, "lon": 0.5, "lat": 0.0})
+    assert client("GET", f"/collections/s/items/{NOW}@0.5,0.0.one").status == 200
+    none = ("@0.5,0.0.two", "@0.5,0.one", "@0.50,0.0.one", "@0.5,0.0~1.one", "@0.5,0.0~2.one", "@1e999,0.0.one", ".one")
+    for name in (
+        "x",
+        "5",
+        "5.",
+        *(f"{NOW}{each}" for each in none),
+        f"{NOW + 10}@0.5,0.0.one",
+        "9" * 30,
+        "..%2f..%2fetc",
+    ):
         assert client("GET", f"/collections/s/items/{name}").status == 404
 
 

@@ -28,9 +28,6 @@ SKQ = {"type": "SKQ", "at": [1, 2], "k": 1, "duration": "1h"}
 class Answering(Asker):
     standing_ids = ("q0", "a/b", "q2")
 
-    def ask(self, asked: Any, **more: Any) -> Any:
-        return [{"objects": [{"id": "a", "t": each["t"], "lon": 1.5, "lat": 2.5}]} for each in asked]
-
     def directory(self, timeout: float = 10.0) -> Any:
         routing = SimpleNamespace(active=SimpleNamespace(number=3, slots=4))
         return SimpleNamespace(round=(7, 0), clock=1_000, begun=True, routing=routing)
@@ -50,10 +47,16 @@ class Answering(Asker):
         return Standing(queries, at[0] if at else None, known.as_of, so_far)
 
     def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
-        return iter([json.dumps(ROW | {"as_of": self.as_of()}) for _ in records])
+        as_of = self.as_of()
+        for _, each in records:
+            if each["type"] == "SRQ":
+                found = {"id": "a", "t": each.get("t", 5), "lon": 1.5, "lat": 2.5}
+                yield json.dumps(ROW | {"type": "SRQ", "objects": [found], "as_of": as_of})
+            else:
+                yield json.dumps(ROW | {"as_of": as_of})
 
-    def together(self, requests: Any) -> Any:
-        return [list(self.lines(records)) for records, _ in requests]
+    def together(self, requests: Any, *given: Any) -> Any:
+        return [[line.encode() for line in self.lines(records)] for records, _ in requests]
 
 
 @pytest.fixture
@@ -128,7 +131,7 @@ def test_answers_are_as_it_says(gateway: Gateway) -> None:
         check(document, "GET", "/collections/{stream}", client("GET", "/collections/s"))
         for path in ("", "?limit=1&bbox=1,2,3,4", "?bbox=1,2", "?page={}"):
             check(document, "GET", "/collections/{stream}/items", client("GET", "/collections/s/items" + path))
-        for name in ("5.a", "5.b"):
+        for name in ("5@1.5,2.5.a", "5.b"):
             check(document, "GET", "/collections/{stream}/items/{item}", client("GET", f"/collections/s/items/{name}"))
         check(document, "GET", "/streams", client("GET", "/streams"))
         check(document, "GET", "/streams/{stream}", client("GET", "/streams/s"))

@@ -67,7 +67,8 @@ class Cluster:
     def right(self, queries: Sequence[Query]) -> dict[int, str]:
         directory = self.stream.newest(1.0)
         assert directory is not None
-        return dict(enumerate(lines_of(QueryBatch.of(queries), directory, PLANE, self.stream.call, lambda: 1.0)))
+        lines = lines_of(QueryBatch.of(queries), directory, PLANE, self.stream.call, lambda: 1.0)
+        return {i: line.decode() for i, line in enumerate(lines)}
 
     def lines(self, name: str, queries: Sequence[Query], seats: dict[int, str] = SEATS) -> dict[int, str]:
         directory = self.stream.newest(1.0)

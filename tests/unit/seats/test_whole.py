@@ -159,6 +159,16 @@ def test_what_is_large_is_left_to_who_asks(slots: Slots, monkeypatch: pytest.Mon
     assert slots.wholes.ask(named([small]), 10.0) is not None
 
 
+def test_what_is_more_than_who_asks_takes_at_once_is_left_to_them(slots: Slots) -> None:
+    small = named([{**SRQ, "region": {"box": [1, 1, 1.1, 1.1]}}])
+    (row,) = lines_of(slots.wholes.ask(named([SRQ]), 10.0))
+    size = len(row.encode())
+    assert slots.wholes.ask(named([SRQ]), 10.0, size) is not None
+    assert slots.wholes.ask(named([SRQ]), 10.0, size - 1) is None
+    assert slots.wholes.ask(small, 10.0, size - 1) is not None
+    assert slots.wholes.ask(named([SRQ]) + small, 10.0, size) is None, "together they are more"
+
+
 def test_a_slot_that_moves_and_a_stream_that_has_only_begun(slots: Slots) -> None:
     slots.seats["2"] = None
     assert slots.wholes.ask(named([SRQ]), 10.0) is not None, "its view is still here"

@@ -60,7 +60,8 @@ def asked(n: int) -> list[Query]:
 def by_blocks(stream: Stream, queries: list[Query]) -> list[str]:
     directory = stream.newest(1.0)
     assert directory is not None
-    return lines_of(QueryBatch.of(queries), directory, PLANE, stream.call, lambda: 1.0)
+    lines = lines_of(QueryBatch.of(queries), directory, PLANE, stream.call, lambda: 1.0)
+    return [line.decode() for line in lines]
 
 
 class Elsewhere:

@@ -58,6 +58,10 @@ def add_parser(commands: Any) -> None:
     told = "believe what this proxy, or one of this network, says of clients (X-Forwarded-For, -Proto); may be repeated"
     add("--trusted-proxy", action="append", default=[], metavar="ADDRESS", help=told)
     add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help="of a request (default 8 MiB)")
+    told = "of an answer; one that would be larger is refused (default 32 MiB)"
+    add("--largest-answer", type=shared.count, default=32 << 20, metavar="BYTES", help=told)
+    told = "that requests and their answers may take together, of which each client has a share (default 256 MiB)"
+    add("--memory", type=shared.count, default=256 << 20, metavar="BYTES", help=told)
     told = "requests a second that one client may make; 0: any number (default %(default)s)"
     add("--rate", type=float, default=1_000.0, metavar="N", help=told)
     told = "connections that one client may follow results with (default %(default)s)"
@@ -81,6 +85,13 @@ def _gateway(options: argparse.Namespace) -> int:
 
     _check(options)
     logs.set_up(quiet=options.quiet)
+    limits = Limits(
+        options.largest_body,
+        answer=options.largest_answer,
+        memory=options.memory,
+        client=RateLimits(options.rate, connections=options.connections),
+    )
+    limits.validate()
     with ExitStack() as closing:
         reviews, directory = None, None
         if options.namespaces is not None:
@@ -97,7 +108,6 @@ def _gateway(options: argparse.Namespace) -> int:
         check_address(options.host, local=access.local)
         metrics = GatewayMetrics()
         streams = [_named(options, name) for name in options.stream.split(",")] if directory is None else []
-        limits = Limits(options.largest_body, client=RateLimits(options.rate, connections=options.connections))
         gateway = Gateway(streams, access, metrics, limits, options.allow_origin, directory, options.registrar)
         server = server_of(gateway, options.certificate, options.key, options.trusted_proxy)
         sock = closing.enter_context(listen(options.host, options.port))
@@ -106,11 +116,11 @@ def _gateway(options: argparse.Namespace) -> int:
         host, port = sock.getsockname()[:2]
         what = options.stream if directory is None else f"the streams of {options.namespaces}"
         address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
-        if sys.stderr.isatty():  # elsewhere all that is there is the log
-            live.say(options, f"gateway of {what} at {address}")
-        else:
-            logs.event("serving", streams=what, address=address)
         with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
+            if sys.stderr.isatty():  # elsewhere all that is there is the log
+                live.say(options, f"gateway of {what} at {address}")
+            else:
+                logs.event("serving", streams=what, address=address)
             server.run([sock])
     return 0
 

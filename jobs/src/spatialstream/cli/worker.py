@@ -74,7 +74,8 @@ def _run(options: argparse.Namespace) -> int:
             check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
             metrics.questions(engine.asked)
             given = begun.job(session, engine, metrics)
-            given["follow"] = opening(Door.of(engine.door, settings.space, settings.rule), store, given["follow"])
+            door = Door.of(engine.door, settings.space, settings.rule, limits.longest)
+            given["follow"] = opening(door, store, given["follow"])
             job = WorkerJob(
                 **given,
                 most_epochs=options.epochs_per_round,

@@ -16,6 +16,7 @@ from typing import Any, overload
 
 from spatialstream.client.answer import Answer
 from spatialstream.client.asking import checked_query
+from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds, Counted
 from spatialstream.model.errors import RecordError, Replaced, SettingError, Suspended, Unavailable
 from spatialstream.model.queries import Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
@@ -31,8 +32,13 @@ MOST = 1_000
 FEW = 128
 """Questions that one seat is given to answer whole, at most: of more the work is shared by seats and who asks."""
 
-Whole = Callable[[Sequence[tuple[Query, Mapping[str, Any]]], float], tuple[dict[str, int], list[str]] | None]
+Whole = Callable[
+    [Sequence[tuple[Query, Mapping[str, Any]]], float, int | None], tuple[dict[str, int], list[bytes]] | None
+]
 """Has questions answered whole, see :meth:`~spatialstream.seats.door.Doorway.ask`."""
+
+_MOST_WHOLE = 1 << 20
+"""Bytes of rows that come all at once, at most, where they are counted; what has more comes as it is found."""
 
 _PAUSES = (0.002, 0.1)
 """Seconds between two looks at what is newest: the first, and the longest."""
@@ -48,8 +54,9 @@ class SnapshotAsker:
         space: of the stream.
         rule: of the stream's terms.
         pause: waits for so many seconds.
-        whole: has few questions answered at the newest round's clock, within so many seconds: ``as_of`` and rows; None:
-            they have to be asked otherwise.
+        whole: has few questions answered at the newest round's clock, within so many seconds, in rows of so many bytes
+            together: ``as_of`` and rows; None: they have to be asked otherwise.
+        longest: bytes of a row; of a longer one there is only the reason why it is not given; None: of any length.
 
     Attributes:
         space, rule: as given.
@@ -62,9 +69,10 @@ class SnapshotAsker:
         space: Space = WGS84,
         rule: TermRule = DEFAULT_RULE,
         pause: Callable[[float], object] = time.sleep,
-        whole: Whole = lambda questions, seconds: None,
+        whole: Whole = lambda questions, seconds, most: None,
+        longest: int | None = None,
     ) -> None:
-        self._newest, self._call, self._whole = newest, call, whole
+        self._newest, self._call, self._whole, self._longest = newest, call, whole, longest
         self.space, self.rule, self._pause = space, rule, pause
 
     def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
@@ -137,15 +145,23 @@ class SnapshotAsker:
         return [Answer(json.loads(line), each, self.space) for line, each in zip(lines, asked, strict=True)]
 
     def lines(
-        self, records: Iterable[tuple[str, object]], at_least: int | str | None = None, timeout: float = 10.0
+        self,
+        records: Iterable[tuple[str, object]],
+        at_least: int | str | None = None,
+        timeout: float = 10.0,
+        bounds: AnswerBounds = UNBOUNDED,
     ) -> Iterator[str]:
-        """The answers as lines of JSON, in the order of the questions; each may be of any length.
+        """The answers as lines of JSON, in the order of the questions.
 
         Args:
             records: how to call the place that each question comes from, and the question.
             at_least: see :meth:`ask`.
             timeout: see :meth:`ask`. Its errors are raised before the first line, but for Unavailable where there are
                 more than a thousand questions.
+            bounds: what the answers may take. What they take is held for whoever gets the lines.
+
+        Raises:
+            TooLarge: they would take more.
         """
         asked = self._all_checked(records)
         try:
@@ -153,14 +169,17 @@ class SnapshotAsker:
         except RecordError as error:
             raise SettingError("at_least", error.problem) from None
         for first in range(0, len(asked), MOST):
-            (found,) = self._answers([(asked[first : first + MOST], timeout)], earliest)
+            (found,) = self._answers([(asked[first : first + MOST], timeout)], earliest, bounds)
             if isinstance(found, SettingError | Unavailable):
                 raise found
-            yield from found
+            yield from (line.decode() for line in found)
 
     def together(
-        self, requests: Iterable[tuple[Iterable[tuple[str, object]], float]], at_least: int | None = None
-    ) -> list[list[str] | SettingError | Unavailable]:
+        self,
+        requests: Iterable[tuple[Iterable[tuple[str, object]], float]],
+        at_least: int | None = None,
+        bounds: AnswerBounds = UNBOUNDED,
+    ) -> list[list[bytes] | SettingError | Unavailable]:
         """The answers to what several ask, as of one round: to each as :meth:`lines` would give them, or its error.
 
         What is wrong with one of them is nothing to the others. It is tried once: who waits for a time, or tries again
@@ -169,8 +188,10 @@ class SnapshotAsker:
         Args:
             requests: the questions of each, and its timeout; no more than :data:`MOST` questions in all.
             at_least: ms: there is no answer before the clock has come so far; None: at once.
+            bounds: what all answers together may take, see :meth:`lines`.
 
         Raises:
+            TooLarge: they would take more; the answers of one of them may not.
             Replaced: the stream is another one now.
         """
         checked = list[tuple[list[_Asked] | SettingError, float]]()
@@ -179,7 +200,7 @@ class SnapshotAsker:
                 checked.append((self._all_checked(records), timeout))
             except SettingError as error:
                 checked.append((error, timeout))
-        return self._answers(checked, at_least, once=True)
+        return self._answers(checked, at_least, bounds, once=True)
 
     def _all_checked(self, records: Iterable[tuple[str, object]]) -> list[_Asked]:
         return [self._checked(place, record) for place, record in records]
@@ -193,11 +214,16 @@ class SnapshotAsker:
         return _Asked(place, query, record)
 
     def _answers(
-        self, requests: Sequence[tuple[list[_Asked] | SettingError, float]], earliest: int | None, *, once: bool = False
-    ) -> list[list[str] | SettingError | Unavailable]:
+        self,
+        requests: Sequence[tuple[list[_Asked] | SettingError, float]],
+        earliest: int | None,
+        bounds: AnswerBounds,
+        *,
+        once: bool = False,
+    ) -> list[list[bytes] | SettingError | Unavailable]:
         """The answers to several requests as of one round, the newest; if it has gone meanwhile, of the next newest."""
         began, pause = time.monotonic(), _PAUSES[0]
-        found: dict[int, list[str] | SettingError | Unavailable] = {}
+        found: dict[int, list[bytes] | SettingError | Unavailable] = {}
         left: dict[int, list[_Asked]] = {}
         for number, (asked, _) in enumerate(requests):
             if isinstance(asked, SettingError):
@@ -206,7 +232,7 @@ class SnapshotAsker:
                 left[number] = asked
         if earliest is None and left:
             some = [each for asked in left.values() for each in asked]
-            whole = self._answered_whole(some, min(requests[number][1] for number in left))
+            whole = self._answered_whole(some, min(requests[number][1] for number in left), bounds)
             if whole is not None:
                 rows = iter(whole)
                 found |= {number: list(islice(rows, len(asked))) for number, asked in left.items()}
@@ -223,7 +249,8 @@ class SnapshotAsker:
                     if (early := _early(left[number], directory.clock)) is not None:
                         found[number] = early
                         del left[number]
-                lines = iter(self._answered([each for asked in left.values() for each in asked], directory, until))
+                asked_now = [each for asked in left.values() for each in asked]
+                lines = iter(self._answered(asked_now, directory, until, bounds))
                 found |= {number: list(islice(lines, len(asked))) for number, asked in left.items()}
                 break
             except Replaced:
@@ -242,24 +269,30 @@ class SnapshotAsker:
                 pause = min(2 * pause, _PAUSES[1])
         return [found[number] for number in range(len(requests))]
 
-    def _answered_whole(self, asked: Sequence[_Asked], timeout: float) -> list[str] | None:
+    def _answered_whole(self, asked: Sequence[_Asked], timeout: float, bounds: AnswerBounds) -> list[bytes] | None:
         """The answers of one seat; None: there are none."""
         if not 0 < len(asked) <= FEW or any(each.timed for each in asked):
             return None
-        found = self._whole(
-            [(each.query, each.record) for each in asked], max(1.0, timeout / 2)
-        )  # leaves time for more
+        most = None if bounds is UNBOUNDED else _MOST_WHOLE
+        questions = [(each.query, each.record) for each in asked]
+        found = self._whole(questions, max(1.0, timeout / 2), most)  # leaves time for more
         if found is None:
             return None
         as_of, lines = found
+        counted, kept = Counted(bounds), False
+        try:
+            counted.made(sum(map(len, lines)))
+            kept = True
+        finally:
+            counted.end(kept=kept)
         return _with(as_of, lines)
 
-    def _answered(self, asked: list[_Asked], directory: Directory, until: float) -> list[str]:
+    def _answered(self, asked: list[_Asked], directory: Directory, until: float, bounds: AnswerBounds) -> list[bytes]:
         if not asked:
             return []
         queries = [each.query if each.timed else replace(each.query, t=directory.clock) for each in asked]
         given = QueryBatch.of(queries), directory, self.space, self._call
-        return _with(_as_of(directory), lines_of(*given, lambda: _left(until)))
+        return _with(_as_of(directory), lines_of(*given, lambda: _left(until), self._longest, bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +315,12 @@ class _Asked:
         return "t" in self.record
 
 
-def _with(as_of: Mapping[str, int], lines: Iterable[str]) -> list[str]:
-    """Rows that say what they are as of."""
-    end = f', "as_of": {json.dumps(as_of)}}}'
-    return [line[:-1] + end for line in lines]
+def _with(as_of: Mapping[str, int], lines: list[bytes]) -> list[bytes]:
+    """Rows that say what they are as of: the same list, so that there are not two of each."""
+    end = f', "as_of": {json.dumps(as_of)}}}'.encode()
+    for i, line in enumerate(lines):
+        lines[i] = line[:-1] + end
+    return lines
 
 
 def _early(asked: Iterable[_Asked], clock: int) -> SettingError | None:

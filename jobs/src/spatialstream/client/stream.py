@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from spatialstream.client.inside import Inside
 from spatialstream.client.snapshots import SnapshotAsker
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.errors import Replaced, SettingError, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.seats.door import Doorway
 from spatialstream.sources.kafka import Connection
@@ -94,7 +94,8 @@ class Stream(SnapshotAsker):
                 closing.push(opened)
             doorway = closing.enter_context(Doorway(store))
             space, rule = Space.parse(doorway.door.space), doorway.door.rule
-            super().__init__(doorway.newest, doorway.call, space, rule, whole=doorway.ask)
+            given = doorway.newest, doorway.call, space, rule
+            super().__init__(*given, whole=doorway.ask, longest=doorway.door.longest)
             self._inside = Inside(store, lambda: doorway.seats)
             self._doorway, self._opened = doorway, closing.pop_all()
 
@@ -168,9 +169,11 @@ class Stream(SnapshotAsker):
     def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Standing:
         until = time.monotonic() + timeout
         while True:
-            directory = self.directory(max(1.0, until - time.monotonic()))
             try:
+                directory = self.directory(max(1.0, until - time.monotonic()))
                 found = self._doorway.listed(directory.round, asked, max(1.0, until - time.monotonic()))
+            except Replaced:
+                raise  # no later try can succeed
             except Unavailable:  # the stream has gone on, or a part of it is moving
                 if time.monotonic() + _PAUSE > until:
                     raise

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -31,16 +30,17 @@ from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
 from spatialstream.gateway import features, history, listing, logs
 from spatialstream.gateway.access import Access, Caller
+from spatialstream.gateway.answers import PARSED, AnswerRooms, Lines, Pieces, Room, as_collection, as_json
 from spatialstream.gateway.asyncapi import events
 from spatialstream.gateway.console import Console
 from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll, rows_of
-from spatialstream.gateway.geojson import GEOJSON, collection
+from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
-from spatialstream.gateway.rates import RateLimits, Rates
+from spatialstream.gateway.rates import RateLimits, Rates, Taken
 from spatialstream.gateway.requests import (
     check_media_type,
     check_parameters,
@@ -68,6 +68,11 @@ _LONGEST_WAIT = 60_000
 _DEFAULT_WAIT = 10_000
 _DEFAULT_POLL = 30_000
 _MOST_QUERIES = 1_000
+_OF_ANSWER = 8
+"""By so much the memory is larger than an answer, at least: of half of it, which one client has, what is found for an
+answer takes three times as much as the answer, while rows are made of it."""
+_REFUSED = {"answer-too-large": "size", "no-memory": "memory"}
+"""Problems of answers, as the metrics have them."""
 _LONGEST_KEY = 256
 _LOOKING = 50
 """Connections of one client by which the console shows objects as they pass."""
@@ -80,14 +85,29 @@ class Limits:
     Attributes:
         body: bytes of its body.
         waiting: bytes of objects that come, wait to be sent or are being sent, of each stream.
+        answer: bytes of its answer.
+        memory: bytes that requests and their answers take, of all streams together.
         heartbeat: seconds after which who follows results hears something.
         client: what one client may have.
     """
 
     body: int = 8 << 20
     waiting: int = 64 << 20
+    answer: int = 32 << 20
+    memory: int = 256 << 20
     heartbeat: float = 15.0
     client: RateLimits = field(default_factory=RateLimits)
+
+    def validate(self) -> None:
+        """Refuse what no request could be answered with.
+
+        Raises:
+            SettingError: names the setting and says what would be right.
+        """
+        least = max(_OF_ANSWER * self.answer, 2 * PARSED * self.body)
+        if self.memory < least:
+            told = f"{self.memory} bytes are too few for bodies of {self.body} and answers of {self.answer}"
+            raise SettingError("memory", f"{told}; give {least} at least, or make those smaller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +165,8 @@ class Gateway:
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
         self._rates, self._looking = Rates(self.limits.client), Rates(RateLimits(connections=_LOOKING))
         self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
+        self.rooms = AnswerRooms(self.limits.memory, self.limits.answer)
+        self.metrics.memory(lambda: self.rooms.taken)
         self.ending = asyncio.Event()
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self.endpoints = [
@@ -156,13 +178,13 @@ class Gateway:
             Endpoint("GET", "/conformance", None, features.conformance),
             Endpoint("GET", "/collections", KNOWN, self.collections),
             Endpoint("GET", "/collections/{stream}", "ask", features.collection),
-            Endpoint("GET", "/collections/{stream}/items", "ask", features.items),
-            Endpoint("GET", "/collections/{stream}/items/{item:path}", "ask", features.item),
+            Endpoint("GET", "/collections/{stream}/items", "ask", self.items),
+            Endpoint("GET", "/collections/{stream}/items/{item:path}", "ask", self.item),
             Endpoint("GET", "/streams", KNOWN, self.list_streams),
             Endpoint("GET", "/streams/{stream}", "watch", listing.state),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
             Endpoint("GET", "/streams/{stream}/results", "watch", self.results),
-            Endpoint("GET", "/streams/{stream}/results/past", "watch", history.rows),
+            Endpoint("GET", "/streams/{stream}/results/past", "watch", self.past),
             Endpoint("GET", "/streams/{stream}/results/counts", "watch", history.counts),
             Endpoint("GET", "/streams/{stream}/queries", "watch", listing.queries),
             Endpoint("GET", "/streams/{stream}/queries/{query:path}", "watch", listing.query),
@@ -228,6 +250,19 @@ class Gateway:
         async def answer(request: Request) -> Response:
             request.scope["state"]["route"] = f"{endpoint.method} {endpoint.path}"
             try:
+                return await found(request)
+            except Problem as problem:
+                if problem.kind in _REFUSED:
+                    self.metrics.refused(_REFUSED[problem.kind])
+                return problem.response(request)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody is there to be told
+            except Exception:  # noqa: BLE001 -- a defect: whatever it is, it is one request's
+                logs.LOGGER.exception("failed", extra={"fields": {"path": request.url.path}})
+                return Problem("internal", "the gateway's log says more").response()
+
+        async def found(request: Request) -> Response:
+            try:
                 if endpoint.right is None:
                     return await endpoint.answer(request)  # type: ignore[call-arg] # it is about no stream
                 if endpoint.right == KNOWN:
@@ -237,15 +272,8 @@ class Gateway:
                 if isinstance(response, StreamingResponse):
                     return await self._passing(request, stream, endpoint.right, response)
                 return response
-            except Problem as problem:
-                return problem.response(request)
             except SpatialStreamError as error:
-                return of_error(error).response(request)
-            except ClientDisconnect:
-                return Response(status_code=499)  # nobody is there to be told
-            except Exception:  # noqa: BLE001 -- a defect: whatever it is, it is one request's
-                logs.LOGGER.exception("failed", extra={"fields": {"path": request.url.path}})
-                return Problem("internal", "the gateway's log says more").response()
+                raise of_error(error) from None
 
         return answer
 
@@ -317,6 +345,23 @@ class Gateway:
         """The streams as collections of features."""
         return await features.collections(request, caller, self.streams)
 
+    async def items(self, request: Request, stream: ServedStream) -> Response:
+        """Objects of a stream as features."""
+        with ExitStack() as held:
+            room = held.enter_context(self.room(request))
+            return await features.items(request, stream, room, held)
+
+    async def item(self, request: Request, stream: ServedStream) -> Response:
+        """An object as a feature."""
+        with self.room(request) as room:
+            return await features.item(request, stream, room)
+
+    async def past(self, request: Request, stream: ServedStream) -> Response:
+        """The rows of a query that came between two times."""
+        with ExitStack() as held:
+            room = held.enter_context(self.room(request))
+            return await history.rows(request, stream, room, held)
+
     async def openapi(self, request: Request) -> Response:
         """What is here, for programs."""
         return JSONResponse(self._document())
@@ -335,22 +380,40 @@ class Gateway:
         form = wanted_form(request, (JSON, GEOJSON))
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
         at_least = _moment(request, "at_least")
-        asked = parsed(await read_body(request, self.limits.body))
-        if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
-            raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} at a time")
-        if isinstance(asked, list):
-            self._rates.take(request.scope["state"]["client"], len(asked) - 1)
-        if form == GEOJSON:
-            _check_geojson(asked)
-        places = [(f"#/{i}", each) for i, each in enumerate(asked)] if isinstance(asked, list) else [("#", asked)]
-        geographic, lines = await stream.ask(places, at_least, timeout)
-        if form == GEOJSON:
-            if not geographic:
-                raise Problem("not-acceptable", "the stream's space is a plane; GeoJSON is about the globe")
-            content = json.dumps(collection(json.loads(line) for line in lines), ensure_ascii=False)
-        else:
-            content = f"[{', '.join(lines)}]" if isinstance(asked, list) else lines[0]
-        return Response(content, media_type=form)
+        with ExitStack() as held:
+            room = held.enter_context(self.room(request))
+            asked = await self._body(request, room)
+            if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
+                raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} at a time")
+            if isinstance(asked, list):
+                self._rates.take(request.scope["state"]["client"], len(asked) - 1)
+            if form == GEOJSON:
+                _check_geojson(asked)
+            many = isinstance(asked, list)
+            places = [(f"#/{i}", each) for i, each in enumerate(asked)] if many else [("#", asked)]
+            geographic, found = await stream.ask(places, at_least, timeout, room)
+            lines = Lines(found, room)
+            del found
+            if form == GEOJSON:
+                if not geographic:
+                    raise Problem("not-acceptable", "the stream's space is a plane; GeoJSON is about the globe")
+                lines.hold_text()
+                return Pieces(as_collection(lines), form, held.pop_all())
+            pieces, size = as_json(lines, many=many)
+            return Pieces(pieces, form, held.pop_all(), size)
+
+    def room(self, request: Request) -> Room:
+        """The memory of a request; it is to be given back."""
+        return self.rooms.room(request.scope["state"]["client"])
+
+    async def _body(self, request: Request, room: Room) -> Any:
+        """The body of a request as JSON, for which it has room from the beginning.
+
+        Raises:
+            Problem: it is none, or there is none.
+        """
+        body = await read_body(request, self.limits.body, lambda size: room.hold(PARSED * size))
+        return parsed(body)
 
     async def results(self, request: Request, stream: ServedStream) -> Response:
         """The rows of queries as they come: events, or a poll."""
@@ -419,10 +482,11 @@ class Gateway:
         key = request.headers.get("idempotency-key")
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
             raise Problem("invalid", f"Idempotency-Key: has to have 1 to {_LONGEST_KEY} characters")
-        given = parsed(await read_body(request, self.limits.body))
         caller = request.scope["state"]["caller"]
         trusted = caller in self._registrars
-        outcome = await self._writer(stream).register(given, key, caller, timeout, for_others=trusted)
+        with self.room(request) as room:
+            given = await self._body(request, room)
+            outcome = await self._writer(stream).register(given, key, caller, timeout, for_others=trusted)
         return _written(outcome, 200 if outcome.before else 201)
 
     async def cancel(self, request: Request, stream: ServedStream) -> Response:
@@ -439,7 +503,10 @@ class Gateway:
         if unit not in (None, "ms"):
             told = f"{unit!r} is not ms: objects are sent on as they are written"
             raise Problem("invalid", f"time_unit: {told}", [{"parameter": "time_unit", "detail": told}])
-        read = partial(read_body, request, self.limits.body)
+
+        async def read(taken: Taken) -> bytes:
+            return await read_body(request, self.limits.body, taken.more)
+
         count = await self._writer(stream).objects(read, sure=unit is not None)
         self.metrics.objects(stream.name, count)
         return JSONResponse({"objects": count})

@@ -5,15 +5,20 @@ and a page takes what it needs: the objects of a window of time that grows until
 ends is in the link to the next one, so nothing is kept, and what comes meanwhile moves nothing: an object that comes in
 time is newer than all pages.
 
-Several objects may have one id, so a feature's id is that of its object behind its time. What GIS tools take for a
-property called ``id`` is the feature's (GDAL asks for the item of that id), so the object's own is called ``object``.
+Several objects may have one id, even at one time, and a record that was sent twice is two objects. So a feature's id is
+made of all that it shows, and of objects that are the same in that, the second and further ones have their number, too:
+``t@lon,lat.id``, ``t@lon,lat~2.id``. It is the same on whichever page it stands, whatever that was asked for, and says
+where to look for the item. What GIS tools take for a property called ``id`` is the feature's (GDAL asks for the item of
+that id), so the object's own is called ``object``.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -23,13 +28,14 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.access import Caller
+from spatialstream.gateway.answers import PARSED, Pieces, Room
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.listing import number_of
 from spatialstream.gateway.problems import Problem, of_error
 from spatialstream.gateway.requests import check_parameters, wanted_form
 from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
-from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
+from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, TooLarge
 from spatialstream.model.times import parse_time
 
 __all__ = ["CONFORMANCE", "CRS84", "MOST_ITEMS", "collection", "collections", "conformance", "item", "items", "landing"]
@@ -41,6 +47,9 @@ CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
 _FIRST_WINDOW, _GROWTH, _WIDEST = 16, 8, 2**46
 """ms of time that is looked through for a page at first, how it grows, and when it is all there is."""
+_CRS = {"Content-Crs": f"<{CRS84}>"}
+_AHEAD = 1_000
+"""ms that a clock goes on while a page is asked for, about."""
 _OPENAPI = "application/vnd.oai.openapi+json;version=3.1"
 _JSON, _HTML = "application/json", "text/html"
 
@@ -50,7 +59,16 @@ _BARE_DAY = re.compile("(?<=^[0-9]{4}-[0-9]{2}-[0-9]{2})T$")
 """What GDAL writes behind a date that has no time."""
 
 _Key = tuple[int, str, float, float]
-"""What puts objects into their order, and tells them apart: t, id, longitude, latitude."""
+"""What puts objects into their order: t, id, longitude, latitude. Those that have all in common show the same."""
+
+_Place = tuple[_Key, int]
+"""Where a page ends: a key, and how many objects of it have been given."""
+
+_FLOAT = r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
+_ITEM = re.compile(rf"(-?[0-9]{{1,16}})@({_FLOAT}),({_FLOAT})(?:~([0-9]{{1,9}}))?\.(.*)", re.DOTALL)
+
+_ROWS = 8 << 20
+"""Bytes of the rows that are looked through for a page, at most: of more, a shorter time is asked for."""
 
 
 async def landing(request: Request) -> Response:
@@ -97,26 +115,27 @@ async def collection(request: Request, stream: ServedStream) -> Response:
     return JSONResponse(_described(request, stream.name))
 
 
-async def items(request: Request, stream: ServedStream) -> Response:
-    """Objects of a stream, newest first."""
+async def items(request: Request, stream: ServedStream, room: Room, held: ExitStack) -> Response:
+    """Objects of a stream, newest first.
+
+    Args:
+        request: the request.
+        stream: the stream.
+        room: for what is looked through, and for the page.
+        held: is closed when it has been sent.
+    """
     check_parameters(request, "f", "bbox", "bbox-crs", "q", "limit", "page", many=["datetime"])
     limit = number_of(request, "limit", _DEFAULT_ITEMS, 1, MOST_ITEMS)
     parameters = request.query_params
     if parameters.get("bbox-crs", CRS84) != CRS84:
         raise _wrong("bbox-crs", f"has to be {CRS84}")
-    boxes, words = _boxes(parameters.get("bbox")), _words(parameters.get("q"))
+    box, words = _box(parameters.get("bbox")), _words(parameters.get("q"))
     first, last = _intervals(parameters.getlist("datetime"))
     before = _page(parameters.get("page"))
     await _check_globe(stream)
-
-    def found(opened: Stream) -> tuple[list[dict[str, Any]], dict[str, int] | None]:
-        as_of = opened.as_of()
-        if as_of is None:
-            return [], None
-        until = min(each for each in (as_of["clock"], last, before and before[0]) if each is not None)
-        return _newest(opened, boxes, words, first, until, before, limit + 1), as_of
-
-    objects, as_of = await stream.call(found)
+    objects, as_of = await stream.call(
+        lambda opened: _newest(_Asking(opened, box, words, room), first, last, before, limit + 1)
+    )
     path = f"/collections/{quote(stream.name, safe='')}"
     links = [
         _link(
@@ -126,87 +145,157 @@ async def items(request: Request, stream: ServedStream) -> Response:
     ]
     if len(objects) > limit:
         given = [(name, value) for name, value in parameters.multi_items() if name != "page"]
-        page = json.dumps(_key(objects[limit - 1]), ensure_ascii=False, separators=(",", ":"))
+        key, number = objects[limit - 1]
+        page = json.dumps([*key, number], ensure_ascii=False, separators=(",", ":"))
         there = f"{path}/items?{urlencode([*given, ('page', page)])}"
         links.append(_link(request, there, "next", GEOJSON, "older ones"))
-    features = [_feature(each) for each in objects[:limit]]
-    record = {
-        "type": "FeatureCollection",
-        "features": features,
-        "numberReturned": len(features),
+    returned = min(limit, len(objects))
+    rest = {
+        "numberReturned": returned,
         "timeStamp": _iso(int(datetime.now(UTC).timestamp() * 1000)),
         "as_of": as_of,
         "links": links,
     }
-    return _geojson(record)
+
+    def pieces() -> Iterator[bytes]:
+        yield b'{"type": "FeatureCollection", "features": ['
+        for i, each in enumerate(objects[:limit]):
+            yield (b", " if i else b"") + _encoded(_feature(*each))
+        yield b"], " + _encoded(rest)[1:]
+
+    return Pieces(pieces(), GEOJSON, held.pop_all(), headers=_CRS)
 
 
-async def item(request: Request, stream: ServedStream) -> Response:
+async def item(request: Request, stream: ServedStream, room: Room) -> Response:
     """One object."""
     check_parameters(request, "f")
     name = request.path_params["item"]
-    match = re.fullmatch(r"(-?[0-9]{1,16})\.(.*)", name, re.DOTALL)
+    match = _ITEM.fullmatch(name)
     await _check_globe(stream)
 
-    def found(opened: Stream) -> list[dict[str, Any]]:
-        as_of = opened.as_of()
-        if match is None or as_of is None or int(match[1]) > as_of["clock"]:
-            return []
-        objects = _asked(opened, [_WORLD], {}, int(match[1]), 1)
-        return [each for each in objects if each["id"] == match[2]]
+    def found(opened: Stream) -> _Place | None:
+        if match is None:
+            return None
+        key = int(match[1]), match[5], float(match[2]), float(match[3])
+        number = int(match[4] or 1)
+        on_globe = abs(key[2]) <= 180 and abs(key[3]) <= 90
+        if not on_globe or _id(key, number) != name or (as_of := opened.as_of()) is None or key[0] > as_of["clock"]:
+            return None
+        box = key[2], key[3], key[2], key[3]
+        keys, _ = _Asking(opened, box, {}, room).objects(key[0], 1)
+        return (key, number) if keys.count(key) >= number else None
 
-    objects = await stream.call(found)
-    if not objects:
+    there = await stream.call(found)
+    if there is None:
         raise Problem("not-found", f"there is no item {name}, or it is not kept any more")
     path = f"/collections/{quote(stream.name, safe='')}"
     links = [
         _link(request, f"{path}/items/{quote(name, safe='')}", "self", GEOJSON, name),
         _link(request, path, "collection", _JSON, stream.name),
     ]
-    return _geojson(_feature(objects[0]) | {"links": links})
+    return Response(_encoded(_feature(*there) | {"links": links}), headers=_CRS, media_type=GEOJSON)
 
 
 # ------------------------------------------------------------------------------------------------------ what is asked
 
 
 def _newest(
-    opened: Stream,
-    boxes: list[tuple[float, ...]],
-    words: Mapping[str, Any],
-    first: int | None,
-    until: int,
-    before: _Key | None,
-    most: int,
-) -> list[dict[str, Any]]:
-    """The newest objects, so many at most, from ``first`` to ``until`` ms and before a key."""
-    window = _FIRST_WINDOW
+    asking: _Asking, first: int | None, last: int | None, before: _Place | None, most: int
+) -> tuple[list[_Place], dict[str, int] | None]:
+    """The newest objects, so many at most, from ``first`` to ``last`` ms and before a place; and what they are as of.
+
+    They are all those that an SRQ has as of that round: what is looked at last is one answer, which has the whole page.
+    """
+    if (now := asking.opened.as_of()) is None:
+        return [], None
+    ends = [each for each in (last, before and before[0][0]) if each is not None]
+    until = min(ends, default=None)
+    if until is not None and until >= now["clock"]:
+        until = None  # as of the clock, which may have gone on when it is asked; what is later is left out
+    good, window, too_much, ahead = 0, _FIRST_WINDOW, _WIDEST + 1, _AHEAD
     while True:
-        whole = window >= (_WIDEST if first is None else until - first + 1)
-        since = window if first is None else min(window, until - first + 1)
-        if since <= 0:
-            return []
-        objects = {_key(each): each for each in _asked(opened, boxes, words, until, since)}
-        keys = sorted((key for key in objects if before is None or key < before), reverse=True)[:most]
-        if whole or len(keys) == most:
-            return [objects[key] for key in keys]
-        window *= _GROWTH
+        wanted = _WIDEST
+        if first is not None:  # as of the clock from a little before, for it goes on while it is asked
+            wanted = now["clock"] - first + 1 + ahead if until is None else until - first + 1
+        if wanted <= 0:
+            return [], now
+        since = min(window, wanted, _WIDEST)
+        try:
+            keys, as_of = asking.objects(until, since)
+        except TooLarge:
+            too_much = since
+        else:
+            good, now = since, as_of
+            found = _counted(keys, first, last, before)
+            reached = since >= wanted and (until is not None or first is None or as_of["clock"] - since < first)
+            if reached or len(found) >= most:
+                return found[:most], as_of
+            ahead *= _GROWTH if since >= wanted else 1  # it has gone on by more
+        if too_much - good <= 1:
+            told = f"what has to be looked through for a page of {most - 1} objects is too large"
+            raise Problem("answer-too-large", f"{told}; give a smaller limit or bbox")
+        window = good + (too_much - good) // 2 if too_much <= _WIDEST else good * _GROWTH
 
 
-def _asked(
-    opened: Stream, boxes: Iterable[tuple[float, ...]], words: Mapping[str, Any], t: int, duration: int
-) -> list[dict[str, Any]]:
-    """The objects in some boxes with times in (t - duration, t]."""
-    asked = [{"type": "SRQ", "t": t, "duration": duration, "region": {"box": list(box)}, **words} for box in boxes]
-    try:
-        return [each for row in opened.ask(asked) for each in row["objects"]]
-    except SettingError as error:
-        raise of_error(SettingError("q", error.problem)) from None
+def _counted(keys: Sequence[_Key], first: int | None, last: int | None, before: _Place | None) -> list[_Place]:
+    """Objects, the newest first, with their numbers among those of the same key; without those of other pages."""
+    found, key, number = list[_Place](), None, 0
+    for each in sorted(keys, reverse=True):
+        number = number + 1 if each == key else 1
+        key = each
+        in_time = (first is None or each[0] >= first) and (last is None or each[0] <= last)
+        if in_time and (before is None or each < before[0] or (each == before[0] and number > before[1])):
+            found.append((each, number))
+    return found
 
 
-def _boxes(text: str | None) -> list[tuple[float, ...]]:
-    """The boxes of a bbox, two where it crosses the antimeridian; heights are passed over, as objects have none."""
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What objects are asked for.
+
+    Attributes:
+        opened: the stream.
+        box: in which.
+        words: that they have.
+        room: for them.
+    """
+
+    opened: Stream
+    box: tuple[float, ...]
+    words: Mapping[str, Any]
+    room: Room
+
+    def objects(self, t: int | None, duration: int) -> tuple[list[_Key], dict[str, int]]:
+        """Those with times in (t - duration, t], and what they are as of; None: up to its clock.
+
+        What was asked for before may be forgotten.
+
+        Raises:
+            TooLarge: they are more than can be looked through.
+            Problem: there is no room.
+        """
+        record = {"type": "SRQ", "duration": duration, "region": {"box": list(self.box)}, **self.words}
+        if t is not None:
+            record["t"] = t
+        bounds = replace(self.room.bounds, largest=min(_ROWS, self.room.largest // 2))
+        try:
+            (line,) = self.opened.lines([("query", record)], bounds=bounds)
+        except SettingError as error:
+            raise of_error(SettingError("q", error.problem)) from None
+        try:
+            self.room.hold((PARSED - 1) * len(line))
+            row = json.loads(line)
+            if "error" in row:  # it is longer than a row may be
+                raise TooLarge(row["error"])
+            return [_key(each) for each in row["objects"]], row["as_of"]
+        finally:
+            self.room.hold(-PARSED * len(line))
+
+
+def _box(text: str | None) -> tuple[float, ...]:
+    """The box of a bbox, across the antimeridian if west is above east; heights are passed over, as there are none."""
     if text is None:
-        return [_WORLD]
+        return _WORLD
     parts = text.split(",")
     if len(parts) not in (4, 6) or not all(_NUMBER.fullmatch(each) for each in parts):
         raise _wrong("bbox", "has to be 4 numbers, or 6 with heights: west, south, east, north")
@@ -216,9 +305,7 @@ def _boxes(text: str | None) -> list[tuple[float, ...]]:
         raise _wrong("bbox", "has to be within -180,-90,180,90")
     if south > north:
         raise _wrong("bbox", f"south {south:g} is greater than north {north:g}")
-    if west <= east:
-        return [(west, south, east, north)]
-    return [(west, south, 180.0, north), (-180.0, south, east, north)]
+    return west, south, east, north
 
 
 def _words(text: str | None) -> dict[str, Any]:
@@ -254,18 +341,18 @@ def _time(text: str) -> int:
     return parse_time(_BARE_DAY.sub("", text))
 
 
-def _page(text: str | None) -> _Key | None:
+def _page(text: str | None) -> _Place | None:
     """What the link to a page says."""
     if text is None:
         return None
     try:
-        t, name, x, y = json.loads(text)
+        t, name, x, y, number = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         raise _wrong("page", "is not one that was given here") from None
     right = type(t) is int and abs(t) <= 2**53 and type(name) is str and not {type(x), type(y)} - {int, float}
-    if not right or not (-180 <= x <= 180 and -90 <= y <= 90):
+    if not right or not (-180 <= x <= 180 and -90 <= y <= 90) or type(number) is not int or number < 1:
         raise _wrong("page", "is not one that was given here")
-    return t, name, float(x), float(y)
+    return (t, name, float(x), float(y)), number
 
 
 def _wrong(name: str, told: str) -> Problem:
@@ -284,12 +371,18 @@ def _key(each: Mapping[str, Any]) -> _Key:
     return each["t"], each["id"], float(each["lon"]), float(each["lat"])
 
 
-def _feature(each: Mapping[str, Any]) -> dict[str, Any]:
+def _id(key: _Key, number: int) -> str:
+    t, name, x, y = key
+    return f"{t}@{x!r},{y!r}{f'~{number}' if number > 1 else ''}.{name}"
+
+
+def _feature(key: _Key, number: int) -> dict[str, Any]:
+    t, name, x, y = key
     return {
         "type": "Feature",
-        "id": f"{each['t']}.{each['id']}",
-        "geometry": {"type": "Point", "coordinates": [each["lon"], each["lat"]]},
-        "properties": {"object": each["id"], "t": each["t"], "time": _iso(each["t"])},
+        "id": _id(key, number),
+        "geometry": {"type": "Point", "coordinates": [x, y]},
+        "properties": {"object": name, "t": t, "time": _iso(t)},
     }
 
 
@@ -322,7 +415,5 @@ def _link(request: Request, path: str, rel: str, form: str, title: str) -> dict[
     return {"href": str(request.base_url).rstrip("/") + path, "rel": rel, "type": form, "title": title}
 
 
-def _geojson(record: Mapping[str, Any]) -> Response:
-    headers = {"Content-Crs": f"<{CRS84}>"}
-    content = json.dumps(record, ensure_ascii=False).encode(errors="replace")
-    return Response(content, headers=headers, media_type=GEOJSON)
+def _encoded(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode(errors="replace")

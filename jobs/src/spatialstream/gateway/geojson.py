@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["GEOJSON", "collection"]
+__all__ = ["GEOJSON", "features"]
 
 GEOJSON = "application/geo+json"
 
 
-def collection(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The objects of rows of SRQs and SKQs, on the globe, as one collection of points.
+_LIST = ', "objects": ['
+"""Before the objects of a row; within a text of one its quotes would be escaped."""
+_BETWEEN = ", "
 
-    Each point has the other fields of its object as properties, and the query that it answers. What the rows have in
-    common (``as_of``), and where retention has cut one (``complete_after``), are members of the collection.
+_decoder = json.JSONDecoder()
+
+
+def features(row: str, more: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The objects of a row of an SRQ or SKQ, on the globe, as points of a collection; they are read one by one.
+
+    Each point has the other fields of its object as properties, and the query that it answers.
+
+    Args:
+        row: as the stream gives it.
+        more: members of the collection: what rows have in common (``as_of``), where retention has cut one
+            (``complete_after``), and why one has no objects (``error``).
     """
-    features, more = list[dict[str, Any]](), dict[str, Any]()
-    for row in rows:
-        more |= {name: row[name] for name in ("as_of", "complete_after", "error") if name in row}
-        for each in row.get("objects", ()):
-            properties = {name: value for name, value in each.items() if name not in ("id", "lon", "lat")}
-            features.append(
-                {
-                    "type": "Feature",
-                    "id": each["id"],
-                    "geometry": {"type": "Point", "coordinates": [each["lon"], each["lat"]]},
-                    "properties": properties | {"query": row["query"]},
-                }
-            )
-    return {"type": "FeatureCollection", "features": features, **more}
+    start = row.find(_LIST)
+    if start < 0:
+        more |= _common(json.loads(row))
+        return
+    at = start = start + len(_LIST)
+    query = json.loads(row[:start] + "]}")["query"]
+    while row[at] != "]":
+        each, at = _decoder.raw_decode(row, at)
+        properties = {name: value for name, value in each.items() if name not in ("id", "lon", "lat")}
+        yield {
+            "type": "Feature",
+            "id": each["id"],
+            "geometry": {"type": "Point", "coordinates": [each["lon"], each["lat"]]},
+            "properties": properties | {"query": query},
+        }
+        at += len(_BETWEEN) if row[at] != "]" else 0
+    more |= _common(json.loads(row[:start] + row[at:]))
+
+
+def _common(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("as_of", "complete_after", "error") if name in row}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from itertools import chain
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from spatialstream.client.cursor import Cursor
-from spatialstream.client.history import History
+from spatialstream.client.history import History, Log
+from spatialstream.gateway.answers import Lines, Pieces, Room, as_json
 from spatialstream.gateway.listing import number_of
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.requests import check_parameters
@@ -26,21 +29,35 @@ _DEFAULT_PARTS = 60
 _DEFAULT_SPAN = 3_600_000
 
 
-async def rows(request: Request, stream: ServedStream) -> Response:
-    """The rows of a query that came between two times."""
+async def rows(request: Request, stream: ServedStream, room: Room, held: ExitStack) -> Response:
+    """The rows of a query that came between two times.
+
+    Args:
+        request: the request.
+        stream: the stream.
+        room: for the rows.
+        held: is closed when they have been sent.
+    """
     check_parameters(request, "query", "since", "until", "limit", "position")
     query, since, until = _asked(request)
     limit = number_of(request, "limit", _DEFAULT_ROWS, 1, MOST_ROWS)
     word = request.query_params.get("position")
     place = None if word is None else Cursor.parse(word)
-    page = await stream.look_back(lambda log: History(log, query).rows(since, until, limit, place))
+
+    def found(log: Log) -> tuple[list[bytes], Cursor | None]:
+        page = History(log, query).rows(since, until, limit, place)
+        lines = [b'{"at": %d, "row": %s}' % (at, row.line) for at, row in page.rows]
+        room.hold(sum(map(len, lines)))
+        return lines, page.next
+
+    lines, after = await stream.look_back(found)
     said: dict[str, object] = {"query": query, "since": since, "until": until}
-    if page.next is not None:
-        asked = said | {"limit": limit, "position": str(page.next)}
+    if after is not None:
+        asked = said | {"limit": limit, "position": str(after)}
         said["next"] = f"{request.url.path}?{urlencode(asked)}"
-    given = b", ".join(b'{"at": %d, "row": %s}' % (at, row.line) for at, row in page.rows)
-    head = JSONResponse(said).body
-    return Response(bytes(head)[:-1] + b', "rows": [' + given + b"]}", media_type="application/json")
+    head = bytes(JSONResponse(said).body)[:-1] + b', "rows": '
+    pieces, size = as_json(Lines(lines, room), many=True)
+    return Pieces(chain([head], pieces, [b"}"]), "application/json", held.pop_all(), len(head) + size + 1)
 
 
 async def counts(request: Request, stream: ServedStream) -> Response:

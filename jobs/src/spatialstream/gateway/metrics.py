@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -29,12 +29,27 @@ class GatewayMetrics:
         self._rows = Counter("spatialstream_gateway_rows", text, labels, registry=self.registry)
         text = "Objects that the broker has taken."
         self._objects = Counter("spatialstream_gateway_objects", text, labels, registry=self.registry)
+        text = "Requests refused because an answer would be too large (size), or there is no memory for it (memory)."
+        name = "spatialstream_gateway_refused_answers"
+        self._refused = Counter(name, text, ["reason"], registry=self.registry)
+        for reason in ("size", "memory"):
+            self._refused.labels(reason)
+        text = "Memory that requests and their answers hold."
+        self._memory = Gauge("spatialstream_gateway_answer_bytes", text, registry=self.registry)
         self.running = Gauge("spatialstream_running", "Whether all streams can be asked.", registry=self.registry)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """A request has been answered."""
         self._requests.labels(route, status).inc()
         self._seconds.labels(route).observe(seconds)
+
+    def refused(self, reason: str) -> None:
+        """An answer has been refused."""
+        self._refused.labels(reason).inc()
+
+    def memory(self, held: Callable[[], float]) -> None:
+        """What tells how many bytes requests and their answers hold."""
+        self._memory.set_function(held)
 
     @contextmanager
     def listening(self, stream: str) -> Iterator[None]:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from spatialstream.model.errors import Gone, RecordError, SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.errors import Gone, RecordError, SettingError, SpatialStreamError, TooLarge, Unavailable
 
 __all__ = ["KINDS", "PROBLEM_TYPE", "Problem", "of_error", "of_record"]
 
@@ -30,9 +30,11 @@ KINDS = {
     "conflict": (409, "It is there already"),
     "gone": (410, "It is not kept any more"),
     "too-large": (413, "The body is too large"),
+    "answer-too-large": (413, "The answer would be too large"),
     "media-type": (415, "The body is not of a form that is read here"),
     "too-many": (429, "More than there is room for"),
     "internal": (500, "The gateway has failed"),
+    "no-memory": (503, "There is no memory for it now: try again"),
     "try-again": (503, "Not now: try again"),
 }
 """Kinds of problems: status and title of each."""
@@ -41,6 +43,8 @@ _BODIES = {"content-length", "transfer-encoding"}
 _MOST_PASSED_OVER = 64 << 20
 _LINGER = 2.0
 """Bytes of a body that is refused, and seconds for it, which are read all the same."""
+
+_NARROW = "ask for less: fewer queries at a time, a smaller region, a shorter duration, more keywords, or a smaller k"
 
 _SHOWN = 100
 """Errors of one request that are told, at most."""
@@ -127,6 +131,8 @@ def of_error(error: SpatialStreamError) -> Problem:
         return Problem("gone", str(error))
     if isinstance(error, Unavailable):
         return Problem("try-again", str(error), retry=1)
+    if isinstance(error, TooLarge):
+        return Problem("answer-too-large", f"{error}; {_NARROW}")
     if isinstance(error, RecordError):
         return of_record("#", str(error))
     if isinstance(error, SettingError) and error.setting.startswith("#"):

@@ -180,11 +180,6 @@ class Taken:
                 self._shares.take(self._client, amount, self._kind, had=self._amount)
                 self._amount += amount
 
-    def up_to(self, amount: int) -> None:
-        """Have so much at least; errors as in :meth:`more`."""
-        if amount > self._amount:
-            self.more(amount - self._amount)
-
     def less(self, amount: int) -> None:
         """Give some of it back."""
         with self._lock:

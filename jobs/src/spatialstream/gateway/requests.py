@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
 
 from spatialstream.gateway.problems import Problem, of_error
-from spatialstream.gateway.rates import Taken
 from spatialstream.model.errors import RecordError
 from spatialstream.model.times import parse_duration
 from spatialstream.records.decode import json_value
@@ -28,14 +27,14 @@ _BODY_SECONDS = 30.0
 """Within which a body has to come."""
 
 
-async def read_body(request: Request, most: int, taken: Taken | None = None) -> bytes:
+async def read_body(request: Request, most: int, take: Callable[[int], object] | None = None) -> bytes:
     """The body.
 
     Args:
         request: the request.
         most: bytes that it may have.
-        taken: of the room that it needs: all of it at once, if it says how much that is, else as it comes; None: it is
-            not counted.
+        take: is told for how many bytes more it needs room: for all of it at once, if it says how much that is, else as
+            it comes; raises where there is none. None: it is not counted.
 
     Raises:
         Problem: it is longer, does not come, or there is no room.
@@ -45,17 +44,22 @@ async def read_body(request: Request, most: int, taken: Taken | None = None) -> 
     expected = int(length[:20]) if length.isdecimal() else 0
     if expected > most:
         raise too_large
-    if taken is not None:
-        taken.up_to(expected)
-    parts, size = list[bytes](), 0
+    parts, size, has = list[bytes](), 0, 0
+
+    def up_to(size: int) -> None:
+        nonlocal has
+        if take is not None and size > has:
+            take(size - has)
+            has = size
+
+    up_to(expected)
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise too_large
-                if taken is not None:
-                    taken.up_to(size)
+                up_to(size)
                 parts.append(part)
     except TimeoutError:
         raise Problem("slow", f"the body has not come within {_BODY_SECONDS:g} s") from None

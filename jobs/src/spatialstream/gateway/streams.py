@@ -12,7 +12,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,10 +22,13 @@ from spatialstream.client.history import Log, ResultsLog
 from spatialstream.client.inlet import Inlet
 from spatialstream.client.snapshots import MOST
 from spatialstream.client.stream import Stream
+from spatialstream.gateway.answers import Room
 from spatialstream.gateway.feed import Feed
+from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.rates import Shares
 from spatialstream.gateway.threads import CLIENT, Threads
-from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, Suspended, Unavailable
+from spatialstream.model.answer_bounds import AnswerBounds
+from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, Suspended, TooLarge, Unavailable
 
 __all__ = ["ServedStream"]
 
@@ -48,6 +51,8 @@ _OF_ONE = 128
 _PATIENCE = 0.05
 """Seconds for which requests wait for a call that is under way before there is another beside it: none waits for one
 that takes long but its own, and as many as can be are answered together."""
+_LONG = 1.0
+"""Seconds after which a call with questions of several clients is one that takes long: see ``ServedStream._part``."""
 _PAUSES = (0.002, 0.1)
 """Seconds between two tries of what cannot be done now: the first, and the longest."""
 _BETWEEN_LOOKS = 0.005
@@ -60,7 +65,7 @@ _GRACE = 1.0
 
 Places = list[tuple[str, object]]
 """Questions of a request, each with how to call its place."""
-Answered = tuple[bool, list[str]]
+Answered = tuple[bool, list[bytes]]
 """Whether the stream is on the globe, and a line for each question."""
 
 
@@ -72,12 +77,14 @@ class _Request:
         client: who asks.
         places: the questions.
         timeout: seconds within which the answer has to be there.
+        room: that the answer has.
         answer: what comes of it.
     """
 
     client: str
     places: Places
     timeout: float
+    room: Room
     answer: asyncio.Future[Answered]
 
 
@@ -94,10 +101,18 @@ class _Queue:
         """One more."""
         self._waiting.setdefault(request.client, deque()).append(request)
 
-    def take(self, may: Callable[[str], bool]) -> list[_Request]:
-        """Those to be answered together: one of each client who may in turn, as long as there is room."""
+    def take(self, may: Callable[[str], bool], busy: Callable[[str], bool]) -> list[_Request]:
+        """Those to be answered together: one of each client who may in turn, as long as there is room.
+
+        Who is busy, because something of theirs is being answered, is answered by themselves: what is dear of theirs
+        would hold up whoever is answered with it.
+        """
         some, left, of = list[_Request](), MOST, Counter[str]()
         turns = deque(client for client in self._waiting if may(client))
+        if turns and busy(turns[0]):
+            turns = deque([turns[0]])
+        else:
+            turns = deque(client for client in turns if not busy(client))
         while turns:
             client = turns.popleft()
             waiting = self._waiting[client]
@@ -151,13 +166,23 @@ class _Looks:
 
 
 def _together(
-    opened: Stream, asked: Sequence[_Request], at_least: int | None = None
+    opened: Stream, asked: Sequence[_Request], at_least: int | None, bounds: AnswerBounds
 ) -> list[Answered | SettingError | Unavailable]:
     """The answers of several requests, or why there are none now."""
     geographic = opened.space.geographic
-    given = [(each.places, each.timeout) for each in asked]
-    found = opened.together(given) if at_least is None else opened.together(given, at_least)
+    found = opened.together([(each.places, each.timeout) for each in asked], at_least, bounds)
     return [(geographic, each) if isinstance(each, list) else each for each in found]
+
+
+def _handed_on(request: _Request, outcome: Answered | SettingError | Unavailable) -> Answered | Exception:
+    """The answer of one of several, for which it needs room of its own."""
+    if not isinstance(outcome, tuple):
+        return outcome
+    try:
+        request.room.hold(sum(map(len, outcome[1])))
+    except Problem as problem:
+        return problem
+    return outcome
 
 
 class ServedStream:
@@ -185,6 +210,7 @@ class ServedStream:
         self._unreached = ""  # why it could not be opened, when that was tried last
         self._users: dict[Stream, int] = {}
         self._asked, self._busy = _Queue(), Counter[str]()
+        self._again = list[list[_Request]]()
         self._answering: set[asyncio.Task[None]] = set()
         self._patient = self._closed = self._ending = False
 
@@ -283,7 +309,7 @@ class ServedStream:
         except TimeoutError:
             raise self._late("the stream's worker does not say how far it is") from None
 
-    async def ask(self, places: Places, at_least: int | None, timeout: float) -> Answered:
+    async def ask(self, places: Places, at_least: int | None, timeout: float, room: Room) -> Answered:
         """Answer questions as of one round; also whether the stream is on the globe.
 
         What an answer costs is mostly the same for one question and for a hundred. So those of requests that wait for
@@ -293,9 +319,11 @@ class ServedStream:
             places: how to call the place of each question, and the question.
             at_least: ms: no answer before the clock has come so far; None: at once.
             timeout: seconds within which the answers have to be there. It is tried once in any case, for a second.
+            room: that the answers have, while they are found and until whoever gets them has let go of them.
 
         Raises:
-            Problem: too much of this client is under way.
+            Problem: too much of this client is under way, or there is no room.
+            TooLarge: they are larger than they may be.
             SettingError, Unavailable: see :meth:`~spatialstream.client.snapshots.SnapshotAsker.lines`.
         """
         loop, pause = asyncio.get_running_loop(), _PAUSES[0]
@@ -306,7 +334,7 @@ class ServedStream:
                 try:
                     if at_least is not None:
                         await self._reach(at_least, until)
-                    return await self._tried(places, at_least, until - loop.time())
+                    return await self._tried(places, at_least, until - loop.time(), room)
                 except (Replaced, Suspended):
                     raise  # no later try can succeed, or is likely to
                 except Unavailable as error:
@@ -326,12 +354,12 @@ class ServedStream:
             told = f"the stream's clock has not come to {at_least}: it is at {as_of['clock']}"
             raise Unavailable(f"{told}, and {_GOES_ON}")
 
-    async def _tried(self, places: Places, at_least: int | None, timeout: float) -> Answered:
+    async def _tried(self, places: Places, at_least: int | None, timeout: float, room: Room) -> Answered:
         """The answer of one try."""
         loop, seconds = asyncio.get_running_loop(), max(timeout, _GRACE)
-        request = _Request(CLIENT.get(), places, max(timeout, 0.0), loop.create_future())
+        request = _Request(CLIENT.get(), places, max(timeout, 0.0), room, loop.create_future())
         if at_least is not None or len(places) > _FEW:
-            (found,) = await self.call(lambda opened: _together(opened, [request], at_least), seconds)
+            (found,) = await self.call(lambda opened: _together(opened, [request], at_least, room.bounds), seconds)
             if isinstance(found, Exception):
                 raise found
             return found
@@ -354,18 +382,30 @@ class ServedStream:
 
     def _see_to(self) -> None:
         """Have what waits answered, unless it is to wait for a call that is under way."""
-        if self._asked and not self._patient and len(self._answering) < _TOGETHER:
+        if (self._again or self._asked) and not self._patient and len(self._answering) < _TOGETHER:
             task = asyncio.create_task(self._answer())
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 
+    def _taken(self) -> list[_Request]:
+        """What is to be answered next, as much as fits together."""
+        for some in self._again:
+            some[:] = [each for each in some if not each.answer.done()]
+        self._again = [some for some in self._again if some]
+        for some in self._again:
+            now = [each for each in some if self._may(each.client)]
+            if now:
+                some[:] = [each for each in some if each not in now]
+                return now
+        return self._asked.take(self._may, lambda client: self._busy[client] > 0)
+
     async def _answer(self) -> None:
         """Answer what waits, as much as fits together at a time."""
-        while not self._patient and (some := self._asked.take(self._may)):
+        while not self._patient and (some := self._taken()):
             clients = {each.client for each in some}
             self._busy.update(clients)
             try:
-                with self._under_way():
+                with self._under_way(some):
                     outcomes = await self._outcomes(some)
             finally:
                 self._busy.subtract(clients)
@@ -378,10 +418,25 @@ class ServedStream:
                 else:
                     request.answer.set_result(outcome)
 
+    def _part(self, some: Sequence[_Request]) -> None:
+        """A call takes long: have what was asked by half of its clients answered apart from the rest.
+
+        So nobody is held up for long by what is dear of somebody else's. A call in which no question is dear, but the
+        machine is slow, is done twice at most by that, as its halves do not take long; one with a dear question about
+        as often as its clients can be halved.
+        """
+        left = [each for each in some if not each.answer.done()]
+        clients = list(dict.fromkeys(each.client for each in left))
+        if len(clients) > 1:
+            half = clients[: len(clients) // 2]
+            self._again.append([each for each in left if each.client in half])
+            self._again.append([each for each in left if each.client not in half])
+            self._see_to()
+
     @contextmanager
-    def _under_way(self) -> Iterator[None]:
+    def _under_way(self, some: Sequence[_Request]) -> Iterator[None]:
         """What comes now waits for this call, as long as it does not take long."""
-        mine = True
+        mine, loop = True, asyncio.get_running_loop()
 
         def end_of_patience() -> None:
             nonlocal mine
@@ -389,27 +444,37 @@ class ServedStream:
             self._see_to()
 
         self._patient = True
-        timer = asyncio.get_running_loop().call_later(_PATIENCE, end_of_patience)
+        timers = loop.call_later(_PATIENCE, end_of_patience), loop.call_later(_LONG, self._part, some)
         try:
             yield
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             if mine:
                 self._patient = False
 
     async def _outcomes(self, some: Sequence[_Request]) -> Sequence[Answered | Exception]:
-        def work() -> list[Answered | SettingError | Unavailable]:
-            return self._do(lambda opened: _together(opened, some))
+        """What becomes of requests that are answered together; where that fails, or takes much, of each by itself."""
+        alone = some[0] if len(some) == 1 else None
+        with ExitStack() as held:
+            room = some[0].room if alone is not None else held.enter_context(some[0].room.another(""))
 
-        if self._closed:
-            return [Unavailable(f"{self.name} is not served here any more")] * len(some)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._together, work)
-        except SpatialStreamError as error:
-            return [error] * len(some)
-        except Exception as error:  # noqa: BLE001 -- a defect: it is told to whoever has asked what brings it about
-            if len(some) == 1:
-                return [error]
+            def work() -> list[Answered | SettingError | Unavailable]:
+                return self._do(lambda opened: _together(opened, some, None, room.bounds))
+
+            if self._closed:
+                return [Unavailable(f"{self.name} is not served here any more")] * len(some)
+            try:
+                outcomes = await asyncio.get_running_loop().run_in_executor(self._together, work)
+                return outcomes if alone is not None else list(map(_handed_on, some, outcomes))
+            except (Problem, TooLarge) as error:
+                if alone is not None:
+                    return [error]
+            except SpatialStreamError as error:
+                return [error] * len(some)
+            except Exception as error:  # noqa: BLE001 -- a defect: it is told to whoever has asked what brings it about
+                if alone is not None:
+                    return [error]
         return [outcome for one in some for outcome in await self._outcomes([one])]
 
     async def look_back(self, work: Callable[[Log], T]) -> T:

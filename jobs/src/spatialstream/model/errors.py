@@ -14,6 +14,7 @@
     │   ├── Suspended   the stream is at rest because somebody wants it to be; nobody answers until it goes on
     │   ├── Replaced    what was connected to is another one now; connect again
     │   └── NoStorage   where the state is kept is away, or denies; nothing goes on until that is mended
+    ├── TooLarge        the answer would be larger than it may be: less has to be asked for
     ├── ServerError     a server that was to be started here does not run
     └── RunError        a run, a stream or a job has failed for a reason that no setting explains
 
@@ -38,6 +39,7 @@ __all__ = [
     "SpatialStreamError",
     "StateError",
     "Suspended",
+    "TooLarge",
     "Unavailable",
 ]
 
@@ -132,6 +134,10 @@ class Suspended(Unavailable):
 
 class NoStorage(Unavailable):
     """Where the state is kept cannot be reached, or does not let this process. Nothing is lost; it goes on then."""
+
+
+class TooLarge(SpatialStreamError):  # noqa: N818 (as Conflict)
+    """An answer would be larger than whoever asks takes. Less has to be asked for; the same again is refused again."""
 
 
 class ServerError(SpatialStreamError):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from typing import Any, Self
 
@@ -29,7 +29,9 @@ from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
+from spatialstream.model.unicode_data import UNICODE
 from spatialstream.seats.exchanges import Exchanges
+from spatialstream.seats.row_buffer import RowBuffer
 from spatialstream.seats.wire import SeatLost, act, answering, client_of, options, received
 from spatialstream.sources.calls import called
 from spatialstream.stages import messages
@@ -50,6 +52,9 @@ _KNOWN_SECONDS = 5.0
 _STORE_SECONDS = 0.5
 """For which the store is asked why nobody answers, be the time over or not."""
 
+_ROOM = 4 << 20
+"""Bytes of what several seats have found that wait for who asks, about; with more, they wait."""
+
 _WHOLE_AGAIN_SECONDS = 1.0
 """For which no seat is given questions whole after one that has not answered."""
 
@@ -64,6 +69,8 @@ class Door:
         certificate: of the job; None: what is said is not encrypted.
         space: of the stream, as text.
         stop_words, minimum_length: its rule for terms.
+        unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
+        longest: bytes of a row, of a longer one there is only the reason why it is not given; None: of any length.
     """
 
     address: str
@@ -72,13 +79,14 @@ class Door:
     space: str
     stop_words: tuple[str, ...]
     minimum_length: int
+    unicode: str = ""
+    longest: int | None = None
 
     @classmethod
-    def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule) -> Door:
+    def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule, longest: int | None = None) -> Door:
         """To what :attr:`~spatialstream.seats.engine.SeatEngine.door` says, of a stream."""
-        return cls(
-            **endpoint, space=str(space), stop_words=tuple(sorted(rule.stop_words)), minimum_length=rule.minimum_length
-        )
+        terms: dict[str, Any] = {"stop_words": tuple(sorted(rule.stop_words)), "minimum_length": rule.minimum_length}
+        return cls(**endpoint, **terms, space=str(space), unicode=UNICODE, longest=longest)
 
     def __repr__(self) -> str:
         """Without what is secret."""
@@ -88,6 +96,22 @@ class Door:
     def rule(self) -> TermRule:
         """Which terms count."""
         return TermRule(frozenset(self.stop_words), self.minimum_length)
+
+    @property
+    def kind(self) -> tuple[str, TermRule, str]:
+        """What a question is read by."""
+        return self.space, self.rule, self.unicode
+
+    def check_words(self) -> None:
+        """Refuse to ask where the words of a question would be others here than in the stream.
+
+        Raises:
+            Unavailable: its terms are those of another version of Unicode.
+        """
+        if self.unicode != UNICODE:
+            theirs = f"of Unicode {self.unicode}" if self.unicode else "of an older release"
+            told = f"the stream's words are {theirs}, and this program's of Unicode {UNICODE}"
+            raise Unavailable(f"{told}: ask with the release that the stream runs")
 
     def save(self, store: RoutingStore) -> None:
         """Leave it in the routing store.
@@ -107,7 +131,9 @@ class Door:
         kept = store.load_statistics(DOOR)
         if kept is None:
             raise Unavailable("nobody can be asked: no worker of the stream has run yet")
-        return cls(**{**kept[1], "stop_words": tuple(kept[1]["stop_words"])})
+        known = {each.name for each in fields(cls)}  # one of a newer release may say more
+        said = {name: value for name, value in kept[1].items() if name in known}
+        return cls(**{**said, "stop_words": tuple(said["stop_words"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +158,7 @@ class Doorway:
         store: the routing store.
 
     Raises:
-        Unavailable: it cannot be reached, or no worker of the stream has run yet.
+        Unavailable: it cannot be reached, no worker of the stream has run yet, or its words are others than here.
     """
 
     def __init__(self, store: RoutingStore) -> None:
@@ -143,12 +169,14 @@ class Doorway:
         self._seats: dict[int, str] = {}
         self._parts: dict[int, str | None] = {}
         self._versions: dict[int, RoutingVersion] = {}
+        self._loading: dict[int, Future[RoutingVersion]] = {}
         self._known: _Known | None = None
         self._whole_from = float("-inf")
         self._suspended = False
         self._looking = Future[None]()
         self._looking.set_result(None)
-        self._stream = self.door.space, self.door.rule
+        self.door.check_words()
+        self._stream = self.door.kind
 
     def __enter__(self) -> Self:
         return self
@@ -189,7 +217,7 @@ class Doorway:
         with self._lock:
             if found != self._door:
                 # versions of a stream that was removed and begun anew have the same numbers
-                self._door, self._versions = found, {}
+                self._door, self._versions, self._loading = found, {}, {}
 
     def newest(self, seconds: float) -> Directory | None:
         """The newest round that is done; None if none is.
@@ -205,7 +233,7 @@ class Doorway:
         until = time.monotonic() + seconds
         with self._lock:
             door, versions = self.door, self._versions
-        if (door.space, door.rule) != self._stream:
+        if door.kind != self._stream:
             raise Replaced("the stream was begun anew with another space or rule for terms: connect to it again")
         if self._suspended:  # there may be nobody, and to find that out takes all the time there is
             self._suspended = False
@@ -258,31 +286,51 @@ class Doorway:
             addresses |= {address for address in self._parts.values() if address is not None}
             self._clients = {address: client for address, client in self._clients.items() if address in addresses}
 
-    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterator[Row]:
-        """Ask slots, see :data:`~spatialstream.stages.questions.Call`."""
+    def call(
+        self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+    ) -> Generator[Row]:
+        """Ask slots, see :data:`~spatialstream.stages.questions.Call`.
+
+        They find little more than what is taken, and nothing for one who takes no more rows.
+        """
         groups: dict[str, list[int]] = {}
         for slot in slots:
             if slot not in self._seats:
                 raise Gone(f"slot {slot} is moving: ask again")
             groups.setdefault(self._seats[slot], []).append(slot)
-        content = messages.pack(questions)
+        given = round_id, messages.pack(questions), seconds
         if len(groups) == 1:
             ((address, mine),) = groups.items()
-            yield from self._answer(address, mine, round_id, content, seconds)
-        else:
-            given = round_id, content, seconds
-            asked = [called(partial(self._answered, address, mine, *given)) for address, mine in groups.items()]
-            for answer in asked:
-                yield from answer.result()
+            yield from self._answer(address, mine, *given)
+            return
+        buffer = RowBuffer(len(groups), lambda: None, _ROOM)
+
+        def read(address: str, mine: list[int]) -> None:
+            try:
+                with closing(self._answer(address, mine, *given)) as rows:
+                    while not buffer.closed and (row := next(rows, None)) is not None:
+                        buffer.write(row)
+            except Exception as error:  # noqa: BLE001 - it is raised where the rows are taken
+                buffer.end(error)
+            else:
+                buffer.end()
+
+        try:
+            for address, mine in groups.items():
+                called(partial(read, address, mine))
+            yield from buffer
+        finally:
+            buffer.close()
 
     def ask(
-        self, questions: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float
-    ) -> tuple[dict[str, int], list[str]] | None:
+        self, questions: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float, most: int | None = None
+    ) -> tuple[dict[str, int], list[bytes]] | None:
         """Have a seat answer questions whole, as of the newest round, at its clock; see :mod:`~.whole`.
 
         Args:
             questions: what they say, and themselves, without times.
             seconds: within which it has to be done.
+            most: bytes of the rows, which come all at once; None: any number.
 
         Returns:
             ``as_of`` and rows; None: it cannot be done so now, but :meth:`newest` and :meth:`call` may do.
@@ -295,7 +343,7 @@ class Doorway:
             return None
         asked = [{name: value for name, value in record.items() if name in QUERY_FIELDS} for _, record in questions]
         try:
-            body = json.dumps({"asked": asked, "seconds": seconds}).encode()
+            body = json.dumps({"asked": asked, "seconds": seconds, "most": most}).encode()
         except (TypeError, ValueError, RecursionError):  # of a program's own types
             return None
         try:
@@ -308,7 +356,7 @@ class Doorway:
         if "failed" in answered:
             self._known = None
             return None
-        return None if answered["answer"] is None else (answered["answer"], [line.decode() for line in lines])
+        return None if answered["answer"] is None else (answered["answer"], lines)
 
     def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> list[Listed]:
         """What stands as of a round, by number, of all parts of MERGE; see :func:`~spatialstream.stages.views.listed`.
@@ -332,22 +380,28 @@ class Doorway:
         calls = [called(partial(of_part, part, str(address))) for part, address in parts.items()]
         return sorted((each for call in calls for each in call.result()), key=lambda each: each[0])
 
-    def _answered(self, *given: Any) -> list[Row]:
-        return list(self._answer(*given))
-
     def _answer(
         self, address: str, slots: list[int], round_id: RoundId, questions: pa.Buffer, seconds: float
-    ) -> Iterator[Row]:
+    ) -> Generator[Row]:
         door = self.door
         head = json.dumps({"slots": slots, "round": round_id}).encode()
         ticket = flight.Ticket(head + b"\n" + questions.to_pybytes())
         try:
             with answering(address):
                 reader = self._client(door, address).do_get(ticket, options(door.secret, seconds))
-            yield from received(address, reader)
         except SeatLost:
             self._forget(address)
             raise
+        over = False
+        try:
+            yield from received(address, reader)
+            over = True
+        except SeatLost:
+            self._forget(address)
+            raise
+        finally:
+            if not over:
+                reader.cancel()
 
     def _client(self, door: Door, address: str) -> flight.FlightClient:
         with self._lock:
@@ -365,20 +419,25 @@ class Doorway:
 
         Raises:
             Unavailable: the store has not given it within so many seconds, or not any more, for it was removed after
-                the worker had come past it.
+                the worker had come past it. What it gives later is there for who asks again.
         """
-
-        def load() -> None:
-            known[number] = self._store.load(number)
-
         if number not in known:
+            with self._lock:
+                loading = self._loading.get(number)
+                if loading is None:
+                    loading = self._loading[number] = called(partial(self._store.load, number))
             try:
-                called(load).result(max(0.0, seconds))
+                known[number] = loading.result(max(0.0, seconds))
             except TimeoutError:
-                problem = f"routing version {number} is new here, and the routing store does not give it in time"
-                raise Unavailable(f"{problem}: try again") from None
-            except StateError as error:
-                raise Unavailable(f"the stream's worker has gone on meanwhile ({error}): try again") from None
+                raise Unavailable(
+                    "the stream's objects are being moved, and where they are is not known here yet: try again"
+                ) from None
+            except StateError:
+                raise Unavailable("the stream has gone on meanwhile: try again") from None
+            finally:
+                if loading.done():
+                    with self._lock:
+                        self._loading = {each: one for each, one in self._loading.items() if one is not loading}
         return known[number]
 
 

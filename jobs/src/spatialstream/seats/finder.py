@@ -64,7 +64,8 @@ class Finder:
             return self._begun(_by_seat(wanted, seats), directory.round, left)
 
         settings, place = self._world.settings, self._world.storage.place
-        found = lines_here(queries, directory, settings.space, settings.retention, place, LARGEST, begin)
+        given, limits = (queries, directory, settings.space, settings.retention, place), self._world.limits
+        found = lines_here(*given, LARGEST, begin, None if limits is None else limits.longest)
         self._tally.answered([queries[i].type for i in found], time.perf_counter() - began)
         return found
 

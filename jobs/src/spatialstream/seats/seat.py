@@ -216,7 +216,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
 
         def ask() -> dict[str, int] | None:
             given = json.loads(body)
-            found = self._wholes.ask(given["asked"], float(given["seconds"]))
+            found = self._wholes.ask(given["asked"], float(given["seconds"]), given.get("most"))
             if found is None:
                 return None
             as_of, rows = found

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
@@ -72,6 +72,7 @@ class _Waiting:
     Attributes:
         queries: the questions; their times are not known yet.
         until: when nobody waits for them any more, by the monotonic clock.
+        most: bytes of their rows that whoever asks takes; None: any number.
         leads: whether who waits for them is to answer all that wait.
         woken: has something in it when that is so, and when the answer is there.
         found: their answer, None if there is none here, or what was raised.
@@ -80,6 +81,7 @@ class _Waiting:
 
     queries: list[Query]
     until: float
+    most: int | None = None
     leads: bool = False
     woken: SimpleQueue[None] = field(default_factory=SimpleQueue)
     found: Whole | Exception | None = None
@@ -100,12 +102,13 @@ class Wholes:
         self._lock, self._busy = threading.Lock(), False
         self._waiting: list[_Waiting] = []
 
-    def ask(self, records: Sequence[Mapping[str, Any]], seconds: float) -> Whole | None:
+    def ask(self, records: Sequence[Mapping[str, Any]], seconds: float, most: int | None = None) -> Whole | None:
         """The answers to questions as of the newest round, at its clock; None: who asks has to find them.
 
         Args:
             records: the questions, without times.
             seconds: within which the answers have to be there.
+            most: bytes of their rows; with more there is no answer here; None: any number.
 
         Raises:
             Exception: there is none now; who asks may try again, or another way.
@@ -115,7 +118,7 @@ class Wholes:
         asked = [query for query in queries if isinstance(query, Query) and not query.lifetime.continuous]
         if len(asked) != len(queries):
             raise ValueError("these are no questions")
-        mine = _Waiting(asked, time.monotonic() + seconds)
+        mine = _Waiting(asked, time.monotonic() + seconds, most)
         with self._lock:
             self._waiting.append(mine)
             mine.leads, self._busy = not self._busy, True
@@ -164,7 +167,7 @@ class Wholes:
             for each in some:
                 mine = range(first, first + len(each.queries))
                 first = mine.stop
-                if lines.keys() >= set(mine):
+                if lines.keys() >= set(mine) and (each.most is None or _size(lines, mine) <= each.most):
                     each.found = as_of, [lines[i] for i in mine]
 
     def _found(self, queries: Sequence[Query], until: float) -> tuple[dict[str, int], dict[int, str]] | None:
@@ -181,6 +184,11 @@ class Wholes:
         if len(lines) < len(queries):
             self._newest.doubt()  # a seat may have gone, or a slot moved
         return {"round": directory.round[0], "clock": directory.clock}, lines
+
+
+def _size(lines: Mapping[int, str], mine: Iterable[int]) -> int:
+    """Bytes of some rows."""
+    return sum(len(lines[i].encode()) for i in mine)
 
 
 def _result(waited: _Waiting) -> Whole | None:

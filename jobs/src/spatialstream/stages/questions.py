@@ -9,8 +9,8 @@ How slots are reached is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds, Counted
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
@@ -30,6 +31,7 @@ from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import Row
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.routing import PastVersion, Routing
+from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.short_rows import SHORT, items_of, short_row
 from spatialstream.stages.snapshots import Answers, Columns, answers, nbytes, reach_of, rows_of, search, stack
 from spatialstream.stages.turns import NEVER, Round
@@ -48,6 +50,7 @@ __all__ = [
     "found_of",
     "lines_here",
     "lines_of",
+    "whole_rows",
 ]
 
 Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Row]]
@@ -93,7 +96,13 @@ class Directory:
 
 
 def answers_of(
-    queries: QueryBatch, directory: Directory, space: Space, call: Call, left: Callable[[], float]
+    queries: QueryBatch,
+    directory: Directory,
+    space: Space,
+    call: Call,
+    left: Callable[[], float],
+    longest: int | None = None,
+    counted: Counted | None = None,
 ) -> Iterator[Answers]:
     """The rows of snapshot queries as of a round: numbers are positions in the batch.
 
@@ -103,40 +112,77 @@ def answers_of(
         space: of the stream.
         call: asks slots.
         left: the seconds that are left.
+        longest: bytes of a row; a longer one says so in place of its list; None: any length.
+        counted: counts what is found, as it comes.
 
     Raises:
         Gone: a slot has not answered as of this round.
+        TooLarge: the rows would be larger than they may be.
     """
+    counted = Counted(UNBOUNDED) if counted is None else counted
     routing, number = directory.routing, np.arange(len(queries))
     row, slot = routing.route_queries(queries)
     questions = requests(queries_with_numbers(queries, number), row, slot)
     spools = {kind: Spool("number") for kind in (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_TERMS)}
     kept: list[Row] = []
-    slots = set(slot.tolist())
-    for found in _answered(call, slots, directory.round, questions, left()):
-        if found[1] in spools:
-            spools[found[1]].add(found[2])
-        else:
-            kept.append(found)
-    again = still_to_ask(kept, routing, space)
-    if again is not None:
-        slots = set(again.column("slots").flatten().to_pylist())
-        kept += _answered(call, slots, directory.round, again, left())
-    by_kind: dict[str, list[pa.RecordBatch]] = {}
-    for _, kind, content in kept:
-        by_kind.setdefault(kind, []).append(content)
-    lists, terms = spools.values()
-    yield from answers(by_kind, lists, terms, space, None, None)
+    with ExitStack() as opened:
+        for spool in spools.values():
+            opened.callback(spool.close)
+
+        def answered(slots: set[int], asked: pa.RecordBatch) -> None:
+            with closing(_answered(call, slots, directory.round, asked, left())) as rows:
+                for found in rows:
+                    counted.found(found[2].nbytes, listed=found[1] == messages.SNAPSHOT_LISTS)
+                    if found[1] in spools:
+                        spools[found[1]].add(found[2])
+                    else:
+                        kept.append(found)
+
+        answered(set(slot.tolist()), questions)
+        again = still_to_ask(kept, routing, space)
+        if again is not None:
+            answered(set(again.column("slots").flatten().to_pylist()), again)
+        by_kind: dict[str, list[pa.RecordBatch]] = {}
+        for _, kind, content in kept:
+            by_kind.setdefault(kind, []).append(content)
+        lists, terms = spools.values()
+        rows = answers(by_kind, lists, terms, space, None, whole_rows(longest))
+        while True:
+            with counted.making() as much:
+                some = next(rows, None)
+                if much:
+                    pa.default_memory_pool().release_unused()
+            if some is None:
+                return
+            yield some
+
+
+def whole_rows(longest: int | None) -> RowLimits | None:
+    """Limits of rows that are given whole, or not at all."""
+    return None if longest is None else RowLimits(longest, longest)
 
 
 def lines_of(
-    queries: QueryBatch, directory: Directory, space: Space, call: Call, left: Callable[[], float]
-) -> list[str]:
-    """The rows of :func:`answers_of` in the order of the queries."""
-    lines = [""] * len(queries)
-    for found in answers_of(queries, directory, space, call, left):
-        for number, line in zip(found.number.tolist(), found.lines.to_pylist(), strict=True):
-            lines[number] = line
+    queries: QueryBatch,
+    directory: Directory,
+    space: Space,
+    call: Call,
+    left: Callable[[], float],
+    longest: int | None = None,
+    bounds: AnswerBounds = UNBOUNDED,
+) -> list[bytes]:
+    """The rows of :func:`answers_of` in the order of the queries; what they take is held for whoever gets them."""
+    lines, counted, made = [b""] * len(queries), Counted(bounds), False
+    try:
+        for found in answers_of(queries, directory, space, call, left, longest, counted):
+            for number, line in zip(
+                found.number.tolist(), found.lines.cast(pa.large_binary()).to_pylist(), strict=True
+            ):
+                counted.made(len(line))
+                lines[number] = line
+        made = True
+    finally:
+        counted.end(kept=made)
     return lines
 
 
@@ -251,6 +297,7 @@ def lines_here(
     place: str,
     most: int,
     begin: Begin = lambda wanted: dict,
+    longest: int | None = None,
 ) -> dict[int, str]:
     """The rows of few questions, by position: slots of this process are searched, and others asked by ``begin``.
 
@@ -266,6 +313,7 @@ def lines_here(
         most: bytes of what is found, all questions together; those with which it would be more are left out.
         begin: asks slots that are elsewhere. By default it finds nothing, so that questions which concern them are left
             out.
+        longest: bytes of a row, see :func:`answers_of`.
     """
     routing = directory.routing
     concerned = [routing.slots_of(query) for query in queries]
@@ -308,9 +356,12 @@ def lines_here(
             most -= int(size[len(rows) - 1])
             after = {i: None if looked_at[i][1] else since[i] for i in rows}
             if sum(items_of(queries[i], found[i]) for i in rows) <= SHORT:
-                lines |= {i: short_row(queries[i], found[i], after[i], space) for i in rows}
-            else:
-                lines |= zip(rows, _lines(KINDS[CODE[kind]], rows, queries, found, after, space), strict=True)
+                short = {i: short_row(queries[i], found[i], after[i], space) for i in rows}
+                lines |= short
+                rows = [i for i, line in short.items() if longest is not None and _is_longer(line, longest)]
+            if rows:
+                made = _lines(KINDS[CODE[kind]], rows, queries, found, after, space, whole_rows(longest))
+                lines |= zip(rows, made, strict=True)
     return lines
 
 
@@ -321,6 +372,7 @@ def _lines(
     found: Mapping[int, Sequence[Columns]],
     after: Mapping[int, int | None],
     space: Space,
+    limits: RowLimits | None,
 ) -> list[str]:
     """The rows of questions of one type, from what was found for them."""
     some = [queries[i] for i in rows]
@@ -333,8 +385,12 @@ def _lines(
         whole=np.array([after[i] is None for i in rows]),
     )
     parts = stack([part for i in rows for part in found[i]])
-    lines: list[str] = rows_of(kind, asked, [parts] if parts.num_rows else [], space, None).lines.to_pylist()
+    lines: list[str] = rows_of(kind, asked, [parts] if parts.num_rows else [], space, limits).lines.to_pylist()
     return lines
+
+
+def _is_longer(line: str, most: int) -> bool:
+    return 4 * len(line) > most and len(line.encode()) > most
 
 
 def _radius(distance: npt.NDArray[np.float64], k: int) -> float:
@@ -343,10 +399,12 @@ def _radius(distance: npt.NDArray[np.float64], k: int) -> float:
 
 def _answered(
     call: Call, slots: set[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
-) -> Iterator[Row]:
+) -> Generator[Row]:
     silent = set(slots)
-    for row in call(sorted(slots), round_id, questions, seconds):
-        silent.discard(row[0])
-        yield row
+    rows = iter(call(sorted(slots), round_id, questions, seconds))
+    with closing(rows) if isinstance(rows, Generator) else nullcontext():  # nobody finds what nobody takes
+        for row in rows:
+            silent.discard(row[0])
+            yield row
     if silent:
         raise Gone(f"slots {sorted(silent)} have not answered as of round {round_id[0]}")
