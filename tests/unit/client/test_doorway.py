@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
+from spatialstream.cli import router
 from spatialstream.client import Stream
+from spatialstream.client import stream as client_stream
 from spatialstream.index.version import build
 from spatialstream.local.catalogue import Catalogue
 from spatialstream.model.errors import SettingError, StateError, Unavailable
@@ -32,7 +35,7 @@ from spatialstream.stages.questions import Directory
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import save_named
+from spatialstream.store.reports import TimeLimits, read_limits, save_limits, save_named
 from spatialstream.stream.settings import StreamSettings
 from tests.contracts.engines import until
 from tests.unit.client.test_snapshots import MANY, PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
@@ -430,6 +433,30 @@ def test_a_stream_that_is_begun_anew_in_another_space_is_not_asked(ends: Endpoin
         replace(ends.door, space=str(space)).save(ends.store)
         with pytest.raises(Unavailable, match="begun anew with another space"):
             stream.ask(SRQ, timeout=1.0)
+
+
+def test_a_stream_takes_the_times_that_its_router_has_told(
+    ends: Endpoints, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits, quiet = TimeLimits(60_000, 3_600_000), argparse.Namespace(quiet=False)
+    with Stream(ends.store) as stream:
+        assert stream.limits() == TimeLimits()  # nobody can say
+        router._keep_limits(quiet, ends.store, StreamSettings("s", ahead=60_000, retention=3_600_000))
+        assert read_limits(ends.store) == limits
+        assert stream.limits() == TimeLimits()  # as it was a moment ago
+        monkeypatch.setattr(client_stream, "_LIMITS_SECONDS", 0.0)
+        assert stream.limits() == limits
+        with monkeypatch.context() as away:
+            away.setattr(ends.store, "load_statistics", nobody)
+            assert stream.limits() == limits
+            router._keep_limits(quiet, ends.store, StreamSettings("s"))  # no start fails for it
+        assert "gateways are not told which times are taken" in capsys.readouterr().err
+        save_limits(ends.store, TimeLimits(ahead=5))
+        assert stream.limits() == TimeLimits(ahead=5)
+
+
+def nobody(*given: object) -> NoReturn:
+    raise Unavailable("nobody answers")
 
 
 def test_a_stream_of_which_no_broker_is_known_cannot_be_watched(ends: Endpoints) -> None:

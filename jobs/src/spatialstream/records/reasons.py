@@ -6,7 +6,7 @@ metric has to be bounded. Times are classes of their own, for they say more abou
 
 from __future__ import annotations
 
-__all__ = ["REASONS", "reason_class"]
+__all__ = ["REASONS", "in_the_future", "reason_class", "too_old"]
 
 _FIELDS = ("id", "t", "text", "terms", "type", "region", "at", "keywords", "k", "duration", "window", "step")
 
@@ -26,3 +26,13 @@ def reason_class(reason: str) -> str:
     if field == "t":
         return next((word for text, word in _OF_TIME if text in problem), "t")
     return _OF_NAME.get(field.split(".")[0].split("[")[0], "other")
+
+
+def too_old(t: int, floor: int) -> str:
+    """What is wrong with an object of a time (ms) up to the floor."""
+    return f"{t} is too old; retention has passed everything up to {floor}"
+
+
+def in_the_future(t: int, ceiling: int) -> str:
+    """What is wrong with a record or mark of a time (ms) after the ceiling."""
+    return f"{t} is in the future; the latest that is taken now is {ceiling}"
