@@ -24,7 +24,7 @@ from pyspark.sql.functions import col, timestamp_millis, udf
 
 import spatialstream
 from spatialstream import AnswerStream
-from spatialstream.model.errors import RunError, SettingError, StateError
+from spatialstream.model.errors import AllRejected, RunError, SettingError, StateError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.records.decode import decode_objects
@@ -107,6 +107,15 @@ def test_what_is_meant_is_answered_and_what_is_rejected_is_told(spark: SparkSess
         again = answer(*frames, slots=2)
     assert [(row.query, [each.id for each in row.objects]) for row in again.collect()] == [("5", ["1", "2"])]
     assert sorted(row.reason[:13] for row in again.rejected.collect()) == ["k: 0.5 is not", "t: is require"]
+
+
+def test_of_much_that_is_rejected_three_reasons_are_told_and_of_everything_an_error(spark: SparkSession) -> None:
+    bad = [{"id": f"q{i}", "type": "CRX", "t": 5_000} for i in range(3)]
+    with pytest.raises(AllRejected, match=r"every query was rejected; .*/rejected\n3 of them such as: type: 'CRX'"):
+        answer(OBJECTS, bad, spark=spark, slots=1)
+    objects = OBJECTS.assign(lat=[99.0, *OBJECTS.lat[1:]])
+    with pytest.warns(spatialstream.RejectedWarning, match=r"3 of them such as: type: .*; 1 of them such as: lat: 99"):
+        answer(objects, [*QUERIES, *bad], spark=spark, slots=1)
 
 
 def test_a_column_that_is_no_field_of_a_query_is_refused(spark: SparkSession) -> None:
@@ -488,6 +497,32 @@ def test_columns_that_cannot_be_meant_are_refused(
         spatialstream.answer_stream(change(objects.read(spark)), [], checkpoint=tmp_path / "state")
     assert str(error.value).startswith(message)
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_streamed_times_that_look_like_seconds_are_refused_until_that_is_said(
+    spark: SparkSession, objects: Folder, tmp_path: Path, streaming: bool
+) -> None:
+    seconds = 1_517_966_773
+    asked = [{"id": "q", "type": "SRQ", "t": seconds, "region": {"box": [0, 0, 90, 90]}, "duration": "1h"}]
+    objects.drop([{"id": "a", "t": seconds, "lon": 1.0, "lat": 2.0, "text": "a"}])
+    frame, state, refused = objects.read(spark), tmp_path / "state", "in January 1970; they look like seconds"
+    if not streaming:
+        with pytest.raises(SettingError, match=f"queries: .*{refused}"):
+            spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2)
+        assert not state.exists()
+    else:
+        handle = spatialstream.answer_stream(frame, [asked[0] | {"t": "2018-02-07"}], checkpoint=state, slots=2)
+        with pytest.raises(SettingError, match=f"objects: .*{refused}"):
+            handle.flush()
+        handle.stop()
+        asked[0]["t"] = "2018-02-07"
+    with spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2, time_unit="s") as handle:
+        handle.flush()
+        (row,) = handle.results().collect()
+    assert [each.t for each in row.objects] == ([seconds * 1_000] if not streaming else [])
+    with pytest.raises(SettingError, match="'h' is not a unit"):
+        spatialstream.answer_stream(frame, asked, checkpoint=state, time_unit="h")
 
 
 def test_other_settings_that_cannot_be_used_are_refused(spark: SparkSession, objects: Folder, tmp_path: Path) -> None:

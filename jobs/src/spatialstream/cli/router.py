@@ -95,7 +95,8 @@ def _run(options: argparse.Namespace) -> int:
                 made=notes.add,
             )
             sample = options.history, options.history_queries
-            ensure_first_version(store, storage, settings, options.leaves, *sample, life=life)
+            report = partial(live.say, options)
+            ensure_first_version(store, storage, settings, options.leaves, *sample, life=life, report=report)
             _keep_balance(options, store)
             _keep_topics(options, store, connection)
             _keep_limits(options, store, settings)

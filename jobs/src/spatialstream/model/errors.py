@@ -13,6 +13,7 @@
     │   ├── Gone        what was asked for is not kept there any more; what is newer is
     │   ├── Replaced    what was connected to is another one now; connect again
     │   └── NoStorage   where the state is kept is away, or denies; nothing goes on until that is mended
+    ├── AllRejected     every object, or every query, of an input was rejected: exit status 4
     ├── ServerError     a server that was to be started here does not run
     └── RunError        a run, a stream or a job has failed for a reason that no setting explains
 
@@ -22,6 +23,7 @@ All of them survive pickling, because Spark carries exceptions between processes
 from __future__ import annotations
 
 __all__ = [
+    "AllRejected",
     "Conflict",
     "Gone",
     "Lost",
@@ -75,6 +77,13 @@ class SettingError(SpatialStreamError):
 
 class RunError(SpatialStreamError):
     """A run, a stream or a job has failed; the checkpoint is as the last whole turn left it."""
+
+
+class AllRejected(SpatialStreamError):  # noqa: N818 (as Conflict)
+    """Every object, or every query, of an input was rejected: what was meant is not what was asked.
+
+    The message says of which kind, and the commonest reasons, a line each.
+    """
 
 
 class StateError(SpatialStreamError):

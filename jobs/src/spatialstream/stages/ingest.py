@@ -111,6 +111,7 @@ class Intake:
         left: those of ``refused`` on which decoding failed.
         reasons: ``refused`` by :func:`~spatialstream.records.reasons.reason_class`.
         unknown: how many of the accepted objects have which fields that are not known, the commonest of them.
+        kind: ``"objects"`` or ``"queries"``, which those rejected were to be; empty if none was.
     """
 
     partition: str
@@ -123,6 +124,7 @@ class Intake:
     left: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
+    kind: str = ""
 
 
 def files_of(run: Run, letters: Iterable[str]) -> Iterator[str]:
@@ -253,7 +255,11 @@ class Ingest:
             put(INPUT + file, letters.text())
         rows = 0 if run is None else run.rows
         return Intake(
-            partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons, letters.unknown
+            *(partition, clock, run, file, rows, letters.count, last),
+            left=letters.left,
+            reasons=letters.reasons,
+            unknown=letters.unknown,
+            kind=partition.partition("/")[0] if letters.count else "",
         )
 
     def _clock(self, marks: pa.RecordBatch, letters: _Letters) -> int | None:
