@@ -13,7 +13,7 @@ from typing import Any
 
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import TermRule, extract_terms
+from spatialstream.model.terms import QUERY_WORDS, TermRule, extract_terms
 from spatialstream.model.times import TIME_UNITS, parse_duration
 from spatialstream.records.files import parse_columns
 
@@ -93,10 +93,12 @@ def add_space(parser: argparse.ArgumentParser) -> None:
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
-    """``--stop-words``, ``--min-term-length``."""
+    """``--stop-words``, ``--min-term-length``, ``--query-words``."""
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to leave out, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="leave out terms with fewer characters")
+    told = f"words that a query may have, in keywords, any and none together (default {QUERY_WORDS})"
+    add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=told)
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
@@ -108,7 +110,7 @@ def term_rule(options: argparse.Namespace) -> TermRule:
         except (FileNotFoundError, IsADirectoryError):
             raise SettingError("stop-words", f"{options.stop_words} is not a file") from None
         words = frozenset(term for line in text.splitlines() for term in extract_terms(line))
-    return TermRule(words, options.min_term_length)
+    return TermRule(words, options.min_term_length, options.query_words)
 
 
 def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:

@@ -27,7 +27,7 @@ from spatialstream.client.results import Results, answering, bounds
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
 from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.terms import ANY_WORDS, TermRule
 from spatialstream.sources.kafka import Connection
 
 __all__ = ["Asker", "Awaited", "check_queries", "checked_query"]
@@ -42,14 +42,14 @@ _ASKED_BEFORE = (
 
 
 def check_queries(
-    records: Iterable[tuple[str, object]], space: Space, rule: TermRule = DEFAULT_RULE
+    records: Iterable[tuple[str, object]], space: Space, rule: TermRule = ANY_WORDS
 ) -> list[dict[str, Any]]:
     """The records, each with an id; one without a time is asked when it is sent.
 
     Args:
         records: how to call the place that each comes from, and the record.
         space: of the stream.
-        rule: of the stream's terms.
+        rule: of the stream's terms; default: one that takes any number of words, for the stream will say.
 
     Raises:
         SettingError: one of them is no query of this stream; names its place, the field, and what would be right.
@@ -244,7 +244,7 @@ class Asker:
         """
         given, now = list(records), _now()
         sent = [{"t": now, **record} for record in given]
-        queries = [parse_query(record, self._space) for record in sent]
+        queries = [parse_query(record, self._space, ANY_WORDS) for record in sent]
         self._send(sent)
         awaited = Awaited.of(queries, [record["id"] for record in given if "t" not in record])
         self._probes = _Probes(max((query.t for query in awaited.timed), default=None))

@@ -302,6 +302,7 @@ def _expression(
     keywords, none = _terms(record, "keywords", rule), _terms(record, "none", rule)
     given = record.get("any")
     if given is None:
+        _check_words(len(keywords), 0, len(none), rule)
         return keywords, (), none
     if keywords:
         raise RecordError("any", "stands in place of keywords; give one of the two")
@@ -314,7 +315,17 @@ def _expression(
     groups = absorbed(_terms({"any": group}, "any", rule) for group in given)
     if len(groups) > MOST_GROUPS:
         raise RecordError("any", f"has {len(groups)} groups of which none contains another; give at most {MOST_GROUPS}")
+    _check_words(0, sum(map(len, groups)), len(none), rule)
     return (*groups, (), none) if len(groups) == 1 else ((), groups, none)
+
+
+def _check_words(keywords: int, groups: int, none: int, rule: TermRule) -> None:
+    """Refuse more words in all than a query may have; the part with the most of them is named."""
+    count, field = max((keywords, "keywords"), (groups, "any"), (none, "none"))
+    if (total := keywords + groups + none) > rule.query_words:
+        of_all = "" if count == total else f" of {total} in all"
+        problem = f"has {count} words{of_all}; a query may have {rule.query_words}"
+        raise RecordError(field, f"{problem} (setting query-words)")
 
 
 def _terms(record: Mapping[str, Any], field: str, rule: TermRule) -> tuple[str, ...]:

@@ -759,6 +759,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     groups, starts, ends = values.read_lists(cells["keywords"])
     keywords, has_term = tokenise_slices(data, starts, ends, groups, rule)
     good[np.searchsorted(groups, np.flatnonzero(~has_term), side="right") - 1] = False
+    good &= np.diff(keywords.offsets) <= rule.query_words
     by = cells["by"]
     values.read_strings(by)
     said = by.kind != ABSENT

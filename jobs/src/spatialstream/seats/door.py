@@ -28,7 +28,7 @@ from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
-from spatialstream.model.terms import TermRule
+from spatialstream.model.terms import QUERY_WORDS, TermRule
 from spatialstream.seats.exchanges import Exchanges
 from spatialstream.seats.wire import SeatLost, act, answering, client_of, options, received
 from spatialstream.sources.calls import called
@@ -60,7 +60,7 @@ class Door:
         secret: of those who may ask; it is not shown.
         certificate: of the job; None: what is said is not encrypted.
         space: of the stream, as text.
-        stop_words, minimum_length: its rule for terms.
+        stop_words, minimum_length, query_words: its rule for terms.
     """
 
     address: str
@@ -69,12 +69,17 @@ class Door:
     space: str
     stop_words: tuple[str, ...]
     minimum_length: int
+    query_words: int = QUERY_WORDS
 
     @classmethod
     def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule) -> Door:
         """To what :attr:`~spatialstream.seats.engine.SeatEngine.door` says, of a stream."""
         return cls(
-            **endpoint, space=str(space), stop_words=tuple(sorted(rule.stop_words)), minimum_length=rule.minimum_length
+            **endpoint,
+            space=str(space),
+            stop_words=tuple(sorted(rule.stop_words)),
+            minimum_length=rule.minimum_length,
+            query_words=rule.query_words,
         )
 
     def __repr__(self) -> str:
@@ -84,7 +89,7 @@ class Door:
     @property
     def rule(self) -> TermRule:
         """Which terms count."""
-        return TermRule(frozenset(self.stop_words), self.minimum_length)
+        return TermRule(frozenset(self.stop_words), self.minimum_length, self.query_words)
 
     def save(self, store: RoutingStore) -> None:
         """Leave it in the routing store.

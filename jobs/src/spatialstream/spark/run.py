@@ -196,6 +196,7 @@ class RunSettings:
             "time_unit": None if self.time_unit == "ms" else self.time_unit,
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
+            "query_words": self.rule.query_words,
             "unicode": UNICODE,
             "epoch_records": self.epoch_records,
         }
