@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-import shutil
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,22 +23,10 @@ __all__ = [
     "columns",
     "count",
     "duration",
-    "program",
     "storage",
     "term_rule",
     "value",
 ]
-
-
-def program() -> str:
-    """What to type to call this program here: its name where the shell finds it, and otherwise where it is."""
-    called = Path(sys.argv[0])
-    if called.name != "spatialstream" or not called.is_file():
-        return f"{shlex.quote(sys.executable)} -m spatialstream"
-    found = shutil.which("spatialstream")
-    if found is not None and Path(found).resolve() == called.resolve():
-        return "spatialstream"
-    return shlex.quote(str(called))
 
 
 def value(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:

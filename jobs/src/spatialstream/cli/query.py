@@ -24,6 +24,7 @@ from spatialstream.cli.results import print_row
 from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, QUERY_WORDS, TermRule, extract_terms
+from spatialstream.sources.program import program
 
 __all__ = ["add_parser", "from_options", "read"]
 
@@ -266,5 +267,5 @@ def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: 
         return 2
     if awaited.snapshots and not stopped and awaited.rows != options.count:
         names = ", ".join(awaited.snapshots)
-        raise RunError(f"no answer to {names} in time; does the stream run? {shared.program()} status shows it")
+        raise RunError(f"no answer to {names} in time; does the stream run? {program()} status shows it")
     return 130 if awaited.snapshots and stopped else 0

@@ -29,6 +29,7 @@ from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, TermRule
 from spatialstream.sources.kafka import Connection
+from spatialstream.sources.program import program
 
 __all__ = ["Asker", "Awaited", "check_queries", "checked_query"]
 
@@ -36,8 +37,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 """Ids that JSON writes as they are."""
 _MOST_LOOKS = 16
 _ASKED_BEFORE = (
-    "it was asked before just so, and answered then: spatialstream results --query shows it; for an answer of now give "
-    "another id"
+    "it was asked before just so, and answered then: {} results --query shows it; for an answer of now give another id"
 )
 
 
@@ -292,7 +292,7 @@ class Asker:
                 self._refuse(awaited, name, reason)
             if self._probes.ends is not None and self._results.has_read(self._probes.ends):
                 for query in awaited.timed:
-                    self._refuse(awaited, query.id, _ASKED_BEFORE)
+                    self._refuse(awaited, query.id, _ASKED_BEFORE.format(program()))
             awaited.expire(_now(), int(timeout * 1000))
             now = time.monotonic()
             late = bool(awaited.snapshots) and now - began > timeout

@@ -26,7 +26,7 @@ from spatialstream.model.regions import Box, Circle, Region, Regions, parse_regi
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
-from spatialstream.model.times import FOREVER, TIME_LIMIT, parse_duration, parse_time
+from spatialstream.model.times import FOREVER, parse_duration, parse_time
 
 __all__ = [
     "MOST_STEPS",
@@ -42,6 +42,7 @@ __all__ = [
     "check_fields",
     "coded",
     "endless",
+    "endless_durations",
     "named",
     "nobody",
     "parse_query",
@@ -158,7 +159,8 @@ class Query:
         record |= self.predicate.expression.to_record()
         if self.k:
             record["k"] = self.k
-        if self.lifetime.duration <= TIME_LIMIT:
+        lifetime = self.lifetime
+        if not lifetime.continuous or lifetime.duration != endless(lifetime.step):
             record["duration"] = self.lifetime.duration
         if self.lifetime.window is not None:
             record["window"] = self.lifetime.window
@@ -264,10 +266,14 @@ def _meant(name: str) -> str:
 def endless(step: int | None) -> int:
     """The duration of a continuous query without one, which lives until it is cancelled.
 
-    A CTQ ends by itself after :data:`MOST_STEPS` steps. Beyond :data:`~spatialstream.model.times.TIME_LIMIT` it cannot
-    be written down, and need not be: no duration is the same.
+    A CTQ ends by itself after :data:`MOST_STEPS` steps. It is not written down: no duration is the same.
     """
     return FOREVER if step is None else min(FOREVER, step * MOST_STEPS)
+
+
+def endless_durations(step: Ints) -> Ints:
+    """As :func:`endless`, int64[n], of n steps of which -1 is none."""
+    return np.where((step < 0) | (step > FOREVER // MOST_STEPS), FOREVER, step * MOST_STEPS)
 
 
 def check_by(value: object) -> str:

@@ -33,12 +33,12 @@ from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
-from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
+from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, endless_durations, parse_query
 from spatialstream.model.regions import Regions
 from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.model.times import FOREVER, TIME_LIMIT, TIME_UNITS, in_milliseconds
+from spatialstream.model.times import TIME_LIMIT, TIME_UNITS, in_milliseconds
 from spatialstream.records import scan, tokens, values
 from spatialstream.records.commonest import commonest
 from spatialstream.records.scan import ABSENT, INTEGER, MINUS, NUMBER, STRING, Cells, Records, scan_csv, scan_json
@@ -712,11 +712,6 @@ def _bits(fields: Iterable[Sequence[str]]) -> npt.NDArray[np.uint16]:
 _REQUIRED_BITS, _OPTIONAL_BITS = _bits(kind.required for kind in KINDS), _bits(kind.optional for kind in KINDS)
 
 
-def _endless(step: Ints) -> Ints:
-    """As :func:`~.queries.endless`, of steps of which -1 is none."""
-    return np.where((step < 0) | (step > FOREVER // MOST_STEPS), FOREVER, step * MOST_STEPS)
-
-
 def _check_regions(kind: Bytes, shape: Floats, space: Space) -> Flags:
     """Which regions are valid, as :func:`~.regions.parse_region` says."""
     a, b, c, d = shape.T
@@ -745,7 +740,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     t = values.read_times(cells["t"], unit)
     duration = values.read_durations(cells["duration"], absent=-1)
     window, step = (values.read_durations(cells[field], absent=-1) for field in ("window", "step"))
-    duration = np.where(duration >= 0, duration, np.where(STANDING[code], _endless(step), 0))
+    duration = np.where(duration >= 0, duration, np.where(STANDING[code], endless_durations(step), 0))
     k = values.read_counts(cells["k"])
     at = values.read_points(cells["at"])
     kind, shape = values.read_regions(cells["region"])

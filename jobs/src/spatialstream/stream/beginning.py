@@ -22,6 +22,7 @@ from spatialstream.records.files import decode_chunk, plan
 from spatialstream.records.reasons import common_reasons, told_reasons
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.owned import STREAM
+from spatialstream.sources.program import program
 from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
 from spatialstream.store.lease import FolderLease, Lease
@@ -167,7 +168,7 @@ def check_life(store: RoutingStore, storage: Storage, stream: str, life: str, *,
     if not new:
         raise StateError(
             f"{storage.place} is the state of {stream}, of which the routing store knows nothing: what it knew has "
-            f"been removed. Remove the rest too, with spatialstream remove --checkpoint, and the stream begins anew"
+            f"been removed. Remove the rest too, with {program()} remove --checkpoint, and the stream begins anew"
         )
 
 
@@ -176,7 +177,7 @@ def _same_life(state: RoutingState, storage: Storage, stream: str, life: str) ->
         raise StateError(
             f"the routing store is of another life of {stream} ({state.life or 'without an id'}) than {storage.place} "
             f"({life or 'without an id'}). Give the job the checkpoint of that life; or, if no other stream has "
-            f"this name, remove that life with spatialstream remove, without --checkpoint, and it begins anew"
+            f"this name, remove that life with {program()} remove, without --checkpoint, and it begins anew"
         )
 
 
