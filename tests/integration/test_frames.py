@@ -24,7 +24,7 @@ from pyspark.sql.functions import col, timestamp_millis, udf
 
 import spatialstream
 from spatialstream import AnswerStream
-from spatialstream.model.errors import RunError, SettingError, StateError
+from spatialstream.model.errors import AllRejected, RunError, SettingError, StateError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.records.decode import decode_objects
@@ -107,6 +107,15 @@ def test_what_is_meant_is_answered_and_what_is_rejected_is_told(spark: SparkSess
         again = answer(*frames, slots=2)
     assert [(row.query, [each.id for each in row.objects]) for row in again.collect()] == [("5", ["1", "2"])]
     assert sorted(row.reason[:13] for row in again.rejected.collect()) == ["k: 0.5 is not", "t: is require"]
+
+
+def test_of_much_that_is_rejected_three_reasons_are_told_and_of_everything_an_error(spark: SparkSession) -> None:
+    bad = [{"id": f"q{i}", "type": "CRX", "t": 5_000} for i in range(3)]
+    with pytest.raises(AllRejected, match=r"every query was rejected; .*/rejected\n3 of them such as: type: 'CRX'"):
+        answer(OBJECTS, bad, spark=spark, slots=1)
+    objects = OBJECTS.assign(lat=[99.0, *OBJECTS.lat[1:]])
+    with pytest.warns(spatialstream.RejectedWarning, match=r"3 of them such as: type: .*; 1 of them such as: lat: 99"):
+        answer(objects, [*QUERIES, *bad], spark=spark, slots=1)
 
 
 def test_a_column_that_is_no_field_of_a_query_is_refused(spark: SparkSession) -> None:
@@ -322,7 +331,9 @@ def test_two_streams_are_answered_exactly_with_a_stop_in_between(
 
     def begin() -> AnswerStream:
         frames = objects.read(spark), queries.read(spark)
-        return spatialstream.answer_stream(*frames, checkpoint=tmp_path / "state", slots=3, leaves=8, idle=FOREVER)
+        return spatialstream.answer_stream(
+            *frames, checkpoint=tmp_path / "state", slots=3, leaves=8, idle=FOREVER, time_unit="ms"
+        )
 
     with begin() as handle:
         for i in range(3):
@@ -354,7 +365,9 @@ folder, kind, queries = sys.argv[1:]
 spark = embedded_session("child", 2)
 objects = spark.readStream.schema(kind).json(folder + "/objects/in")
 asked = spark.read.json(queries)
-handle = spatialstream.answer_stream(objects, asked, checkpoint=folder + "/state", slots=2, leaves=8, idle=10**12)
+handle = spatialstream.answer_stream(
+    objects, asked, checkpoint=folder + "/state", slots=2, leaves=8, idle=10**12, time_unit="ms"
+)
 handle.query.awaitTermination()
 """
 
@@ -376,7 +389,7 @@ def test_a_killed_stream_goes_on(spark: SparkSession, objects: Folder, tmp_path:
     before = files_of(tmp_path / "state" / "output")
     asking = spark.read.json(str(path))
     with spatialstream.answer_stream(
-        objects.read(spark), asking, checkpoint=tmp_path / "state", slots=2, leaves=8, idle=FOREVER
+        objects.read(spark), asking, checkpoint=tmp_path / "state", slots=2, leaves=8, idle=FOREVER, time_unit="ms"
     ) as handle:
         objects.drop(things[150:])
         handle.flush()
@@ -399,7 +412,14 @@ def test_a_silent_source_is_not_waited_for(spark: SparkSession, objects: Folder,
     frame = frame.selectExpr("id", "t", "x", "lat as y", "split(text, ' ') as terms", "text as other")
     asked = [{"id": "c", "type": "CRQ", "t": 0, "region": {"box": [0, 0, 9, 9]}, "keywords": ["b"], "duration": "1h"}]
     with spatialstream.answer_stream(
-        frame, asked, checkpoint=tmp_path / "state", output=tmp_path / "out", space=plane, slots=2, idle=200
+        frame,
+        asked,
+        checkpoint=tmp_path / "state",
+        output=tmp_path / "out",
+        space=plane,
+        slots=2,
+        idle=200,
+        time_unit="ms",
     ) as handle:
         assert handle.output == tmp_path / "out"
         assert not handle.results().collect()
@@ -415,7 +435,7 @@ def test_an_unusable_row_is_rejected_and_nothing_else(spark: SparkSession, objec
     history = pd.DataFrame({"id": ["h"], "t": [0], "lon": [1.0], "lat": [1.0], "text": ["a"]})
     asked = pd.DataFrame([{"id": "s", "type": "STQ", "t": 9, "region": {"box": [0, 0, 9, 9]}, "k": 1, "duration": 99}])
     with spatialstream.answer_stream(
-        objects.read(spark), asked, checkpoint=tmp_path / "state", history=history, slots=2
+        objects.read(spark), asked, checkpoint=tmp_path / "state", history=history, slots=2, time_unit="ms"
     ) as handle:
         things = [
             {"id": f"o{i}", "t": i, "lon": 1.0, "lat": lat, "text": "a"} for i, lat in enumerate([1.0, 91.0, 2.0])
@@ -439,20 +459,21 @@ def test_a_stream_that_fails_says_why_and_can_be_begun_again(
     frame, state = objects.read(spark), tmp_path / "state"
     objects.drop([{"id": "a", "t": 5, "lon": 1.0, "lat": 2.0, "text": "a"}])
     asked = [{"id": "s", "type": "SRQ", "t": 9, "region": {"box": [0, 0, 9, 9]}, "duration": 99}]
-    handle = spatialstream.answer_stream(frame.withColumn("lat", unlucky("lat")), asked, checkpoint=state, slots=2)
+    more: Any = {"checkpoint": state, "slots": 2, "time_unit": "ms"}
+    handle = spatialstream.answer_stream(frame.withColumn("lat", unlucky("lat")), asked, **more)
     with pytest.raises(RunError, match="ValueError: no luck today"):
         handle.flush()
     assert "no luck" in str(handle.exception())
     handle.stop()
-    with spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2) as handle:
+    with spatialstream.answer_stream(frame, asked, **more) as handle:
         with pytest.raises(SettingError, match="is running on"):
-            spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2)
+            spatialstream.answer_stream(frame, asked, **more)
         handle.flush()
         assert [o.id for o in handle.results().collect()[0].objects] == ["a"]
     with pytest.raises(StateError, match="other queries"):
-        spatialstream.answer_stream(frame, [], checkpoint=state, slots=2)
+        spatialstream.answer_stream(frame, [], **more)
     with pytest.raises(StateError, match="slots"):
-        spatialstream.answer_stream(frame, asked, checkpoint=state, slots=3)
+        spatialstream.answer_stream(frame, asked, **{**more, "slots": 3})
     with pytest.raises(RunError, match="stopped"):
         handle.flush()
 
@@ -476,6 +497,32 @@ def test_columns_that_cannot_be_meant_are_refused(
         spatialstream.answer_stream(change(objects.read(spark)), [], checkpoint=tmp_path / "state")
     assert str(error.value).startswith(message)
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_streamed_times_that_look_like_seconds_are_refused_until_that_is_said(
+    spark: SparkSession, objects: Folder, tmp_path: Path, streaming: bool
+) -> None:
+    seconds = 1_517_966_773
+    asked = [{"id": "q", "type": "SRQ", "t": seconds, "region": {"box": [0, 0, 90, 90]}, "duration": "1h"}]
+    objects.drop([{"id": "a", "t": seconds, "lon": 1.0, "lat": 2.0, "text": "a"}])
+    frame, state, refused = objects.read(spark), tmp_path / "state", "in January 1970; they look like seconds"
+    if not streaming:
+        with pytest.raises(SettingError, match=f"queries: .*{refused}"):
+            spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2)
+        assert not state.exists()
+    else:
+        handle = spatialstream.answer_stream(frame, [asked[0] | {"t": "2018-02-07"}], checkpoint=state, slots=2)
+        with pytest.raises(SettingError, match=f"objects: .*{refused}"):
+            handle.flush()
+        handle.stop()
+        asked[0]["t"] = "2018-02-07"
+    with spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2, time_unit="s") as handle:
+        handle.flush()
+        (row,) = handle.results().collect()
+    assert [each.t for each in row.objects] == ([seconds * 1_000] if not streaming else [])
+    with pytest.raises(SettingError, match="'h' is not a unit"):
+        spatialstream.answer_stream(frame, asked, checkpoint=state, time_unit="h")
 
 
 def test_other_settings_that_cannot_be_used_are_refused(spark: SparkSession, objects: Folder, tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from spatialstream.cli import main
 from spatialstream.generate import GenerateSettings, write_stream
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.kinds import QueryType
@@ -123,3 +125,34 @@ def test_without_input_there_is_nothing(spark: SparkSession, tmp_path: Path) -> 
     summary = run(setup, spark)
     assert (summary.objects, summary.queries, summary.results, summary.epochs) == (0, 0, {}, 0)
     assert (tmp_path / "out" / "results").is_dir()
+
+
+def test_a_run_of_which_everything_is_rejected_says_why_and_ends_with_a_status_of_its_own(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = [{"id": f"o{i}", "t": 1_795_880_000_000 + i, "lon": 1.0, "lat": 2.0, "text": "fire"} for i in range(30)]
+    crq = {"id": "q", "type": "CRQ", "t": 1_795_880_000_000, "region": {"box": [0, 0, 9, 9]}, "duration": "1h"}
+    twice = [crq | {"duration": "2h"}, crq | {"id": "x", "typ": "CRQ"}, {"id": "gone", "type": "CANCEL", "t": crq["t"]}]
+
+    def done(name: str, things: list[dict[str, Any]], asked: list[dict[str, Any]]) -> tuple[int, str]:
+        files = [
+            str(streams.write_lines(tmp_path / f"{name}-{kind}.jsonl", lines))
+            for kind, lines in (("objects", things), ("queries", asked))
+        ]
+        command = ["run", "--objects", files[0], "--queries", files[1], "--output", str(tmp_path / name)]
+        return main(command), capsys.readouterr().err
+
+    status, told = done("nothing", [each | {"lat": 99} for each in objects], [crq])
+    assert status == 4
+    assert "every object was rejected\n  30 such as: lat: 99 is out of range" in told
+    status, told = done("unasked", objects, twice[1:])
+    assert status == 4
+    assert "every query was rejected\n  1 such as: " in told
+    assert "id: no continuous query 'gone' is active" in told
+    status, told = done("some", objects, [crq, *twice])
+    assert status == 0
+    assert "3 of 4 queries\n          1 such as: " in told
+    status, told = done("few", [{"id": 5}, *objects], [crq])
+    assert status == 0
+    assert "rejected  1  in" in told
+    assert "such as" not in told

@@ -15,6 +15,7 @@ from typing import Any
 from spatialstream.balance.settings import FORMS, BalanceSettings
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import Space
+from spatialstream.model.terms import QUERY_WORDS
 from spatialstream_operator.fields import Fields
 from spatialstream_operator.names import TOPIC_KINDS
 from spatialstream_operator.quantity import MEBIBYTE, parse_heap, parse_quantity
@@ -159,10 +160,12 @@ class Terms:
     Attributes:
         stop_words: terms that are left out.
         min_length: terms with fewer characters are left out.
+        query_words: words that a query may have in all.
     """
 
     stop_words: tuple[str, ...]
     min_length: int
+    query_words: int
 
     @classmethod
     def parse(cls, fields: Fields) -> Terms:
@@ -171,7 +174,7 @@ class Terms:
         for number, word in enumerate(words):
             if not isinstance(word, str):
                 raise SettingError(f"{fields.at('stopWords')}[{number}]", f"{word!r} is not a text")
-        return cls(tuple(words), fields.whole("minLength", 1, 1))
+        return cls(tuple(words), fields.whole("minLength", 1, 1), fields.whole("queryWords", QUERY_WORDS, 1))
 
 
 @dataclass(frozen=True, slots=True)

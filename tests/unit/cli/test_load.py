@@ -143,3 +143,29 @@ def test_exchanged_coordinates_are_told(
 def test_there_has_to_be_something_to_send(topic: Topic, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["load", "--stream", "s"]) == 2
     assert "give a file, or --queries, or --now for a generated stream" in capsys.readouterr().err
+
+
+def test_a_file_of_which_everything_is_rejected_is_not_sent(
+    topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = written(tmp_path / "o.jsonl", OBJECT), [CRQ | {"id": f"q{i}", "type": "CRX"} for i in range(3)]
+    words = ["load", "--stream", "s", "--quiet", "--objects", good]
+    assert main([*words, "--queries", written(tmp_path / "q.jsonl", *bad, CRQ | {"region": 7})]) == 4
+    first, *reasons = capsys.readouterr().err.splitlines()
+    assert first == "spatialstream: every query was rejected, and nothing is sent"
+    assert [each[:31] for each in reasons] == ["  3 such as: type: 'CRX' is not", '  1 such as: region: must be {"']
+    assert not topic.messages
+
+
+@pytest.mark.parametrize("bad", [1, 3])
+def test_what_of_a_file_is_rejected_is_told_with_the_reasons_if_it_is_much(
+    topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: int
+) -> None:
+    objects = [OBJECT | {"id": f"o{i}"} | ({"lat": 91.5 + i} if i < bad else {}) for i in range(10)]
+    words = ["load", "--stream", "s", "--objects", written(tmp_path / "o.jsonl", *objects)]
+    assert main([*words, "--json", str(tmp_path / "report")]) == 0
+    out, err = capsys.readouterr()
+    assert f"{bad} of 10 objects are rejected, and not sent" in err
+    assert (f"  {bad} such as: lat: 91.5 is out of range" in err) == (bad > 1)
+    assert f"rejected  {bad} objects\n" in out
+    assert json.loads((tmp_path / "report").read_text())["rejected"] == {"objects": bad}

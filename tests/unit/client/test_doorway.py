@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import socket
@@ -10,12 +11,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
+from spatialstream.cli import router
 from spatialstream.client import Stream
+from spatialstream.client import stream as client_stream
 from spatialstream.index.version import build
 from spatialstream.local.catalogue import Catalogue
 from spatialstream.model.answer_bounds import AnswerBounds
@@ -36,7 +39,7 @@ from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import save_named, save_suspended
+from spatialstream.store.reports import TimeLimits, read_limits, save_limits, save_named, save_suspended
 from spatialstream.stream.settings import StreamSettings
 from tests.contracts.engines import until
 from tests.unit.client.test_snapshots import MANY, PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
@@ -539,6 +542,30 @@ def test_of_a_row_that_is_too_long_there_is_the_reason(ends: Endpoints, timed: d
             assert told is not None
             assert int(told[1]) > 50_000
             assert not size or abs(int(told[1]) - size) < 100
+
+
+def test_a_stream_takes_the_times_that_its_router_has_told(
+    ends: Endpoints, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits, quiet = TimeLimits(60_000, 3_600_000), argparse.Namespace(quiet=False)
+    with Stream(ends.store) as stream:
+        assert stream.limits() == TimeLimits()  # nobody can say
+        router._keep_limits(quiet, ends.store, StreamSettings("s", ahead=60_000, retention=3_600_000))
+        assert read_limits(ends.store) == limits
+        assert stream.limits() == TimeLimits()  # as it was a moment ago
+        monkeypatch.setattr(client_stream, "_LIMITS_SECONDS", 0.0)
+        assert stream.limits() == limits
+        with monkeypatch.context() as away:
+            away.setattr(ends.store, "load_statistics", nobody)
+            assert stream.limits() == limits
+            router._keep_limits(quiet, ends.store, StreamSettings("s"))  # no start fails for it
+        assert "gateways are not told which times are taken" in capsys.readouterr().err
+        save_limits(ends.store, TimeLimits(ahead=5))
+        assert stream.limits() == TimeLimits(ahead=5)
+
+
+def nobody(*given: object) -> NoReturn:
+    raise Unavailable("nobody answers")
 
 
 def test_a_stream_of_which_no_broker_is_known_cannot_be_watched(ends: Endpoints) -> None:

@@ -181,6 +181,10 @@ def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) ->
         ({"type": "CANCEL", "id": "x"}, "query 0: type: CANCEL is no snapshot query"),
         ({**SRQ, "keywords": ["!"]}, "query 0: keywords: '!' has no term"),
         ({**SRQ, "id": "\ud800"}, "query 0: id: holds half of a surrogate pair"),
+        (
+            {**SRQ, "t": 1_795_880_000_000_000},
+            "query 0: t: 1795880000000000 lies beyond the year 2100, and the stream's clock at 1000: it looks like",
+        ),
         ({**SRQ, "t": 1_001}, "query 0: t: 1001 is after the stream's clock, which is at 1000; leave t out, or wait "),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ import pytest
 
 from spatialstream.client.inlet import Sent
 from spatialstream.client.snapshots import SnapshotAsker
+from spatialstream.gateway import writing
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.feed import FeedLimits
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
+from spatialstream.store.reports import TimeLimits
 from tests.unit.client.broker import Topic
 from tests.unit.gateway.http import Client, served, serving
 from tests.unit.gateway.results import messages, opener
@@ -49,6 +52,8 @@ class Stream:
     room: threading.Event = field(default_factory=threading.Event)
     busy: threading.Event = field(default_factory=threading.Event)
     clock: int | None = 0
+    limits: TimeLimits = field(default_factory=TimeLimits)
+    away: bool = False
 
     def objects(self, lines: bytes) -> None:
         if b"away" in lines:
@@ -84,7 +89,12 @@ class Asker(SnapshotAsker):
         super().__init__(lambda: None, lambda *given: [], WGS84)
         self.stream = stream
 
-    def as_of(self) -> dict[str, int] | None:
+    def limits(self) -> TimeLimits:
+        return self.stream.limits
+
+    def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
+        if self.stream.away:
+            raise Unavailable("nobody answers")
         if self.stream.clock is None:
             return None
         return {"round": len(self.stream.sent) - 1, "clock": self.stream.clock + 1_000 * len(self.stream.sent)}
@@ -213,7 +223,7 @@ def test_what_the_stream_has_not_come_to_is_accepted_and_no_more(send: Client, s
         {"query": "q", "taken_in": False, "as_of": None, "position": f"{MARK}-0"},
     )
     stream.refused[1] = {1: "t: is in the future", 2: "t: is in the future"}
-    answer = send("POST", "/streams/s/queries", CRQ | {"id": "q", "t": 10**15})
+    answer = send("POST", "/streams/s/queries", CRQ | {"id": "q", "t": 4 * 10**12})
     assert (answer.status, answer.errors) == (400, [{"pointer": "#/t", "detail": "is in the future"}])
 
 
@@ -263,6 +273,53 @@ def test_times_of_another_unit_are_refused_unless_the_stream_is_of_such(send: Cl
     assert send("POST", "/streams/s/objects?time_unit=ms", lines).status == 200
     stream.clock = t + 60_000
     assert send("POST", "/streams/s/objects", lines).status == 200
+
+
+@pytest.mark.parametrize("t", [1_795_880_000, "1795880000", 1_795_880_000_000_000])
+def test_a_query_of_another_unit_is_refused_unless_the_stream_is_of_such(send: Client, stream: Stream, t: Any) -> None:
+    for clock in (1_795_880_000_000, None):
+        stream.clock = clock
+        answer = send("POST", "/streams/s/queries", CRQ | {"t": t})
+        assert answer.status == 400
+        assert "it looks like " + ("seconds" if int(t) < 10**12 else "microseconds") in answer.json["detail"]
+    assert not stream.sent
+    assert send("POST", "/streams/s/queries?time_unit=us", CRQ | {"t": t}).status == 400
+    assert send("POST", "/streams/s/queries?time_unit=ms&timeout=1ms", CRQ | {"t": t}).status in (201, 202)
+    stream.clock = int(t)
+    assert send("POST", "/streams/s/queries?timeout=1ms", CRQ | {"t": t}).status in (201, 202)
+    stream.clock = 1_795_880_000_000
+    said = CRQ | {"t": "1970-01-21T10:00:00Z"}  # and so it is no number of anything
+    assert send("POST", "/streams/s/queries?timeout=1ms", said).status in (201, 202)
+
+
+def test_objects_that_the_stream_would_reject_for_their_time_are_refused(
+    send: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_CLOCK_SECONDS", 0.0)
+    now = time.time_ns() // 1_000_000
+    stream.clock, stream.limits = now, TimeLimits(ahead=600_000, retention=3_600_000)
+
+    def sent(*times: int) -> Any:
+        lines = b"\n".join(json.dumps(LINE | {"t": t}).encode() for t in times)
+        return send("POST", "/streams/s/objects", lines)
+
+    assert sent(now, now - 3_599_999, now + 600_000).status == 200
+    answer = sent(now, now - 3_600_000, now + 700_000)
+    assert answer.status == 400
+    early, late = answer.errors
+    floor = now - 3_600_000
+    told = f"{floor} is too old; retention has passed everything up to {floor}, which is 1h before the stream's clock"
+    assert early == {"line": 2, "field": "t", "detail": told}
+    assert (late["line"], late["field"]) == (3, "t")
+    assert late["detail"].startswith(f"{now + 700_000} is in the future; the latest that is taken now is ")
+    assert late["detail"].endswith(", which is 10m from now")
+    assert len(stream.lines) == 1
+    for clock, away in ((None, False), (now, True)):  # nobody can be sure what the stream will do
+        stream.clock, stream.away = clock, away
+        assert sent(now - 3_600_000).status == 200
+        assert sent(now + 700_000).status == 400
+    stream.limits = TimeLimits()
+    assert sent(now + 700_000).status == 200
 
 
 def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: Stream) -> None:

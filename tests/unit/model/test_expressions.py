@@ -12,7 +12,7 @@ from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import Expression, absorbed, expanded, has_marks, searched
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import WGS84
-from spatialstream.model.terms import TermLists
+from spatialstream.model.terms import ANY_WORDS, TermLists, TermRule
 from spatialstream.records.decode import decode_queries
 from spatialstream.records.encode import query_lines
 from tests.streams import TERMS, expressions
@@ -69,6 +69,48 @@ def test_groups_that_another_absorbs_do_not_count():
 
 def test_a_single_group_is_all_keywords():
     assert parsed(any=[["b", "a"], ["a", "b", "c"]]) == Expression(("a", "b"))
+
+
+def some(count, mark="w"):
+    return [f"{mark}{i}" for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            {"keywords": some(257)},
+            "keywords: has 257 words; a query may have 256 (setting query-words)",
+        ),
+        ({"keywords": [" ".join(some(257))]}, "keywords: has 257 words; "),
+        ({"none": some(300)}, "none: has 300 words; "),
+        ({"keywords": some(200), "none": some(57)}, "keywords: has 200 words of 257 in all; a query may have 256 ("),
+        ({"any": [some(4, f"g{i}x") for i in range(64)], "none": ["a"]}, "any: has 256 words of 257 in all; "),
+    ],
+)
+def test_the_words_of_a_query_are_bounded(text, reason):
+    record = asked(**text)
+    with pytest.raises(RecordError) as refused:
+        parse_query(record, WGS84)
+    assert str(refused.value).startswith(reason)
+    line = json.dumps(record).encode()
+    assert decode_queries(line).rejected["reason"].to_pylist() == [str(refused.value)]
+    for rule in (TermRule(query_words=300), ANY_WORDS):
+        assert decode_queries(line, rule=rule).batch[0] == parse_query(record, WGS84, rule)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        {"keywords": some(200) * 2, "none": some(56)},
+        {"any": [some(4, f"g{i}x") for i in range(64)]},
+        {"any": [["a"], *(["a", *some(100, f"g{i}x")] for i in range(64))], "none": some(255)},  # all but one absorbed
+    ],
+)
+def test_words_count_once_and_those_of_absorbed_groups_not_at_all(text):
+    decoded = decode_queries(json.dumps(asked(**text)).encode())
+    assert not decoded.rejected.num_rows
+    assert decoded.batch[0].predicate.expression == parsed(**text)
 
 
 @pytest.mark.parametrize(

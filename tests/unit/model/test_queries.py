@@ -1,5 +1,6 @@
 """Queries: one at a time and as columns."""
 
+import json
 import re
 
 import numpy as np
@@ -29,6 +30,7 @@ from spatialstream.model.schema import BY, LONGEST_BY, QUERIES
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import FOREVER, TIME_LIMIT
+from spatialstream.records.encode import query_lines
 
 BOX = {"box": [0, 1, 2, 3]}
 GOOD = {
@@ -214,6 +216,9 @@ def test_without_a_duration_it_lives_until_it_is_cancelled(kind, step):
     most = MOST_STEPS * step if kind == "CTQ" else FOREVER
     assert query.lifetime.duration == min(most, FOREVER)
     assert parse_query(query.to_record(), WGS84) == query
+    assert "duration" not in query.to_record()
+    (line,) = bytes(query_lines(QueryBatch.of([query]))).splitlines()
+    assert json.loads(line) == query.to_record()
     assert -TIME_LIMIT + FOREVER > TIME_LIMIT
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from spatialstream.model.errors import RecordError
 from spatialstream.model.times import (
     TIME_LIMIT,
+    check_time,
     format_duration,
     in_milliseconds,
     looks_like,
@@ -124,6 +125,28 @@ def test_a_number_of_a_unit_is_rounded_down_to_ms(unit, factor, number):
 )
 def test_times_of_another_unit_are_seen(times, unit):
     assert looks_like(np.array(times, np.int64)) == unit
+
+
+@pytest.mark.parametrize(
+    ("value", "clock", "unit"),
+    [
+        (1_795_880_000, 1_795_880_000_000, "seconds"),
+        ("1795880000", 1_795_880_000_000, "seconds"),
+        (1_795_880_000_000_000, 1_795_880_000_000, "microseconds"),
+        ("1970-01-21", 1_795_880_000_000, None),
+        (0, 1_795_880_000_000, None),
+        (5, 0, None),
+        (5, 900, None),
+        (1_795_880_000_000, 5, None),
+        (1_795_880_000_000_000, 1_795_880_000_000_001, None),
+    ],
+)
+def test_a_time_of_another_unit_than_the_streams_is_seen(value, clock, unit):
+    if unit is None:
+        check_time(value, clock)
+        return
+    with pytest.raises(RecordError, match=f"t: .* and the stream's clock at {clock}: it looks like {unit}; give ms or"):
+        check_time(value, clock)
 
 
 @pytest.mark.parametrize(

@@ -756,6 +756,30 @@ def test_timestamps_of_any_unit_and_zone(unit, zone):
     assert decoded.rejected.to_pylist()[0]["reason"] == "t: is required; give milliseconds or ISO 8601"
 
 
+@pytest.mark.parametrize(
+    ("kind", "given_", "right"),
+    [
+        (pa.float64(), [1512111012345.0, None, -2.0], [1512111012345, None, -2]),
+        (pa.float64(), [1.5, 2.0**53, math.inf], [None, None, None]),
+        (pa.float64(), [7.0, 1.5, math.nan], [7, None, None]),
+        (pa.float32(), [2.0**24 - 1, 2.0**24, 1512111012345.0], [2**24 - 1, None, None]),
+        (pa.decimal128(16, 2), [Decimal("7.00"), Decimal("7.50"), Decimal(-3)], [7, None, -3]),
+    ],
+)
+def test_whole_numbers_that_a_table_has_as_floats_are_times(kind, given_, right, tmp_path):
+    made = table(t=pa.array(given_, kind))
+    decoded = decode.decode_object_table(made)
+    assert decoded.batch.t.tolist() == [t for t in right if t is not None]
+    assert decoded.line.tolist() == [line for line, t in enumerate(right, 1) if t is not None]
+    assert all(reason.startswith("t: ") for reason in decoded.rejected.column("reason").to_pylist())
+    pq.write_table(made, tmp_path / "o.parquet")
+    oracle = [each for (_, _), each in read_objects([tmp_path / "o.parquet"], WGS84)]
+    assert [each.t for each in oracle] == decoded.batch.t.tolist()
+    placeless = made.set_column(2, "lon", pa.array([500.0] * 3))
+    reasons = decode.decode_object_table(placeless).rejected.column("reason").to_pylist()
+    assert [reason[:3] for reason in reasons] == ["t: " if t is None else "lon" for t in right]
+
+
 def test_parts_of_a_millisecond_are_rounded_down():
     decoded = decode.decode_object_table(table(t=pa.array([1_999, -1, -1_001], pa.timestamp("us"))))
     assert decoded.batch.t.tolist() == [1, -1, -2]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermRule
 from spatialstream.records.decode import decode_objects, decode_queries
-from spatialstream.records.reasons import REASONS, reason_class
+from spatialstream.records.reasons import REASONS, all_rejected, common_reasons, reason_class, told_reasons
 
 OBJECT = {"id": "a", "t": 1, "lon": 1.0, "lat": 2.0, "text": "word"}
 QUERY = {"id": "q", "type": "SKQ", "t": 1, "at": [1, 2], "k": 3, "keywords": ["a"], "duration": "1h"}
@@ -71,3 +71,20 @@ def test_names_of_classes(reason: str, name: str) -> None:
 @given(st.text(max_size=40))
 def test_there_are_no_others(reason: str) -> None:
     assert reason_class(reason) in REASONS
+
+
+def test_reasons_that_differ_in_values_are_one() -> None:
+    reasons = [
+        "t: 'x' is not a time",
+        *(f"lat: {i / 7} is out of range" for i in range(20_000)),
+        "t: 'y' is not a time",
+    ]
+    found = common_reasons(reasons)
+    assert found == {"lat: 0.0 is out of range": 20_000, "t: 'x' is not a time": 2}
+    assert told_reasons(found) == ["20,000 such as: lat: 0.0 is out of range", "2 such as: t: 'x' is not a time"]
+    assert told_reasons(found, 1) == told_reasons(found)[:1]
+    assert common_reasons([]) == {}
+
+
+def test_what_is_said_of_everything() -> None:
+    assert all_rejected(["objects", "queries"]) == "every object and every query was rejected"

@@ -90,10 +90,10 @@ def test_a_doorway_finds_the_newest_round_and_is_told_what_is_gone(seat: Seat) -
     known = Directory.record(Round(7, (3,), (0,), 1_000, 0))
     desk = desk_of({**known, "seats": {"0": seat.address, "1": None}, "parts": {}})
     endpoint = {"address": f"127.0.0.1:{desk.port}", "secret": ASKING, "certificate": None}
-    Door.of(endpoint, WGS84, TermRule(frozenset({"the"}), 2)).save(store)
+    Door.of(endpoint, WGS84, TermRule(frozenset({"the"}), 2, 9)).save(store)
     try:
         with Doorway(store) as doorway:
-            assert (doorway.door.rule, doorway.door.space) == (TermRule(frozenset({"the"}), 2), "wgs84")
+            assert (doorway.door.rule, doorway.door.space) == (TermRule(frozenset({"the"}), 2, 9), "wgs84")
             assert ASKING not in repr(doorway.door)
             directory = doorway.newest(10.0)
             assert directory is not None

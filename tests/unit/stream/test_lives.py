@@ -89,7 +89,7 @@ def test_a_checkpoint_that_was_deleted_is_not_made_anew_under_the_old_routing_st
     start(store, tmp_path / "one", "one")
     start(store, tmp_path / "one", "one")
     for life, new in (("other", True), ("", False)):
-        with pytest.raises(StateError, match=r"of another life of s \(one\) than .*spatialstream remove"):
+        with pytest.raises(StateError, match=r"of another life of s \(one\) than .* -m spatialstream remove"):
             start(store, tmp_path / "other", life)
         with pytest.raises(StateError, match="another life"):
             check_life(store, Folder(tmp_path / "other"), "s", life, new=new)
@@ -99,7 +99,7 @@ def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoin
     (tmp_path / "epochs").mkdir()
     (tmp_path / "epochs" / "000000007.json").touch()
     store = MemoryStore()
-    with pytest.raises(StateError, match=r"the routing store knows nothing.*spatialstream remove"):
+    with pytest.raises(StateError, match=r"the routing store knows nothing.* -m spatialstream remove"):
         start(store, tmp_path, "one")
     check_life(store, Folder(tmp_path), "s", "one", new=True)  # a worker that is started before the router
     store.reachable = False

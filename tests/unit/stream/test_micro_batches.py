@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spatialstream.model.errors import RunError, StateError
+from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
@@ -298,7 +298,32 @@ def test_unusable_rows_are_dead_letters_with_their_part_and_place(tmp_path: Path
     letters = {(each["source"], each["offset"], each["line"]): each["reason"] for each in process.lines("rejected")}
     assert sorted(letters) == [("objects/1", 1, 1), ("queries/1000000", 0, 1), ("queries/1000000", 0, 3)]
     assert letters["objects/1", 1, 1].startswith("t: ")
+    last = process.stream and process.stream._router.last
+    assert last is not None
+    assert last.refused == {"objects": 1, "queries": 1}  # the other one is the registry's
     assert seen(process) == [("c", 1), ("c", 2)]
+
+
+def test_the_first_times_that_come_must_not_look_like_another_unit_unless_it_is_said(tmp_path: Path) -> None:
+    process = started(tmp_path, None)
+    seconds, moment = 1_795_880_000, 1_795_880_000_000
+    asked = ("queries", json.dumps(question("c", "CRQ", seconds)))
+    for sure, first in ((False, [[thing("a", seconds)]]), (True, [[thing("a", seconds)]])):
+        stream = process.begin(sure=sure)
+        stream.recover()
+        if sure:
+            assert stream.micro_batch(0, lambda task, first=first: process.ingest(first, task))
+        else:
+            with pytest.raises(SettingError, match="objects: as milliseconds, nearly all times lie in January 1970"):
+                stream.micro_batch(0, lambda task, first=first: process.ingest(first, task))
+            assert not list((tmp_path / "epochs").glob("*.json"))
+    stream = process.begin(sure=False)  # of objects some have come; of queries none
+    stream.recover()
+    assert stream.micro_batch(1, lambda task: process.ingest([[thing("b", seconds + 1)]], task))
+    with pytest.raises(SettingError, match="queries: "):
+        stream.micro_batch(2, lambda task: process.ingest([[asked]], task))
+    good = [[("queries", json.dumps(question("c", "CRQ", moment)))], [thing("d", moment)]]
+    assert stream.micro_batch(2, lambda task: process.ingest(good, task))
 
 
 def test_a_stream_that_is_closed_takes_nothing(tmp_path: Path) -> None:

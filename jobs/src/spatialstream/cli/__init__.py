@@ -2,7 +2,8 @@
 
 Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one
 line says which, and what would be right); 3 the run failed, and one line says why, and whether the same command can go
-on; 130 stopped at once by an interrupt or SIGTERM, a second one where the first lets it finish something.
+on; 4 every object, or every query, was rejected; 130 stopped at once by an interrupt or SIGTERM, a second one where the
+first lets it finish something.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 
 import spatialstream
 from spatialstream.cli.attached import attach
-from spatialstream.model.errors import RecordError, RunError, SpatialStreamError
+from spatialstream.model.errors import AllRejected, RecordError, RunError, SpatialStreamError
 from spatialstream.sources.process_memory import few_arenas
 
 __all__ = ["main", "parser"]
@@ -129,6 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RunError as error:
         print(f"spatialstream: {error}", file=sys.stderr)
         return 3
+    except AllRejected as error:
+        print(f"spatialstream: {error}", file=sys.stderr)
+        return 4
     except SpatialStreamError as error:
         print(f"spatialstream: {error}", file=sys.stderr)
         return 2

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from spatialstream.cli import options as shared
 from spatialstream.cli.live import BOOTSTRAP, ZOOKEEPER
 from spatialstream.model.errors import SettingError
+from spatialstream.sources.program import program
 
 if TYPE_CHECKING:
     from spatialstream.servers.process import Server
@@ -185,7 +186,7 @@ def _up(options: argparse.Namespace) -> int:
     folder = options.folder.absolute()
     state = folder / "cluster.json"
     if state.exists() and _running(folder):
-        down = f"{shared.program()} cluster down --folder {shlex.quote(str(options.folder))}"
+        down = f"{program()} cluster down --folder {shlex.quote(str(options.folder))}"
         raise SettingError("folder", f"a cluster is running in {folder}; stop it first ({down})")
     if options.gateway:
         check_port(options.port)
@@ -211,7 +212,7 @@ def _up(options: argparse.Namespace) -> int:
     where = [f"--bootstrap {bootstrap}"] * (bootstrap != BOOTSTRAP) + [f"--zookeeper {zookeeper}"] * (
         zookeeper != ZOOKEEPER
     )
-    command = [shared.program(), "load", "--stream", options.stream, *where, "--now --rate 1000 --seconds 20"]
+    command = [program(), "load", "--stream", options.stream, *where, "--now --rate 1000 --seconds 20"]
     _tell(options, f"try: {' '.join(command)}")
     return 0
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream.model.errors import AllRejected, SettingError, StateError, Unavailable
 from spatialstream.model.kinds import KINDS, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.times import check_times
+from spatialstream.records.reasons import all_rejected, told_reasons
 
 if TYPE_CHECKING:
     from spatialstream.sources.kafka import Connection
+    from spatialstream.stream.beginning import Refused
 
 __all__ = ["add_parser", "own_rows"]
 
@@ -31,7 +33,8 @@ def add_parser(commands: Any) -> None:
         help="send a stream to a live stream at a rate, and measure latencies",
         description="Sends objects and queries from files as they are written (in the order of time, with marks), or, "
         "with --now, stamped with the day's clock; then it reports the age of the results of its queries on arrival. "
-        "With --now and without --objects it sends a generated stream.",
+        "With --now and without --objects it sends a generated stream. If every object or every query of a file is "
+        "rejected, nothing is sent, and the exit status is 4.",
     )
     live.add_broker(parser)
     shared.add_space(parser)
@@ -60,7 +63,7 @@ def _load(options: argparse.Namespace) -> int:
     import json
 
     from spatialstream.client import Latencies, Sender, Watch, with_own_ids
-    from spatialstream.stream.beginning import read_objects, read_queries
+    from spatialstream.stream.beginning import Refused, read_objects, read_queries
     from spatialstream.stream.settings import StreamSettings
 
     if options.objects is None and options.queries is None and not options.now:
@@ -73,11 +76,12 @@ def _load(options: argparse.Namespace) -> int:
     sender = Sender(connection, options.stream, options.space, options.rate, options.batch, marks=marks)
     generated = options.now and options.objects is None
     objects, queries = _generated(options) if generated else (ObjectBatch.of([]), QueryBatch.of([]))
-    unit = options.time_unit or "ms"
+    unit, refused = options.time_unit or "ms", dict[str, Refused]()
     if options.objects is not None:
-        objects = read_objects(options.objects, known, options.columns, unit)
+        objects, refused["objects"] = read_objects(options.objects, known, options.columns, unit)
     if options.queries is not None:
-        queries = read_queries(options.queries, known, unit)
+        queries, refused["queries"] = read_queries(options.queries, known, unit)
+    _tell_refused(options, refused, {"objects": len(objects), "queries": len(queries)})
     if options.time_unit is None and not options.now:  # what is stamped may have any time
         check_times(objects.t, "objects")
         check_times(queries.t, "queries")
@@ -101,6 +105,7 @@ def _load(options: argparse.Namespace) -> int:
         "seconds": seconds,
         "behind_seconds": sender.behind,
         "late": _late(objects, queries, reached),
+        "rejected": {kind: each.count for kind, each in refused.items()},
         "rows": watch.latencies.rows,
         "latency_ms": watch.latencies.percentiles(),
     }
@@ -108,6 +113,24 @@ def _load(options: argparse.Namespace) -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(report, indent=1))
     return 0
+
+
+def _tell_refused(options: argparse.Namespace, refused: Mapping[str, Refused], usable: Mapping[str, int]) -> None:
+    """Tell what of the files is rejected, and why if it is more than a tenth.
+
+    Raises:
+        AllRejected: everything of a kind is.
+    """
+    nothing = [kind for kind, each in refused.items() if each.count and not usable[kind]]
+    if nothing:
+        reasons = [told for kind in nothing for told in told_reasons(refused[kind].reasons)]
+        raise AllRejected("\n  ".join([f"{all_rejected(nothing)}, and nothing is sent", *reasons]))
+    for kind, each in refused.items():
+        if each.count:
+            total = each.count + usable[kind]
+            much = 10 * each.count > total
+            reasons = told_reasons(each.reasons) if much else []
+            live.say(options, "\n  ".join([f"{each.count:,} of {total:,} {kind} are rejected, and not sent", *reasons]))
 
 
 def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBatch) -> int | None:
@@ -166,6 +189,8 @@ def _print(report: dict[str, Any], now: bool) -> None:
     print(f"objects   {report['objects']:,} in {report['seconds']:.1f} s")
     print(f"queries   {report['queries']:,}")
     print(f"results   {rows}")
+    if any(report["rejected"].values()):
+        print("rejected  " + ", ".join(f"{count:,} {kind}" for kind, count in report["rejected"].items() if count))
     if late := report["late"]:
         at = datetime.fromtimestamp(late["upto"] / 1000, UTC).isoformat(timespec="milliseconds")
         print(f"late      {late['objects']:,} objects and {late['queries']:,} queries: the stream was at {at} before.")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-import shutil
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +10,7 @@ from typing import Any
 
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import TermRule, extract_terms
+from spatialstream.model.terms import QUERY_WORDS, TermRule, extract_terms
 from spatialstream.model.times import TIME_UNITS, parse_duration
 from spatialstream.records.files import parse_columns
 
@@ -26,22 +23,10 @@ __all__ = [
     "columns",
     "count",
     "duration",
-    "program",
     "storage",
     "term_rule",
     "value",
 ]
-
-
-def program() -> str:
-    """What to type to call this program here: its name where the shell finds it, and otherwise where it is."""
-    called = Path(sys.argv[0])
-    if called.name != "spatialstream" or not called.is_file():
-        return f"{shlex.quote(sys.executable)} -m spatialstream"
-    found = shutil.which("spatialstream")
-    if found is not None and Path(found).resolve() == called.resolve():
-        return "spatialstream"
-    return shlex.quote(str(called))
 
 
 def value(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -93,10 +78,12 @@ def add_space(parser: argparse.ArgumentParser) -> None:
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
-    """``--stop-words``, ``--min-term-length``."""
+    """``--stop-words``, ``--min-term-length``, ``--query-words``."""
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to leave out, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="leave out terms with fewer characters")
+    told = f"words that a query may have, in keywords, any and none together (default {QUERY_WORDS})"
+    add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=told)
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
@@ -108,7 +95,7 @@ def term_rule(options: argparse.Namespace) -> TermRule:
         except (FileNotFoundError, IsADirectoryError):
             raise SettingError("stop-words", f"{options.stop_words} is not a file") from None
         words = frozenset(term for line in text.splitlines() for term in extract_terms(line))
-    return TermRule(words, options.min_term_length)
+    return TermRule(words, options.min_term_length, options.query_words)
 
 
 def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:

@@ -23,7 +23,8 @@ from spatialstream.cli import options as shared
 from spatialstream.cli.results import print_row
 from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import DEFAULT_RULE, TermRule, extract_terms
+from spatialstream.model.terms import ANY_WORDS, QUERY_WORDS, TermRule, extract_terms
+from spatialstream.sources.program import program
 
 __all__ = ["add_parser", "from_options", "read"]
 
@@ -94,7 +95,7 @@ def _query(options: argparse.Namespace) -> int:
     if at_once and not remote:
         _check_anywhere(given, options.space)
         return _ask_at_once(options, given)
-    space, rule = options.space or WGS84, DEFAULT_RULE
+    space, rule = options.space or WGS84, ANY_WORDS
     if remote:
         found = kubernetes.resource(kubernetes.Kubectl.of(options), options.stream)
         space, rule = _stream_of(found["spec"], options.space)
@@ -129,7 +130,9 @@ def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, Ter
     """The space of a SpatialStream, unless another is given, and its rule for terms."""
     terms = spec.get("terms", {})
     words = frozenset(term for word in terms.get("stopWords", ()) for term in extract_terms(word))
-    return space or Space.parse(spec.get("space", "wgs84")), TermRule(words, terms.get("minLength", 1))
+    return space or Space.parse(spec.get("space", "wgs84")), TermRule(
+        words, terms.get("minLength", 1), terms.get("queryWords", QUERY_WORDS)
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- what is asked
@@ -264,5 +267,5 @@ def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: 
         return 2
     if awaited.snapshots and not stopped and awaited.rows != options.count:
         names = ", ".join(awaited.snapshots)
-        raise RunError(f"no answer to {names} in time; does the stream run? {shared.program()} status shows it")
+        raise RunError(f"no answer to {names} in time; does the stream run? {program()} status shows it")
     return 130 if awaited.snapshots and stopped else 0

@@ -16,6 +16,7 @@ from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.attached import write_file
 from spatialstream.model.errors import Conflict, RunError, SettingError, Unavailable
+from spatialstream.sources.program import program
 
 if TYPE_CHECKING:
     from spatialstream.balance.proposal import Proposal
@@ -181,7 +182,7 @@ def _waiting(stream: Mapping[str, Any], word: str, asked: str) -> dict[str, Any]
     state = stream.get("status", {}).get("rebalance", {})
     proposal = state.get("proposal")
     if not proposal:
-        raise SettingError(word, f"there is no proposal; {shared.program()} status shows one when there is")
+        raise SettingError(word, f"there is no proposal; {program()} status shows one when there is")
     if asked and asked != proposal["id"]:
         raise SettingError(word, f"{asked!r} is not the proposal that waits; that is {proposal['id']}")
     if state.get("phase") in _UNDER_WAY:

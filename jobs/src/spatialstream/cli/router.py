@@ -14,6 +14,7 @@ from spatialstream.model.errors import StateError, Unavailable
 if TYPE_CHECKING:
     from spatialstream.sources.kafka import Connection
     from spatialstream.store.base import RoutingStore
+    from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["add_parser"]
 
@@ -94,9 +95,11 @@ def _run(options: argparse.Namespace) -> int:
                 made=notes.add,
             )
             sample = options.history, options.history_queries
-            ensure_first_version(store, storage, settings, options.leaves, *sample, life=life)
+            report = partial(live.say, options)
+            ensure_first_version(store, storage, settings, options.leaves, *sample, life=life, report=report)
             _keep_balance(options, store)
             _keep_topics(options, store, connection)
+            _keep_limits(options, store, settings)
             live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
     return 0
 
@@ -124,3 +127,15 @@ def _keep_topics(options: argparse.Namespace, store: RoutingStore, connection: C
             save_topics(store, used)
     except (StateError, Unavailable) as error:
         live.say(options, f"the routing store is not told which topics are used: {error}")
+
+
+def _keep_limits(options: argparse.Namespace, store: RoutingStore, settings: StreamSettings) -> None:
+    """Tell the routing store which times are taken, so that a gateway refuses the others."""
+    from spatialstream.store.reports import TimeLimits, read_limits, save_limits
+
+    limits = TimeLimits(settings.ahead, settings.retention)
+    try:
+        if read_limits(store) != limits:
+            save_limits(store, limits)
+    except (StateError, Unavailable) as error:
+        live.say(options, f"gateways are not told which times are taken: {error}")

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
+from spatialstream.model.errors import AllRejected
+from spatialstream.records.reasons import all_rejected, common_reasons, told_reasons
 
 __all__ = ["add_parser", "run_with_progress", "unknown_text"]
 
 _SHOWN_FIELDS = 5
+_MOST_LETTERS = 200_000
+"""Dead letters that are looked at for their reasons."""
 
 
 def add_parser(commands: Any) -> None:
@@ -22,7 +28,8 @@ def add_parser(commands: Any) -> None:
         "run",
         help="answer queries over files of objects",
         description="Merges objects and queries by time and answers every query exactly. Results are JSON Lines under "
-        "DIR/results, rejected records under DIR/rejected. Killed or stopped, the same command goes on where it was.",
+        "DIR/results, rejected records under DIR/rejected. Killed or stopped, the same command goes on where it was. "
+        "If every object or every query is rejected, the exit status is 4.",
     )
     shared.add_input(parser)
     shared.add_time_unit(parser)
@@ -71,7 +78,26 @@ def _run(options: argparse.Namespace) -> int:
     summary = run_with_progress(settings, options.quiet)
     if not options.quiet:
         print(_summary_text(summary, options.output), file=sys.stderr)
+    if kinds := summary.nothing_left:
+        files = [*(options.objects if "objects" in kinds else []), *(options.queries if "queries" in kinds else [])]
+        reasons = _reasons(options.output / "rejected", files)
+        raise AllRejected("\n  ".join([all_rejected(kinds), *reasons]))
     return 0
+
+
+def _reasons(folder: Path, files: Iterable[Path] | None = None) -> list[str]:
+    """The commonest reasons of the first dead letters in a folder, of those that are of some files; None: of any."""
+    sources = None if files is None else {str(path) for path in files}
+
+    def reasons() -> Iterator[str]:
+        for path in sorted(folder.glob("*.jsonl")):
+            with path.open("rb") as file:
+                for line in file:
+                    letter = json.loads(line)
+                    if sources is None or letter["source"] in sources:
+                        yield letter["reason"]
+
+    return told_reasons(common_reasons(islice(reasons(), _MOST_LETTERS)))
 
 
 def unknown_text(unknown: Mapping[str, int]) -> str:
@@ -89,6 +115,7 @@ def _summary_text(summary: Any, output: Path) -> str:
         f"queries   {summary.queries:,}",
         f"results   {rows}  in {output / 'results'}",
         f"rejected  {summary.rejected:,}" + (f"  in {output / 'rejected'}" if summary.rejected else ""),
+        *_much_rejected(summary, output),
         *([f"unknown   {told} (fields that are not read)"] if (told := unknown_text(summary.unknown)) else []),
         *([f"repeated  {summary.repeated:,} queries, which stand already"] if summary.repeated else []),
         f"time      {summary.seconds:.1f} s",
@@ -98,6 +125,14 @@ def _summary_text(summary: Any, output: Path) -> str:
             f"stopped   after epoch {summary.epochs_done} of {summary.epochs}; the same command goes on from there"
         )
     return "\n".join(lines)
+
+
+def _much_rejected(summary: Any, output: Path) -> list[str]:
+    """Where more than a tenth is rejected: of what, and why."""
+    if not summary.much_rejected or summary.nothing_left:  # then an error says it
+        return []
+    parts = [f"{rejected:,} of {total:,} {kind}" for kind, (rejected, total) in summary.by_kind.items() if rejected]
+    return [f"          {each}" for each in (" and ".join(parts), *_reasons(output / "rejected"))]
 
 
 def run_with_progress(settings: Any, quiet: bool = False) -> Any:

@@ -17,6 +17,7 @@ from spatialstream.cli import options as shared
 from spatialstream.cli.run import unknown_text
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.model.tables import aligned, ratio
+from spatialstream.sources.program import program
 
 __all__ = ["add_parser", "slot_lines", "slots_of", "store_text", "stream_text", "table_text"]
 
@@ -103,7 +104,7 @@ def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) ->
     unknown = _unknown(kubectl, options.stream)
     if options.json:
         return json.dumps({"stream": found, "slots": slots, "events": events, "unknown_fields": unknown})
-    approve = [shared.program(), "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
+    approve = [program(), "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
     return stream_text(found, events, slots, time.time(), " ".join(approve), unknown)
 
 

@@ -27,8 +27,9 @@ from spatialstream.client.results import Results, answering, bounds
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
 from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.terms import ANY_WORDS, TermRule
 from spatialstream.sources.kafka import Connection
+from spatialstream.sources.program import program
 
 __all__ = ["Asker", "Awaited", "check_queries", "checked_query"]
 
@@ -36,20 +37,19 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 """Ids that JSON writes as they are."""
 _MOST_LOOKS = 16
 _ASKED_BEFORE = (
-    "it was asked before just so, and answered then: spatialstream results --query shows it; for an answer of now give "
-    "another id"
+    "it was asked before just so, and answered then: {} results --query shows it; for an answer of now give another id"
 )
 
 
 def check_queries(
-    records: Iterable[tuple[str, object]], space: Space, rule: TermRule = DEFAULT_RULE
+    records: Iterable[tuple[str, object]], space: Space, rule: TermRule = ANY_WORDS
 ) -> list[dict[str, Any]]:
     """The records, each with an id; one without a time is asked when it is sent.
 
     Args:
         records: how to call the place that each comes from, and the record.
         space: of the stream.
-        rule: of the stream's terms.
+        rule: of the stream's terms; default: one that takes any number of words, for the stream will say.
 
     Raises:
         SettingError: one of them is no query of this stream; names its place, the field, and what would be right.
@@ -244,7 +244,7 @@ class Asker:
         """
         given, now = list(records), _now()
         sent = [{"t": now, **record} for record in given]
-        queries = [parse_query(record, self._space) for record in sent]
+        queries = [parse_query(record, self._space, ANY_WORDS) for record in sent]
         self._send(sent)
         awaited = Awaited.of(queries, [record["id"] for record in given if "t" not in record])
         self._probes = _Probes(max((query.t for query in awaited.timed), default=None))
@@ -292,7 +292,7 @@ class Asker:
                 self._refuse(awaited, name, reason)
             if self._probes.ends is not None and self._results.has_read(self._probes.ends):
                 for query in awaited.timed:
-                    self._refuse(awaited, query.id, _ASKED_BEFORE)
+                    self._refuse(awaited, query.id, _ASKED_BEFORE.format(program()))
             awaited.expire(_now(), int(timeout * 1000))
             now = time.monotonic()
             late = bool(awaited.snapshots) and now - began > timeout

@@ -21,7 +21,7 @@ from spatialstream.model.errors import RecordError, Replaced, SettingError, Susp
 from spatialstream.model.queries import Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.model.times import parse_time
+from spatialstream.model.times import check_time, parse_time
 from spatialstream.stages.questions import Call, Directory, lines_of
 
 __all__ = ["SnapshotAsker"]
@@ -246,8 +246,8 @@ class SnapshotAsker:
                 if earliest is not None and directory.clock < earliest:
                     raise Unavailable(f"the stream's clock has not come to {earliest}: it is at {directory.clock}")
                 for number in list(left):
-                    if (early := _early(left[number], directory.clock)) is not None:
-                        found[number] = early
+                    if (wrong := _wrong_time(left[number], directory.clock)) is not None:
+                        found[number] = wrong
                         del left[number]
                 asked_now = [each for asked in left.values() for each in asked]
                 lines = iter(self._answered(asked_now, directory, until, bounds))
@@ -323,9 +323,14 @@ def _with(as_of: Mapping[str, int], lines: list[bytes]) -> list[bytes]:
     return lines
 
 
-def _early(asked: Iterable[_Asked], clock: int) -> SettingError | None:
-    """What is wrong with questions of which one is about a time that the clock has not come to."""
+def _wrong_time(asked: Iterable[_Asked], clock: int) -> SettingError | None:
+    """What is wrong with questions of which one is about a time that cannot be meant, or not be answered yet."""
     for each in asked:
+        if each.timed:
+            try:
+                check_time(each.record["t"], clock)
+            except RecordError as error:
+                return SettingError(each.place, str(error))
         if each.timed and each.query.t > clock:
             right = f"leave t out, or wait with at_least={each.query.t}"
             problem = f"t: {each.query.t} is after the stream's clock, which is at {clock}; {right}"

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from spatialstream.client.inside import Inside
 from spatialstream.client.snapshots import SnapshotAsker
-from spatialstream.model.errors import Replaced, SettingError, Unavailable
+from spatialstream.model.errors import Replaced, SettingError, StateError, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.seats.door import Doorway
 from spatialstream.sources.kafka import Connection
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import TimeLimits, read_limits
 from spatialstream.store.tls import TlsFiles
 from spatialstream.store.zookeeper import ZooKeeperStore
 
 if TYPE_CHECKING:
     from spatialstream.client.watching import Watching
 
-__all__ = ["Standing", "Stream", "connect"]
+__all__ = ["Standing", "Stream", "TimeLimits", "connect"]
 
 _PAUSE = 0.02
+_LIMITS_SECONDS = 5.0
+"""For which it is trusted that a stream takes the times that it took."""
 
 
 def connect(
@@ -97,7 +100,17 @@ class Stream(SnapshotAsker):
             given = doorway.newest, doorway.call, space, rule
             super().__init__(*given, whole=doorway.ask, longest=doorway.door.longest)
             self._inside = Inside(store, lambda: doorway.seats)
+            self._store, self._limits = store, (float("-inf"), TimeLimits())
             self._doorway, self._opened = doorway, closing.pop_all()
+
+    def limits(self) -> TimeLimits:
+        """Which times of objects the stream takes, as its router has told last; all, if nobody can say."""
+        at, limits = self._limits
+        if time.monotonic() > at + _LIMITS_SECONDS:
+            with suppress(Unavailable, StateError):
+                limits = read_limits(self._store) or TimeLimits()
+            self._limits = time.monotonic(), limits
+        return limits
 
     def inside(self) -> dict[str, Any]:
         """What the stream is like inside, for people; see :meth:`spatialstream.client.inside.Inside.look`.

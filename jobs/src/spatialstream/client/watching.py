@@ -22,8 +22,9 @@ from spatialstream.client.asking import checked_query
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.inlet import Inlet, probe_of
 from spatialstream.client.results import Results, Row
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.errors import RecordError, SettingError, Unavailable
 from spatialstream.model.queries import Query, parse_query
+from spatialstream.model.times import check_time
 from spatialstream.sources.kafka import Connection
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ class Watching(Iterator[Answer], AsyncIterator[Answer]):
         if found is None:
             if "t" not in record:  # the stream's own clock: a later time would move that of a stream of another day
                 query = replace(query, t=self._now())
+            else:
+                self._check_time(record["t"])
             reason = self._send(query.to_record(), until)
             if reason is None:
                 return query.to_record()
@@ -117,6 +120,13 @@ class Watching(Iterator[Answer], AsyncIterator[Answer]):
         if parse_query(found, self._stream.space, self._stream.rule) != wanted:
             raise SettingError("query", f"id: {query.id!r} is that of another query, which stands; give another id")
         return found
+
+    def _check_time(self, given: object) -> None:
+        """Refuse a time that looks as if it were not in ms."""
+        try:
+            check_time(given, self._now())
+        except RecordError as error:
+            raise SettingError("query", str(error)) from None
 
     def _now(self) -> int:
         as_of = self._stream.as_of()

@@ -476,9 +476,10 @@ class Gateway:
 
     async def register(self, request: Request, stream: ServedStream) -> Response:
         """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""
-        check_parameters(request, "timeout")
+        check_parameters(request, "timeout", "time_unit")
         check_media_type(request, JSON)
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        sure = _unit_is_said(request, "a query says its time in ms")
         key = request.headers.get("idempotency-key")
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
             raise Problem("invalid", f"Idempotency-Key: has to have 1 to {_LONGEST_KEY} characters")
@@ -486,7 +487,7 @@ class Gateway:
         trusted = caller in self._registrars
         with self.room(request) as room:
             given = await self._body(request, room)
-            outcome = await self._writer(stream).register(given, key, caller, timeout, for_others=trusted)
+            outcome = await self._writer(stream).register(given, key, caller, timeout, for_others=trusted, sure=sure)
         return _written(outcome, 200 if outcome.before else 201)
 
     async def cancel(self, request: Request, stream: ServedStream) -> Response:
@@ -499,15 +500,12 @@ class Gateway:
         """Send objects; 200 says that the broker has all of them."""
         check_parameters(request, "time_unit")
         check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
-        unit = request.query_params.get("time_unit")
-        if unit not in (None, "ms"):
-            told = f"{unit!r} is not ms: objects are sent on as they are written"
-            raise Problem("invalid", f"time_unit: {told}", [{"parameter": "time_unit", "detail": told}])
+        sure = _unit_is_said(request, "objects are sent on as they are written")
 
         async def read(taken: Taken) -> bytes:
             return await read_body(request, self.limits.body, taken.more)
 
-        count = await self._writer(stream).objects(read, sure=unit is not None)
+        count = await self._writer(stream).objects(read, sure=sure)
         self.metrics.objects(stream.name, count)
         return JSONResponse({"objects": count})
 
@@ -530,6 +528,19 @@ def _written(outcome: Outcome, status: int) -> Response:
     known = outcome.as_of is not None or outcome.before
     record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
     return JSONResponse(record, status if known else 202)
+
+
+def _unit_is_said(request: Request, why: str) -> bool:
+    """Whether a request says that times are ms, even if they look like something else.
+
+    Raises:
+        Problem: it says that they are something else; they cannot be, and ``why``.
+    """
+    unit = request.query_params.get("time_unit")
+    if unit not in (None, "ms"):
+        told = f"{unit!r} is not ms: {why}"
+        raise Problem("invalid", f"time_unit: {told}", [{"parameter": "time_unit", "detail": told}])
+    return unit is not None
 
 
 def _head(form: str) -> Response:

@@ -215,6 +215,7 @@ def _at_least(least: int) -> dict[str, Any]:
 
 _TIME, _DURATION = QUERY_JSON["properties"]["t"], QUERY_JSON["properties"]["duration"]
 _TIMEOUT = _parameter("query", "timeout", "how long to wait, such as 5s; 10s by default, 60s at most", _DURATION)
+_TIME_UNIT = _parameter("query", "time_unit", "times are ms even if they look like another unit", {"enum": ["ms"]})
 _PLACE = {"type": "string", "pattern": PATTERN}
 _BEGINNING = {"anyOf": [{"enum": ["newest", "oldest"]}, _PLACE]}
 _NUMBER = {"type": "number"}
@@ -406,6 +407,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "summary": "Register a standing query",
         "parameters": [
             _TIMEOUT,
+            _TIME_UNIT,
             _parameter(
                 *("header", "Idempotency-Key", "registered with it again, it is the same registration"),
                 {"type": "string", "minLength": 1, "maxLength": 256},
@@ -428,9 +430,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     },
     "POST /streams/{stream}/objects": {
         "summary": "Send objects, all or none",
-        "parameters": [
-            _parameter("query", "time_unit", "times are ms even if they look like another unit", {"enum": ["ms"]})
-        ],
+        "parameters": [_TIME_UNIT],
         "requestBody": _body("JSON Lines, each of an object", JSON_LINES, _ref("Object")),
         "responses": {"200": _content("the broker has all of them", {JSON: _ref("Taken")})},
     },

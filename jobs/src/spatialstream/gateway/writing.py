@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,17 +20,18 @@ import numpy as np
 
 from spatialstream.client.asking import checked_query
 from spatialstream.client.inlet import probe_of
-from spatialstream.client.stream import Stream
+from spatialstream.client.stream import Stream, TimeLimits
 from spatialstream.gateway.problems import Problem, of_record
 from spatialstream.gateway.rates import Shares, Taken
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.threads import CLIENT, Threads
 from spatialstream.model.arrays import Ints
-from spatialstream.model.errors import RecordError
+from spatialstream.model.errors import RecordError, Unavailable
+from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query, check_by
-from spatialstream.model.times import looks_like
-from spatialstream.records.decode import decode_objects
-from spatialstream.records.reasons import reason_class
+from spatialstream.model.times import check_time, format_duration, looks_like, looks_unlike
+from spatialstream.records.decode import Decoded, decode_objects
+from spatialstream.records.reasons import in_the_future, reason_class, too_old
 
 __all__ = ["Outcome", "Writer"]
 
@@ -39,6 +40,10 @@ _MOST_REGISTERING = 1_024
 """Registrations that wait to be taken in, of all clients; and cancellations likewise."""
 _LOOK_SECONDS = (0.5, 4.0)
 """Between two looks at what was refused: the first, and the longest."""
+_CLOCK_SECONDS, _CLOCK_WAIT = 1.0, 1.0
+"""For which a stream's clock is taken to be where it was, for it only goes on; and to wait until it is told."""
+_APART = 1_000
+"""ms by which the day's clock may differ here and at the router, or a record be read later than it is sent."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -74,6 +79,7 @@ class Writer:
         self._of_queries = Threads(_THREADS, _SHARE, f"queries-{stream.name}")
         self._registering = Shares(_MOST_REGISTERING, "queries that wait to be taken in")
         self._cancelling = Shares(_MOST_REGISTERING, "cancellations that wait to be taken in")
+        self._clock: tuple[float, int | None] = float("-inf"), None
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -90,7 +96,8 @@ class Writer:
             sure: whether their times are ms even if they look like something else.
 
         Raises:
-            Problem: one of them is unusable, and which; their times look as if they were not ms; or there is no room.
+            Problem: one of them is unusable, or of a time that the stream does not take, and which; their times look as
+                if they were not ms; or there is no room.
             Unavailable: the broker may not have all of them.
         """
         taken = Taken(self._room, CLIENT.get())
@@ -98,6 +105,7 @@ class Writer:
             held.callback(taken.give)
             lines = await read(taken)
             stream = await self._stream.opened()
+            clock = await self._known_clock()
 
             def work() -> int:
                 content = lines.removeprefix(_BOM)
@@ -106,6 +114,7 @@ class Writer:
                     raise _unusable(decoded.rejected.to_pylist())
                 if not sure:
                     _check_times(decoded.batch.t, stream)
+                _check_limits(decoded, stream.limits(), clock, time.time_ns() // 1_000_000)
                 if len(decoded.batch):
                     self._inlet.objects(content)
                 return len(decoded.batch)
@@ -113,10 +122,32 @@ class Writer:
             over = held.pop_all().close
         return await self._of_objects.run(work, over=over)
 
+    async def _known_clock(self) -> int | None:
+        """What the stream's clock has shown last; None: nobody knows.
+
+        Where it is not told soon nobody waits for it: the broker takes objects while the stream is away.
+        """
+        at, clock = self._clock
+        if time.monotonic() > at + _CLOCK_SECONDS:
+            clock = None
+            with suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(_CLOCK_WAIT):
+                    as_of = await self._stream.as_of()
+                clock = None if as_of is None else as_of["clock"]
+            self._clock = time.monotonic(), clock
+        return clock
+
     # ------------------------------------------------------------------------------------------------------- queries
 
     async def register(
-        self, given: Any, key: str | None, caller: str, timeout: float, *, for_others: bool = False
+        self,
+        given: Any,
+        key: str | None,
+        caller: str,
+        timeout: float,
+        *,
+        for_others: bool = False,
+        sure: bool = False,
     ) -> Outcome:
         """Register a standing query, and wait until it stands.
 
@@ -126,9 +157,10 @@ class Writer:
             caller: who registers, which the query says from then on.
             timeout: seconds to wait.
             for_others: whether the caller may say that somebody else registers.
+            sure: whether its time is ms even if it looks like something else.
 
         Raises:
-            Problem: it is no standing query, or its id is in use.
+            Problem: it is no standing query, its id is in use, or its time looks as if it were not ms.
             Unavailable: it may not have been sent.
         """
         by = _by(given, caller, for_others=for_others)
@@ -142,6 +174,12 @@ class Writer:
         record, query = checked_query("#", given, stream.space, stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
             raise of_record("#", f"type: {record['type']} does not stand, as CRQ, CKQ and CTQ do; ask it")
+        if not sure and "t" in record and looks_like(np.array([query.t])) is not None:
+            as_of = await self._stream.as_of()
+            try:
+                check_time(record["t"], time.time_ns() // 1_000_000 if as_of is None else as_of["clock"])
+            except RecordError as error:
+                raise of_record("#", f"{error}, or time_unit=ms if it is right") from None
         outcome, reason = await self._send(stream, {**record, "by": by}, timeout, self._registering)
         # the id itself has been checked, so a rejection of this class says that it is another query's
         if reason is not None and reason_class(reason) == "id":
@@ -227,17 +265,37 @@ def _check_times(t: Ints, stream: Stream) -> None:
         Problem: they look so.
         Unavailable: nobody can say of which times the stream is.
     """
-    unit = looks_like(t)
-    if unit is None:
+    if looks_like(t) is None:
         return
     as_of = stream.as_of()
-    if (
-        as_of is not None and looks_like(np.array([as_of["clock"] or 1])) == unit
-    ):  # 0 is among them, and looks like none
-        return
-    lie, name = ("in January 1970", "seconds") if unit == "s" else ("beyond the year 2100", "microseconds")
-    told = f"nearly all times lie {lie}: they look like {name}; give ms or RFC 3339, or time_unit=ms if they are right"
-    raise Problem("invalid", f"t: {told}", [{"pointer": "#/t", "detail": told}])
+    problem = looks_unlike(t, time.time_ns() // 1_000_000 if as_of is None else as_of["clock"])
+    if problem is not None:
+        told = f"{problem}, or time_unit=ms if they are right"
+        raise Problem("invalid", f"t: {told}", [{"pointer": "#/t", "detail": told}])
+
+
+def _check_limits(decoded: Decoded[ObjectBatch], limits: TimeLimits, clock: int | None, now: int) -> None:
+    """Refuse objects that the stream would reject for their time. Its clock goes on, so what is too old stays so.
+
+    Args:
+        decoded: the objects, of which there is at least one.
+        limits: which times the stream takes.
+        clock: the stream's, or an earlier one; None: not known.
+        now: the day's clock, ms.
+
+    Raises:
+        Problem: there are some; names each with its line.
+    """
+    t, refused = decoded.batch.t, dict[int, str]()
+    if limits.retention is not None and clock is not None and np.any(old := t <= (floor := clock - limits.retention)):
+        most = f"which is {format_duration(limits.retention)} before the stream's clock"
+        refused |= {row: f"t: {too_old(int(t[row]), floor)}, {most}" for row in np.flatnonzero(old).tolist()}
+    if limits.ahead is not None and np.any(early := t > now + limits.ahead + _APART):
+        most = f"which is {format_duration(limits.ahead)} from now"
+        ceiling = now + limits.ahead
+        refused |= {row: f"t: {in_the_future(int(t[row]), ceiling)}, {most}" for row in np.flatnonzero(early).tolist()}
+    if refused:
+        raise _unusable([{"line": int(decoded.line[row]), "reason": refused[row]} for row in sorted(refused)])
 
 
 def _unusable(rejected: list[dict[str, Any]]) -> Problem:

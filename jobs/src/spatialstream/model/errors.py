@@ -15,6 +15,7 @@
     │   ├── Replaced    what was connected to is another one now; connect again
     │   └── NoStorage   where the state is kept is away, or denies; nothing goes on until that is mended
     ├── TooLarge        the answer would be larger than it may be: less has to be asked for
+    ├── AllRejected     every object, or every query, of an input was rejected: exit status 4
     ├── ServerError     a server that was to be started here does not run
     └── RunError        a run, a stream or a job has failed for a reason that no setting explains
 
@@ -26,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "AllRejected",
     "Conflict",
     "Gone",
     "Lost",
@@ -98,6 +100,13 @@ class SettingError(SpatialStreamError):
 
 class RunError(SpatialStreamError):
     """A run, a stream or a job has failed; the checkpoint is as the last whole turn left it."""
+
+
+class AllRejected(SpatialStreamError):  # noqa: N818 (as Conflict)
+    """Every object, or every query, of an input was rejected: what was meant is not what was asked.
+
+    The message says of which kind, and the commonest reasons, a line each.
+    """
 
 
 class StateError(SpatialStreamError):

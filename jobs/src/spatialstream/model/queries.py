@@ -26,7 +26,7 @@ from spatialstream.model.regions import Box, Circle, Region, Regions, parse_regi
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
-from spatialstream.model.times import FOREVER, TIME_LIMIT, parse_duration, parse_time
+from spatialstream.model.times import FOREVER, parse_duration, parse_time
 
 __all__ = [
     "MOST_STEPS",
@@ -42,6 +42,7 @@ __all__ = [
     "check_fields",
     "coded",
     "endless",
+    "endless_durations",
     "named",
     "nobody",
     "parse_query",
@@ -161,7 +162,8 @@ class Query:
         record |= self.predicate.expression.to_record()
         if self.k:
             record["k"] = self.k
-        if self.lifetime.duration <= TIME_LIMIT:
+        lifetime = self.lifetime
+        if not lifetime.continuous or lifetime.duration != endless(lifetime.step):
             record["duration"] = self.lifetime.duration
         if self.lifetime.window is not None:
             record["window"] = self.lifetime.window
@@ -297,10 +299,14 @@ def _meant(name: str) -> str:
 def endless(step: int | None) -> int:
     """The duration of a continuous query without one, which lives until it is cancelled.
 
-    A CTQ ends by itself after :data:`MOST_STEPS` steps. Beyond :data:`~spatialstream.model.times.TIME_LIMIT` it cannot
-    be written down, and need not be: no duration is the same.
+    A CTQ ends by itself after :data:`MOST_STEPS` steps. It is not written down: no duration is the same.
     """
     return FOREVER if step is None else min(FOREVER, step * MOST_STEPS)
+
+
+def endless_durations(step: Ints) -> Ints:
+    """As :func:`endless`, int64[n], of n steps of which -1 is none."""
+    return np.where((step < 0) | (step > FOREVER // MOST_STEPS), FOREVER, step * MOST_STEPS)
 
 
 def check_by(value: object) -> str:
@@ -348,6 +354,7 @@ def _expression(
     keywords, none = _terms(record, "keywords", rule), _terms(record, "none", rule)
     given = record.get("any")
     if given is None:
+        _check_words(len(keywords), 0, len(none), rule)
         return keywords, (), none
     if keywords:
         raise RecordError("any", "stands in place of keywords; give one of the two")
@@ -360,7 +367,17 @@ def _expression(
     groups = absorbed(_terms({"any": group}, "any", rule) for group in given)
     if len(groups) > MOST_GROUPS:
         raise RecordError("any", f"has {len(groups)} groups of which none contains another; give at most {MOST_GROUPS}")
+    _check_words(0, sum(map(len, groups)), len(none), rule)
     return (*groups, (), none) if len(groups) == 1 else ((), groups, none)
+
+
+def _check_words(keywords: int, groups: int, none: int, rule: TermRule) -> None:
+    """Refuse more words in all than a query may have; the part with the most of them is named."""
+    count, field = max((keywords, "keywords"), (groups, "any"), (none, "none"))
+    if (total := keywords + groups + none) > rule.query_words:
+        of_all = "" if count == total else f" of {total} in all"
+        problem = f"has {count} words{of_all}; a query may have {rule.query_words}"
+        raise RecordError(field, f"{problem} (setting query-words)")
 
 
 def _terms(record: Mapping[str, Any], field: str, rule: TermRule) -> tuple[str, ...]:

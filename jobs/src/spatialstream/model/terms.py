@@ -13,7 +13,10 @@ from spatialstream.model.arrays import Array, Codes, runs
 from spatialstream.model.hashing import distinct
 from spatialstream.model.words import fold, words
 
-__all__ = ["TermLists", "TermRule", "extract_terms"]
+__all__ = ["ANY_WORDS", "QUERY_WORDS", "TermLists", "TermRule", "extract_terms"]
+
+QUERY_WORDS = 256
+"""Words that a query may have, unless a stream says otherwise: each of them costs time with each object that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +26,18 @@ class TermRule:
     Attributes:
         stop_words: terms that are dropped (compared after folding). Off by default.
         minimum_length: terms with fewer characters (marks are characters) are dropped. Off (1) by default.
+        query_words: words that a query may have in all: its terms that must be there or be absent, those of each group.
     """
 
     stop_words: frozenset[str] = field(default=frozenset())
     minimum_length: int = 1
+    query_words: int = QUERY_WORDS
 
 
 DEFAULT_RULE = TermRule()
+
+ANY_WORDS = TermRule(query_words=2**31)
+"""For queries that a stream has taken, or of a stream that is not known: how many words they may have is not said."""
 
 
 def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:

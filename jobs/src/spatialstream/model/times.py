@@ -16,11 +16,13 @@ __all__ = [
     "TIME_LIMIT",
     "TIME_UNITS",
     "UNITS",
+    "check_time",
     "check_times",
     "duration_of",
     "format_duration",
     "in_milliseconds",
     "looks_like",
+    "looks_unlike",
     "parse_duration",
     "parse_time",
     "time_unit",
@@ -41,6 +43,8 @@ TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 _FEBRUARY_1970, _YEAR_2100 = 2_678_400_000, 4_102_444_800_000
 _NEARLY_ALL = 0.95
+_LOOKS = {"s": ("in January 1970", "seconds"), "us": ("beyond the year 2100", "microseconds")}
+"""Where times of a unit lie if they are read as ms, and what the unit is called."""
 
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|h|d|w)\s*")
 _MOST_DIGITS = 4_000  # what int() takes of a string is limited
@@ -115,6 +119,42 @@ def looks_like(t: Ints) -> str | None:
     return "us" if len(size) and np.mean(size >= _YEAR_2100) >= _NEARLY_ALL else None
 
 
+def looks_unlike(t: Ints, clock: int) -> str | None:
+    """What is wrong with times that look as if they were not ms, unless a stream's clock looks the same; None: nothing.
+
+    Args:
+        t: times in ms.
+        clock: of the stream that they are for, ms.
+    """
+    unit = looks_like(t)
+    # 0 is among the times of each unit, and looks like none
+    if unit is None or looks_like(np.array([clock or 1])) == unit:
+        return None
+    lie, name = _LOOKS[unit]
+    return f"nearly all times lie {lie}: they look like {name}; give ms or RFC 3339"
+
+
+def check_time(value: object, clock: int) -> None:
+    """Refuse a time that is a number and looks as if it were not of ms, unless a stream's clock looks the same.
+
+    What says its unit, as RFC 3339 does, is what it says.
+
+    Args:
+        value: what :func:`parse_time` takes.
+        clock: of the stream that it is for, ms.
+
+    Raises:
+        RecordError: it looks so.
+    """
+    if isinstance(value, str) and not _WHOLE.fullmatch(value):
+        return
+    unit = looks_like(np.array([t := parse_time(value)]))
+    if unit is not None and looks_like(np.array([clock or 1])) != unit:
+        lie, name = _LOOKS[unit]
+        told = f"{t} lies {lie}, and the stream's clock at {clock}: it looks like {name}; give ms or RFC 3339"
+        raise RecordError("t", told)
+
+
 def check_times(t: Ints, setting: str, where: str = "") -> None:
     """Refuse times that nobody has said to be ms, and that look as if they were not.
 
@@ -128,7 +168,7 @@ def check_times(t: Ints, setting: str, where: str = "") -> None:
     """
     unit = looks_like(t)
     if unit is not None:
-        lie, name = ("in January 1970", "seconds") if unit == "s" else ("beyond the year 2100", "microseconds")
+        lie, name = _LOOKS[unit]
         raise SettingError(
             setting,
             f"as milliseconds, nearly all times{where} lie {lie}; they look like {name}: give --time-unit {unit} "

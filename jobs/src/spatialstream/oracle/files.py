@@ -369,11 +369,16 @@ def _parquet_rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int,
     except pa.ArrowException as error:
         raise SettingError("file", f"{path} is not a Parquet file: {error}") from None
     _check_columns(path, table.column_names, columns)
-    ids = columns.get("id", "id")
-    kind = table.schema.field(ids).type if ids in table.column_names else None
-    exact = {pa.float16(): 2.0**11, pa.float32(): 2.0**24}.get(kind, 2.0**53)
+    ids, times = columns.get("id", "id"), columns.get("t", "t")
+    kinds = {name: table.schema.field(name).type for name in (ids, times) if name in table.column_names}
+    exact, exact_time = (
+        {pa.float16(): 2.0**11, pa.float32(): 2.0**24}.get(kinds.get(n), 2.0**53) for n in (ids, times)
+    )
     for number, row in enumerate(table.to_pylist(), 1):
         record = {name: _plain(value) for name, value in row.items() if name != ids}
+        t = record.get(times)
+        if isinstance(t, float) and t.is_integer() and abs(t) < exact_time:
+            record[times] = int(t)
         if isinstance(row.get(ids), float) and abs(row[ids]) >= exact:
             yield number, record  # without an id: digits may be lost
         else:

@@ -33,12 +33,12 @@ from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
-from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
+from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, endless_durations, parse_query
 from spatialstream.model.regions import Regions
 from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.model.times import FOREVER, TIME_LIMIT, TIME_UNITS, in_milliseconds
+from spatialstream.model.times import TIME_LIMIT, TIME_UNITS, in_milliseconds
 from spatialstream.records import scan, tokens, values
 from spatialstream.records.commonest import commonest
 from spatialstream.records.scan import ABSENT, INTEGER, MINUS, NUMBER, STRING, Cells, Records, scan_csv, scan_json
@@ -521,11 +521,18 @@ def _plain(column: pa.Array) -> pa.Array:
 def _plain_ids(column: pa.Array) -> pa.Array:
     """A column of ids in its plain type: nothing that is no number becomes one, and a decimal keeps its digits.
 
+    Floats are as in :func:`_plain_numbers`.
+    """
+    kind = column.type
+    return column if pa.types.is_temporal(kind) or pa.types.is_decimal(kind) else _plain_numbers(column)
+
+
+def _plain_numbers(column: pa.Array) -> pa.Array:
+    """As :func:`_plain`, of a column that may hold whole numbers as floats.
+
     Of a float of fewer bits than 64, one that may stand for several whole numbers is infinite.
     """
     kind = column.type
-    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
-        return column
     if pa.types.is_float32(kind) or pa.types.is_float16(kind):
         column = column.cast(pa.float64())
         most = 2.0 ** (1 + np.finfo(kind.to_pandas_dtype()).nmant)
@@ -564,6 +571,11 @@ def _valid(column: pa.Array, n: int) -> Flags:
 
 
 def _table_times(column: pa.Array, unit: str, good: Flags) -> Ints:
+    if column.type == pa.float64():  # as pandas has whole numbers where one is missing
+        numbers = numpy_view(pc.fill_null(column, 0.0))
+        whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < EXACT_FLOATS)
+        good &= whole
+        column = pa.array(np.where(whole, numbers, 0.0).astype(np.int64))
     if column.type == pa.int64():
         t = numpy_view(pc.fill_null(column, 0))
         most = TIME_LIMIT * TIME_UNITS["ms"] // TIME_UNITS[unit]
@@ -640,8 +652,11 @@ def _is_utf8(column: pa.Array) -> bool:
     return True
 
 
-def _row_value(table: pa.Table, columns: Mapping[str, pa.Array], row: int) -> _Row:
-    """(plain values of the fields' columns, what is wrong, its echo) of one row of a table."""
+def _row_value(table: pa.Table, columns: Mapping[str, pa.Array], times: str, row: int) -> _Row:
+    """(plain values of the fields' columns, what is wrong, its echo) of one row of a table.
+
+    In the column of ``times`` a float that is certainly one whole number is that number.
+    """
     error, value, everything = None, {}, {}
     for i, name in enumerate(table.column_names):
         column = columns.get(name, table.column(i))
@@ -652,12 +667,17 @@ def _row_value(table: pa.Table, columns: Mapping[str, pa.Array], row: int) -> _R
             if name in columns:
                 error = RecordError("record", "is not UTF-8 text")
         if name in columns:
-            value[name] = everything[name]
+            value[name] = _whole_time(everything[name]) if name == times else everything[name]
     try:
         echo = json.dumps(everything, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:
         echo = _quote(str(everything))
     return value, error, echo if len(echo) <= LONGEST_ECHO else _quote(echo)
+
+
+def _whole_time(value: object) -> object:
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < EXACT_FLOATS
+    return int(value) if whole else value  # type: ignore[call-overload]  # it is a float
 
 
 def decode_object_table(
@@ -670,9 +690,10 @@ def decode_object_table(
 ) -> Decoded[ObjectBatch]:
     """Objects from the rows of a table, as :func:`~.objects.parse_object` reads the values of each.
 
-    ``t`` may also be a column of timestamps or dates of any unit and zone (rounded down to ms; without a zone, UTC),
-    ids any column of strings or of whole numbers, coordinates any column of numbers, decimal ones too, and texts any
-    column of strings, dictionary-encoded ones too.
+    ``t`` may also be a column of timestamps or dates of any unit and zone (rounded down to ms; without a zone, UTC), or
+    of floats that are whole numbers, which pandas writes where a time is missing; ids any column of strings or of whole
+    numbers, coordinates any column of numbers, decimal ones too, and texts any column of strings, dictionary-encoded
+    ones too.
 
     Args:
         table: the rows.
@@ -688,6 +709,9 @@ def decode_object_table(
     plain = {name: _plain_column(table, name) for name in names.values() if name in table.column_names}
     if names["id"] in plain and [*names.values()].count(names["id"]) == 1:
         plain[names["id"]] = _plain_column(table, names["id"], _plain_ids)
+    times = names["t"] if [*names.values()].count(names["t"]) == 1 else ""
+    if times in plain:
+        plain[times] = _plain_column(table, times, _plain_numbers)
     good = np.ones(table.num_rows, np.bool_)
     t = table.column(table.column_names.index(names["t"])).type if names["t"] in plain else None
     if t is not None and (pa.types.is_timestamp(t) or pa.types.is_date(t)):
@@ -696,7 +720,7 @@ def decode_object_table(
     batch = _read_table(found, space, rule, unit, good)
     reference = _Reference(_in_unit(parse_object, unit), ObjectBatch, fields, columns, space, rule)
     line = np.arange(first_row, first_row + len(good))
-    return reference.finish(batch, line, good, lambda row: _row_value(table, plain, row))
+    return reference.finish(batch, line, good, lambda row: _row_value(table, plain, times, row))
 
 
 # ------------------------------------------------------------------------------------------------------------- queries
@@ -710,11 +734,6 @@ def _bits(fields: Iterable[Sequence[str]]) -> npt.NDArray[np.uint16]:
 
 
 _REQUIRED_BITS, _OPTIONAL_BITS = _bits(kind.required for kind in KINDS), _bits(kind.optional for kind in KINDS)
-
-
-def _endless(step: Ints) -> Ints:
-    """As :func:`~.queries.endless`, of steps of which -1 is none."""
-    return np.where((step < 0) | (step > FOREVER // MOST_STEPS), FOREVER, step * MOST_STEPS)
 
 
 def _check_regions(kind: Bytes, shape: Floats, space: Space) -> Flags:
@@ -745,7 +764,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     t = values.read_times(cells["t"], unit)
     duration = values.read_durations(cells["duration"], absent=-1)
     window, step = (values.read_durations(cells[field], absent=-1) for field in ("window", "step"))
-    duration = np.where(duration >= 0, duration, np.where(STANDING[code], _endless(step), 0))
+    duration = np.where(duration >= 0, duration, np.where(STANDING[code], endless_durations(step), 0))
     k = values.read_counts(cells["k"])
     at = values.read_points(cells["at"])
     kind, shape = values.read_regions(cells["region"])
@@ -759,6 +778,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     groups, starts, ends = values.read_lists(cells["keywords"])
     keywords, has_term = tokenise_slices(data, starts, ends, groups, rule)
     good[np.searchsorted(groups, np.flatnonzero(~has_term), side="right") - 1] = False
+    good &= np.diff(keywords.offsets) <= rule.query_words
     by = cells["by"]
     values.read_strings(by)
     said = by.kind != ABSENT

@@ -11,13 +11,12 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Array, Flags, Floats
 from spatialstream.model.expressions import Expression, has_marks
 from spatialstream.model.geometry import BOX
-from spatialstream.model.kinds import CANCEL
+from spatialstream.model.kinds import CANCEL, STANDING
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, named
+from spatialstream.model.queries import QueryBatch, endless_durations, named
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
-from spatialstream.model.times import TIME_LIMIT
 
 __all__ = ["object_lines", "query_lines"]
 
@@ -45,6 +44,7 @@ def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
 def query_lines(batch: QueryBatch) -> memoryview:
     """Queries and cancellations as JSON Lines."""
     asks = batch.code != CANCEL
+    endless = STANDING[batch.code] & (batch.duration == endless_durations(batch.step))
     return _bytes(
         _joined(
             '{"id": "',
@@ -57,7 +57,7 @@ def query_lines(batch: QueryBatch) -> memoryview:
             _where(asks & (batch.regions.kind == 0), _joined(', "at": ', _list(batch.at))),
             _keywords(batch.keywords),
             _where(batch.k > 0, _joined(', "k": ', _numbers(batch.k))),
-            _where(asks & (batch.duration <= TIME_LIMIT), _joined(', "duration": ', _numbers(batch.duration))),
+            _where(asks & ~endless, _joined(', "duration": ', _numbers(batch.duration))),
             _where(asks & (batch.window >= 0), _joined(', "window": ', _numbers(batch.window))),
             _where(asks & (batch.step >= 0), _joined(', "step": ', _numbers(batch.step))),
             pc.if_else(pc.not_equal(batch.by, ""), _joined(', "by": "', _escaped(batch.by), '"'), ""),

@@ -6,7 +6,23 @@ metric has to be bounded. Times are classes of their own, for they say more abou
 
 from __future__ import annotations
 
-__all__ = ["REASONS", "reason_class"]
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from spatialstream.records.commonest import commonest
+
+__all__ = [
+    "REASONS",
+    "VALUES",
+    "all_rejected",
+    "common_reasons",
+    "in_the_future",
+    "reason_class",
+    "told_reasons",
+    "too_old",
+]
 
 _FIELDS = ("id", "t", "text", "terms", "type", "region", "at", "keywords", "k", "duration", "window", "step")
 
@@ -26,3 +42,40 @@ def reason_class(reason: str) -> str:
     if field == "t":
         return next((word for text, word in _OF_TIME if text in problem), "t")
     return _OF_NAME.get(field.split(".")[0].split("[")[0], "other")
+
+
+VALUES = r"'[^']*'|\"[^\"]*\"|[-+]?\d[-+.\w]*"
+"""What differs between two reasons that say the same of different records, as a regular expression of Python and
+Java."""
+
+_VALUE = re.compile(VALUES)
+_TOGETHER = 10_000
+
+
+def common_reasons(reasons: Iterable[str]) -> dict[str, int]:
+    """How often there are which reasons, the commonest first, each told of the first record that has it."""
+    total, left = dict[str, int](), iter(reasons)
+    while some := Counter(islice(left, _TOGETHER)):
+        total = commonest([total, some], lambda reason: _VALUE.sub("", reason))
+    return total
+
+
+def told_reasons(reasons: Mapping[str, int], most: int = 3) -> list[str]:
+    """The first of what :func:`common_reasons` gives, a line each."""
+    return [f"{count:,} such as: {reason}" for reason, count in reasons.items() if reason][:most]
+
+
+def all_rejected(kinds: Iterable[str]) -> str:
+    """That everything of some kinds, ``"objects"`` or ``"queries"``, was rejected."""
+    names = {"objects": "object", "queries": "query"}
+    return f"every {' and every '.join(names[kind] for kind in kinds)} was rejected"
+
+
+def too_old(t: int, floor: int) -> str:
+    """What is wrong with an object of a time (ms) up to the floor."""
+    return f"{t} is too old; retention has passed everything up to {floor}"
+
+
+def in_the_future(t: int, ceiling: int) -> str:
+    """What is wrong with a record or mark of a time (ms) after the ceiling."""
+    return f"{t} is in the future; the latest that is taken now is {ceiling}"

@@ -8,6 +8,7 @@ from typing import Any
 from spatialstream.model.errors import RecordError
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.space import Space
+from spatialstream.model.terms import ANY_WORDS
 from spatialstream.report.map import Map, clean
 from spatialstream.report.payload import moment, sentence
 
@@ -40,7 +41,7 @@ def answer_html(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], sp
 
 def _said(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], space: Space) -> str:
     try:
-        query = parse_query({"t": rows[0]["t"] if rows else 0, "id": "", **record}, space)
+        query = parse_query({"t": rows[0]["t"] if rows else 0, "id": "", **record}, space, ANY_WORDS)
     except RecordError:
         return ""
     if not isinstance(query, Query):

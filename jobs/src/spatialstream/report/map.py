@@ -18,6 +18,7 @@ import numpy as np
 from spatialstream.model.errors import RecordError
 from spatialstream.model.queries import Nearest, Query, parse_query
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import ANY_WORDS
 from spatialstream.model.times import parse_time
 from spatialstream.report.land import land_rings
 from spatialstream.report.payload import moment
@@ -115,7 +116,7 @@ class Map:
     def _asked(self) -> Iterator[Query]:
         for record in self.queries:
             with suppress(RecordError):
-                query = parse_query({"t": 0, "id": "", **record}, self.space)
+                query = parse_query({"t": 0, "id": "", **record}, self.space, ANY_WORDS)
                 if isinstance(query, Query):
                     yield query
 

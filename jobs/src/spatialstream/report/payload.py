@@ -24,7 +24,7 @@ from spatialstream.model.kinds import TYPES, QueryType
 from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query, parse_query
 from spatialstream.model.regions import Box, Region, Regions
 from spatialstream.model.space import Space
-from spatialstream.model.terms import extract_terms
+from spatialstream.model.terms import ANY_WORDS, extract_terms
 from spatialstream.model.times import TIME_LIMIT, format_duration, parse_time
 from spatialstream.report.shapes import outline
 
@@ -92,7 +92,7 @@ def _asked(records: Sequence[Record], space: Space) -> tuple[list[_Asked], dict[
     cancelled: dict[str, list[int]] = {}
     for record in records:
         try:
-            query = parse_query(record, space)
+            query = parse_query(record, space, ANY_WORDS)
         except RecordError:
             continue
         if isinstance(query, Cancellation):

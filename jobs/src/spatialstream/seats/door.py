@@ -28,7 +28,7 @@ from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
-from spatialstream.model.terms import TermRule
+from spatialstream.model.terms import QUERY_WORDS, TermRule
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.seats.exchanges import Exchanges
 from spatialstream.seats.row_buffer import RowBuffer
@@ -68,7 +68,7 @@ class Door:
         secret: of those who may ask; it is not shown.
         certificate: of the job; None: what is said is not encrypted.
         space: of the stream, as text.
-        stop_words, minimum_length: its rule for terms.
+        stop_words, minimum_length, query_words: its rule for terms.
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
         longest: bytes of a row, of a longer one there is only the reason why it is not given; None: of any length.
     """
@@ -79,13 +79,18 @@ class Door:
     space: str
     stop_words: tuple[str, ...]
     minimum_length: int
+    query_words: int = QUERY_WORDS
     unicode: str = ""
     longest: int | None = None
 
     @classmethod
     def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule, longest: int | None = None) -> Door:
         """To what :attr:`~spatialstream.seats.engine.SeatEngine.door` says, of a stream."""
-        terms: dict[str, Any] = {"stop_words": tuple(sorted(rule.stop_words)), "minimum_length": rule.minimum_length}
+        terms: dict[str, Any] = {
+            "stop_words": tuple(sorted(rule.stop_words)),
+            "minimum_length": rule.minimum_length,
+            "query_words": rule.query_words,
+        }
         return cls(**endpoint, **terms, space=str(space), unicode=UNICODE, longest=longest)
 
     def __repr__(self) -> str:
@@ -95,7 +100,7 @@ class Door:
     @property
     def rule(self) -> TermRule:
         """Which terms count."""
-        return TermRule(frozenset(self.stop_words), self.minimum_length)
+        return TermRule(frozenset(self.stop_words), self.minimum_length, self.query_words)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:

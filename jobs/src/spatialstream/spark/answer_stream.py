@@ -29,8 +29,9 @@ from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
-from spatialstream.model.times import duration_of, whole_number
-from spatialstream.records.decode import decode_objects
+from spatialstream.model.times import check_times, duration_of, whole_number
+from spatialstream.model.times import time_unit as unit_of
+from spatialstream.records.decode import decode_objects, decode_queries
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import disk_errors
@@ -78,6 +79,7 @@ def answer_stream(
     disorder: int | str | timedelta = 0,
     epoch_records: int = 250_000,
     rule: TermRule | None = None,
+    time_unit: str | None = None,
 ) -> AnswerStream:
     """Answer queries over a streaming DataFrame, for as long as it runs, in the session that it belongs to.
 
@@ -110,12 +112,17 @@ def answer_stream(
         disorder: time by which the records of a source may be out of order; all answers are later by it.
         epoch_records: records an epoch, about; a larger micro-batch becomes several epochs.
         rule: term extraction.
+        time_unit: of times that are numbers, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; default: ms, and
+            times that look as if they were of another unit are refused: queries that are there from the start at once,
+            what comes as a stream with the first micro-batch that has any, which ends the stream before it takes
+            anything in.
 
     Returns:
         The handle of the stream, which is running.
 
     Raises:
-        SettingError: a setting or a column is unusable, or ``objects`` is no stream.
+        SettingError: a setting or a column is unusable, times look as if they were not ms, or ``objects`` is no
+            stream.
         StateError: the checkpoint belongs to a stream with other settings or queries, or is damaged.
         RunError: what was under way when the stream ended before cannot be finished.
     """
@@ -138,15 +145,19 @@ def answer_stream(
         raise SettingError("checkpoint", f"{checkpoint} is no folder: Spark's own checkpoint has to lie beside it")
     folder = Path(checkpoint).absolute()
     storage = Folder(folder)
-    source = _source(objects, queries, space)
+    unit, sure = "ms" if time_unit is None else unit_of(time_unit, "time_unit"), time_unit is not None
+    source = _source(objects, queries, space, unit)
     session = spark or objects.sparkSession
     right_python(session)
-    before = None if history is None else _history_lines(history, space)
+    before = None if history is None else _history_lines(history, space, unit)
+    given = _query_lines(queries, unit)
+    if given is not None and not sure:
+        check_times(decode_queries(given, 1, space, settings.rule).batch.t, "queries")
     with ExitStack() as stack:
         with disk_errors("checkpoint"):
             stack.enter_context(locked(folder, "stream"))
             settings.claim(storage)
-            asked = _keep_queries(queries, storage)
+            asked = _keep_queries(given, storage)
         compile_kernels()
         out = Path(output or folder / "output").absolute()
         world = embedded_world(settings, storage, ResultFiles(out / "results", out / "rejected"))
@@ -157,6 +168,7 @@ def answer_stream(
             queries=asked,
             history=None if before is None else lambda: _sampled(before, settings),
             now=lambda: int(time.monotonic() * 1000),
+            sure=sure,
         )
         return AnswerStream(source, stream, session, space, folder, out, stack.pop_all())
 
@@ -172,7 +184,7 @@ def _engine(session: SparkSession, world: World) -> Iterator[Engine]:
         yield engine
 
 
-def _source(objects: DataFrame, queries: Queries, space: Space) -> DataFrame:
+def _source(objects: DataFrame, queries: Queries, space: Space, unit: str) -> DataFrame:
     """Both streams as one, as rows of (kind, value).
 
     Raises:
@@ -181,22 +193,34 @@ def _source(objects: DataFrame, queries: Queries, space: Space) -> DataFrame:
     if not getattr(objects, "isStreaming", False):
         problem = "is not a streaming DataFrame; use spark.readStream, or answer() for objects that are all there"
         raise SettingError("objects", problem)
-    source = object_lines(objects, space)
+    source = object_lines(objects, space, unit=unit)
     if isinstance(queries, DataFrame):
-        asked = query_lines(queries)
+        asked = query_lines(queries, unit=unit)
         source = source.union(asked) if queries.isStreaming else source
     return source
 
 
-def _keep_queries(queries: Queries, storage: Storage) -> str | None:
+def _query_lines(queries: Queries, unit: str) -> pa.Buffer | None:
+    """The queries that are there from the start, JSON Lines; None if they are a stream."""
+    if isinstance(queries, DataFrame):
+        if queries.isStreaming:
+            return None
+        lines: Iterable[bytes] = (bytes(row.value) for row in query_lines(queries, unit=unit).toLocalIterator())
+    else:
+        lines = query_records(queries, unit)
+    sink = pa.BufferOutputStream()
+    for line in lines:
+        sink.write(line + b"\n")
+    return sink.getvalue()
+
+
+def _keep_queries(lines: pa.Buffer | None, storage: Storage) -> str | None:
     """The name of the file of the queries that are there from the start; None if they are a stream.
 
     Raises:
         StateError: the stream was begun with other ones.
     """
     name, record = "queries.jsonl", "queries.json"
-    streaming = isinstance(queries, DataFrame) and queries.isStreaming
-    lines = None if streaming else _lines_of(queries)
     digest = "stream" if lines is None else hashlib.sha256(lines).hexdigest()
     if find(storage, record) is not None and get_json(storage, record, _DAMAGED) != digest:
         raise StateError(
@@ -209,25 +233,14 @@ def _keep_queries(queries: Queries, storage: Storage) -> str | None:
     return None if lines is None else name
 
 
-def _lines_of(queries: Queries) -> pa.Buffer:
-    if isinstance(queries, DataFrame):
-        lines: Iterable[bytes] = (bytes(row.value) for row in query_lines(queries).toLocalIterator())
-    else:
-        lines = query_records(queries)
-    sink = pa.BufferOutputStream()
-    for line in lines:
-        sink.write(line + b"\n")
-    return sink.getvalue()
-
-
-def _history_lines(history: DataFrame | pd.DataFrame, space: Space) -> DataFrame | Iterator[bytes]:
+def _history_lines(history: DataFrame | pd.DataFrame, space: Space, unit: str) -> DataFrame | Iterator[bytes]:
     if isinstance(history, pd.DataFrame):
-        return object_records(history.iloc[:: max(1, -(-len(history) // _HISTORY))], space, "history")
+        return object_records(history.iloc[:: max(1, -(-len(history) // _HISTORY))], space, "history", unit)
     if not isinstance(history, DataFrame):
         raise SettingError("history", f"is of type {type(history).__name__}; give a pandas or a Spark DataFrame")
     if history.isStreaming:
         raise SettingError("history", "is a streaming DataFrame; give one that is all there")
-    return object_lines(history, space, "history")
+    return object_lines(history, space, "history", unit)
 
 
 def _sampled(lines: DataFrame | Iterator[bytes], settings: StreamSettings) -> ObjectBatch:

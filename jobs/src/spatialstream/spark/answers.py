@@ -17,13 +17,14 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, desc, first, regexp_replace
 
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import AllRejected, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import time_unit as unit_of
+from spatialstream.records.reasons import VALUES, all_rejected
 from spatialstream.sources.disk import disk_errors, made
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
-from spatialstream.spark.run import RunSettings, run
+from spatialstream.spark.run import RunSettings, RunSummary, run
 from spatialstream.spark.session import used_session
 
 __all__ = ["Queries", "RejectedWarning", "answer", "rejected_records", "result_schema"]
@@ -82,11 +83,13 @@ def answer(
 
     Raises:
         SettingError: a setting is unusable, or a column is missing, or of a type that cannot be meant.
+        AllRejected: every object, or every query, was unusable; says why.
         StateError: the output folder belongs to other data or settings, or is damaged.
         RunError: the run failed for another reason.
 
     Warns:
-        RejectedWarning: records were unusable; how many, and the commonest reason.
+        RejectedWarning: records were unusable; how many, and the commonest reason; three where more than a tenth of
+            objects or of queries were.
     """
     if output is None:
         with disk_errors("output"):
@@ -107,16 +110,17 @@ def answer(
     rows = session.read.schema(result_schema(setup.space)).json(setup.paths.results.as_uri())
     rejected = rejected_records(session, setup.paths.rejected, "source string, line long, reason string, record string")
     rejected = rejected.withColumn("source", regexp_replace("source", _KEPT_NAME, "$1"))
+    if kinds := summary.nothing_left:
+        told = f"{all_rejected(kinds)}; the records are in {setup.paths.rejected}"
+        theirs = rejected.filter(rejected.source.rlike(f"^({'|'.join(kinds)})"))
+        raise AllRejected("\n".join([told, *_reasons(theirs, 3)]))
     if summary.rejected:
-        total = summary.objects + summary.queries + summary.rejected
-        warnings.warn(_told(rejected, summary.rejected, total), RejectedWarning, stacklevel=2)
+        warnings.warn(_told(rejected, summary), RejectedWarning, stacklevel=2)
     rows.rejected = rejected  # type: ignore[attr-defined]  # a frame takes attributes; there is no other place for it
     return rows
 
 
 _KEPT_NAME = r"^.*/((objects|queries)(-\d+)?)-[0-9a-f]{16}\.jsonl$"
-_VALUES = r"'[^']*'|\"[^\"]*\"|[-+]?\d[-+.\w]*"
-"""What differs between two reasons that say the same of different records."""
 
 
 def rejected_records(session: SparkSession, folder: Path, schema: str) -> DataFrame:
@@ -124,13 +128,18 @@ def rejected_records(session: SparkSession, folder: Path, schema: str) -> DataFr
     return session.read.schema(schema).json(folder.as_uri())
 
 
-def _told(rejected: DataFrame, number: int, total: int) -> str:
-    """How many records were rejected, and why most of them were."""
-    alike = rejected.groupBy(regexp_replace("reason", _VALUES, "").alias("alike"))
+def _told(rejected: DataFrame, summary: RunSummary) -> str:
+    """How many records were rejected, and why most of them were; of many rejected ones more reasons."""
+    reasons = "".join(f"; {each}" for each in _reasons(rejected, 3 if summary.much_rejected else 1))
+    total = summary.objects + summary.queries + sum(summary.refused.values())
+    return f"{summary.rejected} of {total} records were rejected{reasons} (all of them are in .rejected)"
+
+
+def _reasons(rejected: DataFrame, most: int) -> list[str]:
+    """The commonest reasons of dead letters."""
+    alike = rejected.groupBy(regexp_replace("reason", VALUES, "").alias("alike"))
     commonest = alike.agg(count("*").alias("number"), first("reason").alias("reason")).orderBy(desc("number"), "alike")
-    row = commonest.head()
-    most = "" if row is None else f"; {row.number} of them such as: {row.reason}"
-    return f"{number} of {total} records were rejected{most} (all of them are in .rejected)"
+    return [f"{row.number} of them such as: {row.reason}" for row in commonest.head(most)]
 
 
 def _object_lines(objects: DataFrame | pd.DataFrame, space: Space, unit: str) -> DataFrame | Iterator[bytes]:

@@ -196,6 +196,7 @@ class RunSettings:
             "time_unit": None if self.time_unit == "ms" else self.time_unit,
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
+            "query_words": self.rule.query_words,
             "unicode": UNICODE,
             "epoch_records": self.epoch_records,
         }
@@ -249,6 +250,7 @@ class RunSummary:
         objects, queries: records that were accepted while decoding.
         results: rows by query type.
         rejected: records that were rejected, while decoding or by the registry.
+        refused: those of them that were rejected while decoding, by kind; the others are among ``queries``.
         repeated: queries that came again, and were taken for what they are.
         unknown: how many of the objects have which fields that are not known: the commonest, and under ``""`` others.
         epochs, epochs_done: of the plan; they differ only after a stop.
@@ -264,6 +266,27 @@ class RunSummary:
     epochs_done: int
     seconds: float
     unknown: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def by_kind(self) -> dict[str, tuple[int, int]]:
+        """Of objects and of queries how many were rejected, and how many there are."""
+        of_objects, of_queries = (self.refused.get(kind, 0) for kind in ("objects", "queries"))
+        late = self.rejected - of_objects - of_queries
+        return {
+            "objects": (of_objects, self.objects + of_objects),
+            "queries": (of_queries + late, self.queries + of_queries),
+        }
+
+    @property
+    def nothing_left(self) -> list[str]:
+        """``"objects"`` and ``"queries"``, if there are some and every one of them was rejected."""
+        return [kind for kind, (rejected, total) in self.by_kind.items() if total and rejected == total]
+
+    @property
+    def much_rejected(self) -> bool:
+        """Whether more than a tenth of objects, or of queries, was rejected."""
+        return any(10 * rejected > total for rejected, total in self.by_kind.values())
 
     @property
     def complete(self) -> bool:
@@ -357,7 +380,7 @@ def _check_published(settings: RunSettings) -> None:
     if record is None:
         return
     counts = rounds_done(paths.storage).counts()
-    refused = counts.pop("rejected", 0) + record.taken.get("rejected", 0)
+    refused = counts.pop("rejected", 0) + sum(record.refused.values())
     counts.pop("repeated", 0)
     for folder, written in ((paths.results, sum(counts.values())), (paths.rejected, refused)):
         there = sum(map(_lines_of, folder.glob("*.jsonl")))
@@ -501,10 +524,10 @@ class _Run:
     def _summary(self, record: EpochRecord) -> RunSummary:
         done, epochs = self._counted(record)
         counts, taken = rounds_done(self._paths.storage).counts(), record.taken
-        refused = counts.pop("rejected", 0) + taken.get("rejected", 0)
+        rejected = counts.pop("rejected", 0) + sum(record.refused.values())
         again = counts.pop("repeated", 0)
         of_kind = taken.get("objects", 0), taken.get("queries", 0)
-        return RunSummary(*of_kind, counts, refused, again, epochs, done, 0.0, record.unknown)
+        return RunSummary(*of_kind, counts, rejected, again, epochs, done, 0.0, record.unknown, record.refused)
 
 
 def _first_rejection(folder: Path) -> SpatialStreamError:

@@ -48,7 +48,7 @@ from spatialstream.records.decode import (
     json_value,
     rejected_line,
 )
-from spatialstream.records.reasons import reason_class
+from spatialstream.records.reasons import in_the_future, reason_class, too_old
 from spatialstream.sources.contracts import Records, Source, Storage
 from spatialstream.stages.leaving import AMBIENT
 from spatialstream.stages.rows import quoted
@@ -111,6 +111,7 @@ class Intake:
         left: those of ``refused`` on which decoding failed.
         reasons: ``refused`` by :func:`~spatialstream.records.reasons.reason_class`.
         unknown: how many of the accepted objects have which fields that are not known, the commonest of them.
+        kind: ``"objects"`` or ``"queries"``, which those rejected were to be; empty if none was.
     """
 
     partition: str
@@ -123,6 +124,7 @@ class Intake:
     left: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
+    kind: str = ""
 
 
 def files_of(run: Run, letters: Iterable[str]) -> Iterator[str]:
@@ -253,7 +255,11 @@ class Ingest:
             put(INPUT + file, letters.text())
         rows = 0 if run is None else run.rows
         return Intake(
-            partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons, letters.unknown
+            *(partition, clock, run, file, rows, letters.count, last),
+            left=letters.left,
+            reasons=letters.reasons,
+            unknown=letters.unknown,
+            kind=partition.partition("/")[0] if letters.count else "",
         )
 
     def _clock(self, marks: pa.RecordBatch, letters: _Letters) -> int | None:
@@ -263,7 +269,7 @@ class Ingest:
             try:
                 t = _mark_time(value)
                 if self.ceiling is not None and t > self.ceiling:
-                    raise RecordError("clock", _in_the_future(t, self.ceiling))
+                    raise RecordError("clock", in_the_future(t, self.ceiling))
                 times.append(t)
             except RecordError as error:
                 letters.add(offset, 1, str(error), _echo_of(value))
@@ -322,13 +328,11 @@ class Ingest:
         if self.floor is not None and isinstance(batch, ObjectBatch):
             late = batch.t <= self.floor
         future = np.zeros(len(batch), np.bool_) if self.ceiling is None else batch.t > self.ceiling
-        reasons = {
-            row: f"t: {batch.t[row]} is too old; retention has passed everything up to {self.floor}"
-            if late[row]
-            else f"t: {_in_the_future(int(batch.t[row]), self.ceiling)}"
-            for row in np.flatnonzero(late | future).tolist()
-        }
-        return self._without(batch, places, reasons, letters)
+        reasons = dict[int, str]()
+        for bound, out, told in ((self.floor, late, too_old), (self.ceiling, future & ~late, in_the_future)):
+            if bound is not None:
+                reasons |= {row: f"t: {told(int(batch.t[row]), bound)}" for row in np.flatnonzero(out).tolist()}
+        return self._without(batch, places, dict(sorted(reasons.items())), letters)
 
     def _without(
         self, batch: _Batch, places: Ints, reasons: Mapping[int, str], letters: _Letters
@@ -504,10 +508,6 @@ def _cuts(ends_line: Flags) -> list[int]:
 def _echo_of(value: bytes) -> str:
     """What is echoed of a line, as JSON."""
     return json_value(value[: 4 * LONGEST_ECHO])[2]
-
-
-def _in_the_future(t: int, ceiling: int | None) -> str:
-    return f"{t} is in the future; the latest that is taken now is {ceiling}"
 
 
 def _mark_time(value: bytes) -> int:

@@ -71,7 +71,7 @@ __all__ = [
     "turn_name",
 ]
 
-FORMAT = 9
+FORMAT = 10
 """Of all that is kept in a checkpoint; one with another number cannot be gone on with, and is refused."""
 
 T = TypeVar("T")

@@ -1,10 +1,11 @@
 """What is told through the routing store besides versions: load statistics, a sample, λ, executors, topics.
 
-The router writes a sample of the stream, which topics it uses and which unknown fields it has, the worker the load
-statistics and which versions it names, both why they cannot go on, who scales a stream the number of executors, and who
-runs it when its load counts as imbalanced, and whether it is suspended. The rebalancer and the operator read them, the
-router which versions are named. Each is small and replaced as a whole. Every function here raises
-:class:`~spatialstream.model.errors.Unavailable` where the store cannot be reached.
+The router writes a sample of the stream, which topics it uses, which times it takes and which unknown fields it has,
+the worker the load statistics and which versions it names, both why they cannot go on, who scales a stream the number
+of executors, and who runs it when its load counts as imbalanced, and whether it is suspended. The rebalancer and the
+operator read them, the gateway which times are taken, the router which versions are named. Each is small and replaced
+as a whole. Every function here raises :class:`~spatialstream.model.errors.Unavailable` where the store cannot be
+reached.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from spatialstream.store.base import RoutingStore
 __all__ = [
     "BALANCE",
     "EXECUTORS",
+    "LIMITS",
     "LOAD",
     "NAMED",
     "SAMPLE",
@@ -33,11 +35,13 @@ __all__ = [
     "TOPICS",
     "UNKNOWN",
     "LoadReport",
+    "TimeLimits",
     "Trouble",
     "UsedTopics",
     "ask_executors",
     "asked_executors",
     "read_balance",
+    "read_limits",
     "read_load",
     "read_named",
     "read_sample",
@@ -48,6 +52,7 @@ __all__ = [
     "read_trouble",
     "read_unknown",
     "save_balance",
+    "save_limits",
     "save_load",
     "save_named",
     "save_sample",
@@ -58,7 +63,8 @@ __all__ = [
 ]
 
 LOAD, SAMPLE, SEEN, BALANCE = "load", "sample", "seen", "balance"
-TOPICS, UNKNOWN, NAMED, TROUBLE, SUSPENDED = "topics", "unknown", "named", "trouble", "suspended"
+TOPICS, UNKNOWN, NAMED, LIMITS = "topics", "unknown", "named", "limits"
+TROUBLE, SUSPENDED = "trouble", "suspended"
 """The names under which they are kept."""
 EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
@@ -126,6 +132,30 @@ class UsedTopics:
         names = meta.get("names")
         known = {str(kind): str(name) for kind, name in names.items()} if isinstance(names, Mapping) else {}
         return cls(str(meta.get("cluster", "")), known)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """Which times of objects a stream takes.
+
+    Attributes:
+        ahead: ms by which they may be ahead of the day's clock; None: any.
+        retention: ms by which they may be behind the stream's clock, less one; None: any.
+    """
+
+    ahead: int | None = None
+    retention: int | None = None
+
+
+def save_limits(store: RoutingStore, limits: TimeLimits) -> None:
+    """Keep which times the stream takes, in place of what was kept."""
+    store.save_statistics(LIMITS, {}, asdict(limits))
+
+
+def read_limits(store: RoutingStore) -> TimeLimits | None:
+    """The same; None before a router has said so."""
+    kept = store.load_statistics(LIMITS)
+    return None if kept is None else TimeLimits(**kept[1])
 
 
 def save_topics(store: RoutingStore, topics: UsedTopics) -> None:

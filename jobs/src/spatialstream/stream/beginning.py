@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,19 +17,50 @@ from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
+from spatialstream.records.decode import Decoded
 from spatialstream.records.files import decode_chunk, plan
+from spatialstream.records.reasons import common_reasons, told_reasons
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.owned import STREAM
+from spatialstream.sources.program import program
 from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
 from spatialstream.store.lease import FolderLease, Lease
 from spatialstream.stream.router import EPOCHS
 from spatialstream.stream.settings import StreamSettings
 
-__all__ = ["check_life", "claim", "claimed", "ensure_first_version", "locked", "read_objects", "read_queries"]
+__all__ = [
+    "Refused",
+    "check_life",
+    "claim",
+    "claimed",
+    "ensure_first_version",
+    "locked",
+    "read_objects",
+    "read_queries",
+]
 
 _SAMPLE = 50_000
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The records of a file that cannot be used.
+
+    Attributes:
+        count: how many there are.
+        reasons: why, see :func:`~spatialstream.records.reasons.common_reasons`.
+    """
+
+    count: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: Iterable[Decoded[Any]]) -> Refused:
+        """Those of all parts."""
+        found = [part.rejected.column("reason") for part in parts]
+        return cls(sum(map(len, found)), common_reasons(chain.from_iterable(each.to_pylist() for each in found)))
 
 
 @contextmanager
@@ -81,6 +114,7 @@ def ensure_first_version(
     queries: Path | None,
     patience: float = 60.0,
     life: str = "",
+    report: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Create the stream in the routing store, unless it is there.
 
@@ -95,6 +129,7 @@ def ensure_first_version(
         queries: file of queries like those to come.
         patience: seconds to wait for the store.
         life: id of the stream's life.
+        report: is told what a person should know.
 
     Raises:
         Unavailable: the store cannot be reached.
@@ -105,7 +140,7 @@ def ensure_first_version(
     ends = time.monotonic() + patience
     while True:
         try:
-            return _ensure(store, storage, settings, leaves, objects, queries, life)
+            return _ensure(store, storage, settings, leaves, objects, queries, life, report)
         except Unavailable:
             if time.monotonic() > ends:
                 raise
@@ -133,7 +168,7 @@ def check_life(store: RoutingStore, storage: Storage, stream: str, life: str, *,
     if not new:
         raise StateError(
             f"{storage.place} is the state of {stream}, of which the routing store knows nothing: what it knew has "
-            f"been removed. Remove the rest too, with spatialstream remove --checkpoint, and the stream begins anew"
+            f"been removed. Remove the rest too, with {program()} remove --checkpoint, and the stream begins anew"
         )
 
 
@@ -142,7 +177,7 @@ def _same_life(state: RoutingState, storage: Storage, stream: str, life: str) ->
         raise StateError(
             f"the routing store is of another life of {stream} ({state.life or 'without an id'}) than {storage.place} "
             f"({life or 'without an id'}). Give the job the checkpoint of that life; or, if no other stream has "
-            f"this name, remove that life with spatialstream remove, without --checkpoint, and it begins anew"
+            f"this name, remove that life with {program()} remove, without --checkpoint, and it begins anew"
         )
 
 
@@ -154,6 +189,7 @@ def _ensure(
     objects: Path | None,
     queries: Path | None,
     life: str,
+    report: Callable[[str], None],
 ) -> None:
     if store.versions():
         state = store.state()
@@ -162,8 +198,12 @@ def _ensure(
             raise StateError(f"the stream in the routing store has {state.slots} slots, not {settings.slots}")
         version = store.load(state.active.number)
     else:
-        known = ObjectBatch.of([]) if objects is None else read_objects(objects, settings)
-        asked = QueryBatch.of([]) if queries is None else read_queries(queries, settings)
+        known, no_objects = (ObjectBatch.of([]), Refused()) if objects is None else read_objects(objects, settings)
+        asked, no_queries = (QueryBatch.of([]), Refused()) if queries is None else read_queries(queries, settings)
+        for path, refused in ((objects, no_objects), (queries, no_queries)):
+            if refused.count:
+                told = "; ".join(told_reasons(refused.reasons))
+                report(f"{path}: {refused.count:,} records cannot be used, and are left out: {told}")
         asked = asked.take(np.flatnonzero(asked.code != CANCEL))
         version = build(settings.space, _sample(known), _sample(asked), leaves, settings.slots)
         store.create(version, life)
@@ -178,8 +218,8 @@ def _sample(batch: _Batch) -> _Batch:
 
 def read_objects(
     path: Path, settings: StreamSettings, columns: Mapping[str, str] | None = None, unit: str = "ms"
-) -> ObjectBatch:
-    """A whole file of objects in memory, in the order of time; what is rejected is left out.
+) -> tuple[ObjectBatch, Refused]:
+    """A whole file of objects in memory, in the order of time; and what of it is rejected.
 
     Args:
         path: the file.
@@ -189,16 +229,18 @@ def read_objects(
     """
     given = settings.space, settings.rule, columns, unit
     chunks = plan((path,), columns, "objects", space=settings.space)
-    parts = [decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "objects", *given)]
-    return _sorted(ObjectBatch.concat([part for part in parts if len(part)] or [ObjectBatch.of([])]))
+    parts = [decoded for chunk in chunks for decoded in decode_chunk(chunk, "objects", *given)]
+    batches = [part.batch for part in parts if len(part.batch)]
+    return _sorted(ObjectBatch.concat(batches or [ObjectBatch.of([])])), Refused.of(parts)
 
 
-def read_queries(path: Path, settings: StreamSettings, unit: str = "ms") -> QueryBatch:
+def read_queries(path: Path, settings: StreamSettings, unit: str = "ms") -> tuple[QueryBatch, Refused]:
     """A whole file of queries and cancellations, likewise."""
     given = settings.space, settings.rule, None, unit
     chunks = plan((path,), None, "queries")
-    parts = [decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "queries", *given)]
-    return _sorted(QueryBatch.concat([part for part in parts if len(part)] or [QueryBatch.of([])]))
+    parts = [decoded for chunk in chunks for decoded in decode_chunk(chunk, "queries", *given)]
+    batches = [part.batch for part in parts if len(part.batch)]
+    return _sorted(QueryBatch.concat(batches or [QueryBatch.of([])])), Refused.of(parts)
 
 
 def _sorted(batch: _Batch) -> _Batch:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.times import check_times
 from spatialstream.sources.contracts import MESSAGE, find
 from spatialstream.sources.disk import undamaged
 from spatialstream.stages.ingest import Ingest, Intake
@@ -127,6 +128,8 @@ class LocalStream:
         now: a clock that does not go back, ms.
         step: is called before each step, with its name; tests stop the stream there.
         due: see :class:`~spatialstream.stream.embedded.EmbeddedStream`.
+        sure: whether times are ms even if they look like something else; otherwise the first that come of objects, and
+            of queries, must not look so.
     """
 
     def __init__(
@@ -140,8 +143,9 @@ class LocalStream:
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
         due: Callable[[], bool] | None = None,
+        sure: bool = True,
     ) -> None:
-        self._settings, self._storage, self._given = settings, engine.world.storage, queries
+        self._settings, self._storage, self._given, self._sure = settings, engine.world.storage, queries, sure
         self._names = ["objects/0"] if queries is not None else ["objects/0", "queries/0"]
         self._stream = EmbeddedStream(
             settings,
@@ -178,6 +182,7 @@ class LocalStream:
             ingestion: makes runs of its records; their partitions are of ``objects`` and ``queries``, and any part.
 
         Raises:
+            SettingError: its times look as if they were not ms; nothing of it is taken in.
             StateError: the checkpoint is damaged.
         """
         with self._busy() as is_open:
@@ -244,11 +249,20 @@ class LocalStream:
     def _taken(self, stage: Ingest, intakes: Sequence[Intake]) -> list[Intake]:
         """What comes, one clock a source; and the queries that are there from the start, when the stream begins."""
         taken = [replace(each, partition=f"{each.partition.split('/')[0]}/0") for each in intakes]
+        self._check_times(taken)
         if self._router.last is None and self._given is not None:
             # they are all there, so they have no clock that could hold others back, or drive time ahead
             first = stage.intakes(_GIVEN, _lines(self._storage.get(self._given)))
             taken += [replace(each, partition="objects/0", clock=None) for each in first]
         return taken
+
+    def _check_times(self, taken: Sequence[Intake]) -> None:
+        """Refuse the first times that come, if they look as if they were not ms."""
+        last, runs = self._router.last, [each.run for each in taken if each.run is not None]
+        for kind in ("objects", "queries"):
+            times = [run.times for run in runs if run.kind == kind]
+            if times and not self._sure and not (last is not None and last.taken.get(kind)):
+                check_times(np.concatenate([np.array(each, np.int64) for each in times]), kind)
 
     def _drain(self) -> None:
         """The epochs that are due without more input, such as the rest of a large micro-batch."""

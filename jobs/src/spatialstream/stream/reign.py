@@ -82,6 +82,7 @@ from spatialstream.model.errors import RunError, StateError, Unavailable
 from spatialstream.model.jsonable import from_json
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.disk import DAMAGED, undamaged
+from spatialstream.sources.program import program
 from spatialstream.stages.state import get_value
 
 __all__ = ["ROUTER", "WORKER", "Alone", "Log", "Reign", "Standing", "Superseded"]
@@ -257,7 +258,7 @@ class _Records:
             raise StateError(
                 f"{self._folder}done in {self._storage.place} says that turn {done} is done, but of the decisions the "
                 f"last one that is there is of turn {decided}: messages of the stream's epochs topic have been lost. "
-                "Remove the stream with spatialstream remove --checkpoint, and it begins anew"
+                f"Remove the stream with {program()} remove --checkpoint, and it begins anew"
             )
 
     def clean(self, turn: int, needed: int | None = None) -> None:

@@ -14,6 +14,7 @@ are admitted again when the registry is lost (:meth:`Router.since_checkpoint`), 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -61,13 +62,14 @@ class EpochRecord:
         under: first and last timestamp of objects routed under the active version so far; None if there are none.
         born: ms of the day's clock at which it was decided.
         spoken: the last epoch before it that was announced; -1 if there is none.
-        taken: records of each kind that have come in up to and with it, and ``"rejected"`` for those that were refused.
+        taken: records of each kind that have come in up to and with it.
         retired: (version, ms of the day's clock) of the versions that epochs have named within the last day, but do not
             name since then.
         previous: the name of the record of the epoch before; empty if there is none.
         admitted: the files of the queries of the epochs between the last checkpoint of the registry that was known to
             be there, and this one.
         unknown: how many of the objects in ``taken`` have which fields that are not known, the commonest of them.
+        refused: records and marks of each kind that were rejected when they came in, up to and with it.
     """
 
     epoch: Epoch
@@ -84,6 +86,7 @@ class EpochRecord:
     previous: str = ""
     admitted: tuple[str, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def silent(self) -> bool:
@@ -219,12 +222,15 @@ class Router:
         if before is not None and adoption.active != before.adoption.active:
             controls = (*controls, (ACTIVATE, adoption.active))
         under, past = self._ranges(before, adoption, runs, upto)
-        read, taken = ({}, {}) if before is None else (dict(before.read), dict(before.taken))
+        read, taken, refused = dict[str, int](), Counter[str](), Counter[str]()
+        if before is not None:
+            read, taken, refused = dict(before.read), Counter(before.taken), Counter(before.refused)
         for intake in intakes:
             read[intake.partition] = max(intake.last + 1, read.get(intake.partition, 0))
-            taken["rejected"] = taken.get("rejected", 0) + intake.refused
+            if intake.refused:
+                refused[intake.kind] += intake.refused
             if intake.run is not None:
-                taken[intake.run.kind] = taken.get(intake.run.kind, 0) + intake.records
+                taken[intake.run.kind] += intake.records
         epoch = Epoch(
             number=number,
             partitions=settings.partitions,
@@ -252,7 +258,8 @@ class Router:
             under=under,
             born=now,
             spoken=spoken,
-            taken=taken,
+            taken=dict(taken),
+            refused=dict(refused),
             previous=self._name,
             unknown=commonest([*([] if before is None else [before.unknown]), *(each.unknown for each in intakes)]),
         )

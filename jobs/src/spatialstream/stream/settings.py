@@ -121,6 +121,7 @@ class StreamSettings:
             "retention": self.retention,
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
+            "query_words": self.rule.query_words,
             "unicode": UNICODE,
         }
 
