@@ -19,6 +19,7 @@ from spatialstream.balance.attribution import Spent, object_seconds, spread
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.kinds import CODE, KINDS, TYPES, QueryType, Route
+from spatialstream.records.commonest import commonest
 from spatialstream.stages.turns import NEVER
 
 __all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
@@ -45,6 +46,7 @@ class _Sample:
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
     queries: dict[QueryType, npt.NDArray[np.int64]] = field(default_factory=dict)
+    tested: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +62,7 @@ class WindowView:
         queries: float64[n] for each of :data:`SNAPSHOT`, see :meth:`LoadWindow.queries`.
         upto: the latest timestamp that was counted up to, ms.
         kept: int64[2, slots], see :attr:`LoadWindow.kept`; None: some slot has not told.
+        tested: see :attr:`LoadWindow.tested`.
     """
 
     version: RoutingVersion
@@ -70,6 +73,7 @@ class WindowView:
     queries: Mapping[QueryType, npt.NDArray[np.float64]]
     upto: int
     kept: npt.NDArray[np.int64] | None = None
+    tested: Mapping[str, int] = field(default_factory=dict)
 
 
 class LoadWindow:
@@ -127,6 +131,7 @@ class LoadWindow:
             self._standing(slot, load)
             if "held" in load:
                 self.kept[slot] = load["held"], sum(load["standing"].values())
+        sample.tested = commonest([sample.tested, *(load.get("tested", {}) for load in loads.values())])
         self.nearest = max((load.get("standing", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0)
         while self._samples and self._samples[0].upto <= upto - self._span:
             self._samples.popleft()
@@ -181,6 +186,11 @@ class LoadWindow:
         """The slots' time for each leaf in the window, see :mod:`spatialstream.balance.attribution`."""
         return self._sum(sample.seconds for sample in self._samples)
 
+    @property
+    def tested(self) -> dict[str, int]:
+        """With how many objects CRQs were compared in the window, by id, those with most, estimated; and ``""``."""
+        return commonest(sample.tested for sample in self._samples)
+
     def queries(self, kind: QueryType) -> npt.NDArray[np.float64]:
         """How many queries of one of the types :data:`SNAPSHOT` came for each leaf in the window."""
         return self._sum(sample.queries[kind] for sample in self._samples if kind in sample.queries)
@@ -197,6 +207,7 @@ class LoadWindow:
             {kind: self.queries(kind) for kind in SNAPSHOT},
             self.upto,
             self._kept(self.version.slots),
+            self.tested,
         )
 
     def _kept(self, slots: int) -> npt.NDArray[np.int64] | None:

@@ -83,6 +83,10 @@ class ProbedGrid(ABC):
         """As :meth:`probe`, if there are at most ``limit`` matches; else None, as soon as there are more."""
 
     @abstractmethod
+    def candidates(self, batch: ProbeBatch, first: int) -> Codes:
+        """How many objects of the block that begins with a visit are compared with each query, int32[queries]."""
+
+    @abstractmethod
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything as flat arrays and a JSON-able rest, of which ``from_arrays`` makes the same grid."""
 
