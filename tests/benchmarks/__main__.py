@@ -1,7 +1,7 @@
 """``make bench``: every benchmark beside the figures to reach; a table on the terminal, figures and charts on disk.
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``segment``,
-``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``seats``, ``limits``, ``scale``,
+``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``actors``, ``limits``, ``scale``,
 ``rebalance``, ``live``; all of them by default. ``soak`` takes an hour, and is done where it is named
 alone. Each runs in a process of its own, one after the other; so do the curves (``growth-*.svg``) of those that have
 some. One that fails does not keep the others from running; the exit status is then 1.
@@ -29,7 +29,7 @@ NAMES = (
     "asked",
     "gateway",
     "pipeline",
-    "seats",
+    "actors",
     "limits",
     "scale",
     "rebalance",

@@ -1,6 +1,6 @@
 """Snapshot queries between the rounds, without transport: ``python -m tests.benchmarks.bench_asked [objects]``.
 
-Four slots in one process, which are asked as seats are: questions are checked, routed, answered from views, and their
+Four slots in one process, which are asked as actors are: questions are checked, routed, answered from views, and their
 rows made. Then the same while the slots take in objects, as their turns do. Wall-clock time, unless
 said otherwise.
 """
@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream import kernels
+from spatialstream.actors.coordinator import LARGEST, Whole
 from spatialstream.client import SnapshotAsker
 from spatialstream.index.version import build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query
-from spatialstream.seats.whole import LARGEST, Whole
 from spatialstream.stages import views
 from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory, lines_here
@@ -66,7 +66,7 @@ class Slots:
         return views.answer_at(PLACE, slots, round_id, questions)
 
     def whole(self, asked: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float) -> Whole:
-        """What a seat answers that has all slots."""
+        """What an actor answers that has all slots."""
         now = self.directory
         assert now is not None
         queries = [replace(query, t=now.clock) for query, _ in asked]
@@ -116,7 +116,7 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
     whole = SnapshotAsker(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
     for name, records in asked.items():
         measure(name, asker, records, row, "idle", (1.5, 10.0))
-        one_by_one(f"{name}, whole by one seat, idle", whole, records, row, (1.5, 10.0))
+        one_by_one(f"{name}, whole by one actor, idle", whole, records, row, (1.5, 10.0))
     with TakingIn(slots):
         for name, records in asked.items():
             measure(name, asker, records, row, f"under {RATE:,} objects/s", (4.0, 40.0))

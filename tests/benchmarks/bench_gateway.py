@@ -1,7 +1,7 @@
 """The gateway: asks a second, and result rows to many connections: ``python -m tests.benchmarks.bench_gateway``.
 
 The gateway is a process of its own, in which the slots of a stream are that is idle, so what is measured is HTTP and
-the answer, not transport to seats; rows come from a topic in memory. Clients speak over sockets, in another process, on
+the answer, not transport to actors; rows come from a topic in memory. Clients speak over sockets, in another process, on
 the same cores. Processor time is that of the gateway's process alone; it says more than wall-clock time where something
 else runs.
 

@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
+from spatialstream.actors.call_pool import CallPool, serve_calls
+from spatialstream.actors.wire import client_of
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.row_counts import Counts
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.queries import QueryBatch
-from spatialstream.seats.exchanges import Exchanges, served
-from spatialstream.seats.wire import client_of
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
@@ -264,14 +264,14 @@ class _Echo(flight.FlightServerBase):  # type: ignore[misc]
         yield flight.Result(action.body)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        served(reader, writer, lambda body: body)
+        serve_calls(reader, writer, lambda body: body)
 
 
 def calls(standing: int = 500) -> Iterator[Figure]:
     """What a question costs both sides in a call of its own, and on one that stands; and what those take that stand."""
     server = _Echo("grpc+tcp://127.0.0.1:0")
     address, body = f"127.0.0.1:{server.port}", b"x" * 200
-    client, asking = client_of(address), Exchanges("echo", client_of)
+    client, asking = client_of(address), CallPool("echo", client_of)
 
     def of_its_own() -> None:
         for _ in range(2_000):

@@ -8,7 +8,7 @@
 - *throughput*: a burst, sent faster than it can be done, shows the ceiling; then objects for two minutes at the highest
   rate of a few that lasts. The lag is the day's clock minus the timestamp up to which results are out, by the worker's
   metrics, sampled every second; it must not grow.
-- *killed*: under 5,000 objects/s a seat of the worker, then the worker with all its processes, are killed; the worker
+- *killed*: under 5,000 objects/s an actor of the worker, then the worker with all its processes, are killed; the worker
   is started again at once. How long until results are out of what was sent after that.
 - *rebalance*: a stream that began without any history gets 5,000 objects/s; FM and then FG are forced. How long from
   proposal to activation, and the longest time without a round and without an epoch, beside the time before.
@@ -263,7 +263,7 @@ class Live:
         store: what is before the object store that has the checkpoint; None: a folder has it.
         history: make the first tree from a sample of the workload.
         profile: clock the tasks too.
-        executors: of the worker, each a process of its own with one seat; 0: the seats are below the job itself.
+        executors: of the worker, each a process of its own with one actor; 0: the actors are below the job itself.
         more: arguments of both jobs.
     """
 
@@ -661,8 +661,8 @@ def _ages(
 # --------------------------------------------------------------------------------------------------------------- killed
 
 
-def seats_below(pid: int) -> list[int]:
-    """The processes that are seats of a job: those that Spark's daemon of Python has forked."""
+def actors_below(pid: int) -> list[int]:
+    """The processes that are actors of a job: those that Spark's daemon of Python has forked."""
     parents, commands = dict[int, int](), dict[int, bytes]()
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -681,10 +681,10 @@ def seats_below(pid: int) -> list[int]:
 
 
 def killed(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A seat, then the worker, killed under load."""
+    """An actor, then the worker, killed under load."""
     return _recovered(
         live,
-        ("one Python process", lambda: os.kill(seats_below(live.worker.pid or 0)[0], signal.SIGKILL), 4, 2),
+        ("one Python process", lambda: os.kill(actors_below(live.worker.pid or 0)[0], signal.SIGKILL), 4, 2),
         ("the worker", live.worker.restart_killed, 20, 10),
     ), {}
 

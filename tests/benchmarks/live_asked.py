@@ -50,7 +50,7 @@ def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
                 rows.append(row("   p95", found["p95"], "ms", floor, f"oldest answer {found['oldest']:.0f} ms old"))
                 if load == "idle":  # otherwise most of it is that of turns
                     note = f"client {spent['client']:.2f}, driver {spent['driver']:.2f}"
-                    rows.append(row("   CPU of the seats", spent["Python"], "ms/question", None, note))
+                    rows.append(row("   CPU of the actors", spent["Python"], "ms/question", None, note))
             for together in (1, 100):
                 rate, refused, spent = several_clients(live, together)
                 name = f"asked snapshots, {CLIENTS} clients, {together} at a time, {load}"

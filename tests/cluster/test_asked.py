@@ -150,7 +150,7 @@ def test_answers_are_the_oracles_as_of_their_rounds(
                     (f"{strategy} adopted", lambda strategy=strategy: _adopt(stream, strategy))
                     for strategy in (("FG", "PM", "FM") if AT_LENGTH else ("FG",))
                 ),
-                ("all seats killed", lambda: _kill_python(stream)),
+                ("all actors killed", lambda: _kill_python(stream)),
                 ("the worker killed", lambda: _kill_worker(stream)),
                 ("ZooKeeper away", lambda: _lose_zookeeper_after_an_adoption(stream, unaware)),
             ]

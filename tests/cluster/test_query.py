@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from spatialstream.actors.query_endpoint import QueryEndpoint
 from spatialstream.cli import main
 from spatialstream.client import CLOCK, connect
 from spatialstream.index.version import build
@@ -23,7 +24,6 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.seats.door import Door
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
 from spatialstream.store.zookeeper import ZooKeeperStore
@@ -269,7 +269,7 @@ def test_an_interrupt_ends_a_question_that_nobody_answers(servers: Servers) -> N
     with socket.create_server(("127.0.0.1", 0)) as silent, ZooKeeperStore(servers.zookeeper.hosts, "silent") as store:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         store.create(build(PLANE, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
-        Door.of({"address": address, "secret": "s", "certificate": None}, PLANE, DEFAULT_RULE).save(store)
+        QueryEndpoint.of({"address": address, "secret": "s", "certificate": None}, PLANE, DEFAULT_RULE).save(store)
         words = ["--stream", "silent", "--zookeeper", servers.zookeeper.hosts, "--type", "SRQ", "--duration", "1h"]
         command = [sys.executable, "-m", "spatialstream", "query", *words, *EVERYWHERE]
         silent.settimeout(PATIENCE)

@@ -1,4 +1,4 @@
-"""Engines of seats that are threads or processes, and tasks for tests, which Spark's processes import too."""
+"""Engines of actors that are threads or processes, and tasks for tests, which Spark's processes import too."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.actors.actor import ActorSpec, run_actor
+from spatialstream.actors.engine import ActorEngine
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made
-from spatialstream.seats.engine import SeatEngine
-from spatialstream.seats.seat import Invitation, sit
 from spatialstream.sources.folder import Folder
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
@@ -136,7 +136,7 @@ class TestTasks:
 
     def where(self, world: World, item: int) -> Iterator[str]:
         """The process that does it."""
-        time.sleep(0.02)  # so that the next item finds another seat free
+        time.sleep(0.02)  # so that the next item finds another actor free
         yield str(os.getpid())
 
     def rows_where(self, world: World, item: int) -> Iterator[PartRow]:
@@ -236,28 +236,28 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.contracts.engines"])
 
 
-# ------------------------------------------------------------------------------------------------------------ seatings
+# ------------------------------------------------------------------------------------------------------------ launchers
 
 
 class Threads:
-    """Seats that are threads of this process, each of which is begun anew when it has failed."""
+    """Actors that are threads of this process, each of which is begun anew when it has failed."""
 
     def __init__(self, count: int = 2, host: str = "127.0.0.1") -> None:
         self.host, self.count = host, count
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def begin(self, invitation: Invitation) -> None:
+    def begin(self, spec: ActorSpec) -> None:
         self._threads = [
-            threading.Thread(target=self._sit, args=(invitation, number), daemon=True) for number in range(self.count)
+            threading.Thread(target=self._run, args=(spec, number), daemon=True) for number in range(self.count)
         ]
         for thread in self._threads:
             thread.start()
 
-    def _sit(self, invitation: Invitation, number: int) -> None:
+    def _run(self, spec: ActorSpec, number: int) -> None:
         while not self._over.is_set():
             with contextlib.suppress(RunError):
-                sit(invitation, number)
+                run_actor(spec, number)
                 return
 
     def check(self) -> None:
@@ -270,10 +270,10 @@ class Threads:
             assert not thread.is_alive()
 
 
-def _sit_in_process(invitation: Invitation, number: int, executor: str) -> None:
+def _run_in_process(spec: ActorSpec, number: int, executor: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        sit(invitation, number, executor)
+        run_actor(spec, number, executor)
     except RunError:
         os._exit(3)
     os._exit(0)
@@ -281,11 +281,11 @@ def _sit_in_process(invitation: Invitation, number: int, executor: str) -> None:
 
 @dataclass(slots=True)
 class Processes:
-    """Seats that are processes, each in place of another that has gone.
+    """Actors that are processes, each in place of another that has gone.
 
     Attributes:
         count: how many.
-        host: by which seats reach the driver.
+        host: by which actors reach the driver.
         executors: how many executors they are said to be of, by number.
         again: whether others come.
     """
@@ -299,30 +299,30 @@ class Processes:
     _over: threading.Event = field(default_factory=threading.Event)
     _keeper: threading.Thread | None = None
 
-    def begin(self, invitation: Invitation) -> None:
+    def begin(self, spec: ActorSpec) -> None:
         for number in range(self.count):
-            self._start(invitation, number)
-        self._keeper = threading.Thread(target=self._keep, args=(invitation,), daemon=True)
+            self._start(spec, number)
+        self._keeper = threading.Thread(target=self._keep, args=(spec,), daemon=True)
         self._keeper.start()
 
-    def _start(self, invitation: Invitation, number: int) -> None:
+    def _start(self, spec: ActorSpec, number: int) -> None:
         process = PROCESSES.Process(
-            target=_sit_in_process, args=(invitation, number, str(number % self.executors)), daemon=True
+            target=_run_in_process, args=(spec, number, str(number % self.executors)), daemon=True
         )
         process.start()
         self.running[number] = process
 
-    def _keep(self, invitation: Invitation) -> None:
+    def _keep(self, spec: ActorSpec) -> None:
         while not self._over.wait(0.02):
             for number, process in list(self.running.items()):
                 if not process.is_alive():
                     self.ended.append(self.running.pop(number))
                     if self.again and process.exitcode:
-                        self._start(invitation, number)
+                        self._start(spec, number)
 
     def check(self) -> None:
         if not self.again and not self.running:
-            raise RunError("lost all seats")
+            raise RunError("lost all actors")
 
     def end(self) -> None:
         self._over.set()
@@ -335,9 +335,9 @@ class Processes:
             assert process.exitcode in (0, 3), process.exitcode
 
 
-def engine_of(seating: Any, silence: float = 10.0, **given: Any) -> SeatEngine:
+def engine_of(launcher: Any, silence: float = 10.0, **given: Any) -> ActorEngine:
     """An engine that does the tasks of tests."""
-    return SeatEngine(world(), seating, silence=silence, tasks=TASKS, **given)
+    return ActorEngine(world(), launcher, silence=silence, tasks=TASKS, **given)
 
 
 def own_address() -> str:

@@ -58,7 +58,7 @@ EXECUTOR_CONTAINER = "executor"
 _SILENCE = {"spark.network.timeout": "60s", "spark.network.timeoutInterval": "10s"}
 """When Spark gives up an executor that it does not hear, and how often it looks; 120 s and 60 s otherwise.
 
-Seats are given up after ten seconds of silence, so the stream has gone on by then; but the place of the executor that
+Actors are given up after ten seconds of silence, so the stream has gone on by then; but the place of the executor that
 was cut off from its driver is taken by another one only then. Executors say that they are there every ten seconds.
 """
 

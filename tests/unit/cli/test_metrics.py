@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from spatialstream.actors.query_metrics import ASKED, LIMITS, OUTCOMES, QueryMetrics
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics, serve
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
@@ -21,7 +22,6 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
-from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Tally
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.requests import REQUESTS
 from spatialstream.stages.ingest import Intake
@@ -150,7 +150,7 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
     }
 
     for name, (_, series) in exposed(registry).items():
-        assert series or name in {*BY_LEAF, "spatialstream_seat_slots"}, name
+        assert series or name in {*BY_LEAF, "spatialstream_actor_slots"}, name
         for found in series.values():
             for label in {label for each in found for label, _ in each} - {"le"}:
                 wanted = types.get(name, TYPES) if label == "type" else values[label]
@@ -207,19 +207,19 @@ def test_time_of_tasks_adds_up(worker: WorkerMetrics) -> None:
 
 
 @pytest.mark.parametrize("job", ["router", "worker"])
-def test_seats_are_those_that_there_are_when_somebody_asks(job: str, worker: WorkerMetrics) -> None:
+def test_actors_are_those_that_there_are_when_somebody_asks(job: str, worker: WorkerMetrics) -> None:
     metrics = worker if job == "worker" else RouterMetrics()
     value = metrics.registry.get_sample_value
-    assert value("spatialstream_seats") == 0
+    assert value("spatialstream_actors") == 0
 
     there = {0: 2, 1: 1}
-    metrics.seats(lambda: there)
-    assert value("spatialstream_seats") == 2
-    assert [value("spatialstream_seat_slots", {"seat": str(seat)}) for seat in (0, 1)] == [2, 1]
+    metrics.actors(lambda: there)
+    assert value("spatialstream_actors") == 2
+    assert [value("spatialstream_actor_slots", {"actor": str(actor)}) for actor in (0, 1)] == [2, 1]
 
     del there[0]
-    assert value("spatialstream_seats") == 1
-    assert value("spatialstream_seat_slots", {"seat": "0"}) is None
+    assert value("spatialstream_actors") == 1
+    assert value("spatialstream_actor_slots", {"actor": "0"}) is None
 
 
 @pytest.mark.parametrize("job", ["router", "worker"])
@@ -227,15 +227,15 @@ def test_the_memory_of_each_process_that_there_is(job: str, worker: WorkerMetric
     metrics, name = worker if job == "worker" else RouterMetrics(), "spatialstream_process_memory_bytes"
     value = metrics.registry.get_sample_value
     assert value(name, {"process": "driver"}) > 1_000_000
-    metrics.memory(lambda: {"driver": 5, "java": 6, "seat-0": 7})
-    assert [value(name, {"process": each}) for each in ("driver", "java", "seat-0")] == [5, 6, 7]
+    metrics.memory(lambda: {"driver": 5, "java": 6, "actor-0": 7})
+    assert [value(name, {"process": each}) for each in ("driver", "java", "actor-0")] == [5, 6, 7]
 
 
 def test_questions_in_figures(worker: WorkerMetrics) -> None:
     value = worker.registry.get_sample_value
-    tally = Tally()
-    worker.questions(lambda: tally.counts)
-    tally.counts[1] = [5, 4, 3, 2, 0, 1, *(0 for _ in LIMITS[3:]), 6, 60.5]
+    metrics = QueryMetrics()
+    worker.questions(lambda: metrics.counts)
+    metrics.counts[1] = [5, 4, 3, 2, 0, 1, *(0 for _ in LIMITS[3:]), 6, 60.5]
 
     assert [value("spatialstream_questions_total", {"type": "SKQ", "outcome": each}) for each in OUTCOMES] == [
         5,

@@ -20,7 +20,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import LoadReport, ask_executors, save_load, save_sample
 
-SEATS = {0: "host:1", 1: "host:2"}
+ACTORS = {0: "host:1", 1: "host:2"}
 
 
 def some_version() -> tuple[RoutingVersion, Sample]:
@@ -40,7 +40,7 @@ def store() -> MemoryStore:
 
 
 def look(store: MemoryStore) -> dict[str, object]:
-    seen = Inside(store, lambda: SEATS).look()
+    seen = Inside(store, lambda: ACTORS).look()
     json.dumps(seen, allow_nan=False)
     return seen
 
@@ -51,7 +51,7 @@ def test_before_anything_is_counted(store: MemoryStore) -> None:
     assert (seen["version"], seen["counted"], seen["before"], seen["pending"]) == (0, None, None, None)
     assert seen["space"] == "wgs84"
     assert sum(each["load"] for each in seen["leaves"]) == pytest.approx(version.index.leaves.load.sum())  # type: ignore[attr-defined]
-    assert [each["seat"] for each in seen["slots"]] == ["host:1", "host:2", None]  # type: ignore[attr-defined]
+    assert [each["actor"] for each in seen["slots"]] == ["host:1", "host:2", None]  # type: ignore[attr-defined]
     assert "queries" not in seen["slots"][0]  # type: ignore[index]
 
 

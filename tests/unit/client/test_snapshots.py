@@ -234,7 +234,7 @@ def test_at_least_waits_for_the_clock(stream: Stream) -> None:
 
 def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) -> None:
     stream.round(1_000, objects(10, 900))
-    tries = iter([Gone("the view has gone"), Unavailable("the seat has gone")])
+    tries = iter([Gone("the view has gone"), Unavailable("the actor has gone")])
 
     def call(*arguments: Any) -> Iterable[Row]:
         if (error := next(tries, None)) is not None:

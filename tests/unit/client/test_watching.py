@@ -25,7 +25,7 @@ CRQ = {"id": "q", "type": "CRQ", "region": {"circle": [13.4, 52.5, 1_000]}, "dur
 
 @dataclass
 class Stream:
-    """Takes in what it is sent, with a round each; stands for its store, its seats and its topics."""
+    """Takes in what it is sent, with a round each; stands for its store, its actors and its topics."""
 
     results: Topic = field(default_factory=Topic)
     queries: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spatialstream.actors.wire import ROWS
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import Space
-from spatialstream.seats.wire import ROWS
 from spatialstream.stages import messages, views
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.turns import Round

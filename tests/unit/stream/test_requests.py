@@ -1,6 +1,6 @@
 """What turns wait for of a storage that is far away: requests one after the other, counted, not timed.
 
-Everything is done by one process, which is the most that can come one after the other: what several seats ask, they ask
+Everything is done by one process, which is the most that can come one after the other: what several actors ask, they ask
 at once.
 """
 

@@ -25,8 +25,8 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 
 if TYPE_CHECKING:
+    from spatialstream.actors.engine import ActorEngine
     from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
-    from spatialstream.seats.engine import SeatEngine
     from spatialstream.sources.contracts import Storage
     from spatialstream.sources.kafka import Connection
     from spatialstream.spark.session import SparkSession
@@ -44,6 +44,7 @@ __all__ = [
     "ZOOKEEPER",
     "Begun",
     "access",
+    "actors",
     "add_balance",
     "add_broker",
     "add_job",
@@ -54,7 +55,6 @@ __all__ = [
     "connection",
     "run",
     "say",
-    "seats",
     "settings",
     "stopping",
     "store",
@@ -75,7 +75,7 @@ VARIABLES = {
 
 _FINISHING = "spatialstream: finishing what is under way; once more to stop at once"
 _GRACE = 10.0
-"""Seconds for which a job that is to stop finishes its turn. It may wait for a broker that is away, or for seats, much
+"""Seconds for which a job that is to stop finishes its turn. It may wait for a broker that is away, or for actors, much
 longer; and whatever is left of a turn is done when the job starts again."""
 
 ZOOKEEPER = "127.0.0.1:2181"
@@ -291,9 +291,9 @@ class Begun:
         if claimed(self.settings, self.storage) != self.life:
             raise StateError(f"{self.options.stream} has been removed while its {self.options.command} was starting")
 
-    def job(self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
+    def job(self, session: SparkSession, engine: ActorEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
         """What both jobs are made with."""
-        metrics.seats(engine.held)
+        metrics.actors(engine.held)
         metrics.requests(engine.requests)
         metrics.memory(lambda: _memory(session, engine))
         return {
@@ -314,7 +314,7 @@ class Begun:
         }
 
     def _executors(
-        self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics
+        self, session: SparkSession, engine: ActorEngine, metrics: RouterMetrics | WorkerMetrics
     ) -> Callable[[], object]:
         """What keeps the number of executors; nothing where the routing store is not asked for it."""
         from spatialstream.spark.executors import Executors
@@ -382,8 +382,8 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
 
 
 @contextmanager
-def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[tuple[SparkSession, SeatEngine]]:
-    """Seats in a Spark session of the job, which ends with them; they are given when it has its lease.
+def actors(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[tuple[SparkSession, ActorEngine]]:
+    """Actors in a Spark session of the job, which ends with them; they are given when it has its lease.
 
     They do nothing by themselves, so they come while it is waited for. On Kubernetes Spark leaves a secret for the pods
     of its executors, which are those of the holder alone: there it starts after.
@@ -396,8 +396,8 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
             :meth:`Begun.await_lease`.
         StateError: likewise.
     """
-    from spatialstream.seats.engine import SeatEngine
-    from spatialstream.spark.seating import SparkSeating, stop_spark
+    from spatialstream.actors.engine import ActorEngine
+    from spatialstream.spark.actor_launcher import SparkActorLauncher, stop_spark
     from spatialstream.spark.session import embedded_session, while_java_lives
 
     name = f"spatialstream-{options.command}-{options.stream}"
@@ -414,8 +414,8 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
         session = embedded_session(name, options.cores, **given, lasting=True)
         held.callback(stop_spark, session)
         with while_java_lives():
-            seating = SparkSeating(session, count, name)
-            engine = held.enter_context(SeatEngine(world, seating, lambda text: say(options, text)))
+            launcher = SparkActorLauncher(session, count, name)
+            engine = held.enter_context(ActorEngine(world, launcher, lambda text: say(options, text)))
         begun.await_lease()
         yield session, engine
 
@@ -441,13 +441,13 @@ def _spark_secret(options: argparse.Namespace) -> Iterator[Path]:
         yield path
 
 
-def _memory(session: SparkSession, engine: SeatEngine) -> dict[str, int]:
-    """Bytes that each process of a job has: the driver, its Java, and the seats, wherever they are."""
+def _memory(session: SparkSession, engine: ActorEngine) -> dict[str, int]:
+    """Bytes that each process of a job has: the driver, its Java, and the actors, wherever they are."""
     from spatialstream.sources.process_memory import resident_bytes
 
     java: Any = getattr(session.sparkContext._gateway, "proc", None)
     known = {"driver": resident_bytes()} | ({} if java is None else {"java": resident_bytes(java.pid)})
-    return known | {f"seat-{number}": size for number, size in sorted(engine.memory().items())}
+    return known | {f"actor-{number}": size for number, size in sorted(engine.memory().items())}
 
 
 def _has_executors(master: str | None) -> bool:

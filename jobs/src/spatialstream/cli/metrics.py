@@ -1,6 +1,6 @@
 """What the jobs tell Prometheus.
 
-Everything is there from the first scrape on, and bounded: series by slot, by type of query, by part of a turn, by seat,
+Everything is there from the first scrape on, and bounded: series by slot, by type of query, by part of a turn, by actor,
 and by leaf of the active version (numbers of leaves begin anew with each version).
 """
 
@@ -20,12 +20,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from spatialstream.actors.query_metrics import ASKED, LIMITS, OUTCOMES, Counts, none_asked
 from spatialstream.balance.loads import LeafCounts, imbalance, model_error
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
-from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Counts, none_asked
 from spatialstream.sources.process_memory import resident_bytes
 from spatialstream.sources.requests import REQUESTS, Requests, no_requests
 from spatialstream.stages.tasks import Summary
@@ -134,17 +134,17 @@ class _Told(Collector, Generic[T]):
         self._told = told
 
 
-class _Seats(_Told[Mapping[int, int]]):
-    """The seats that there are, and how many slots, or partitions, each of them has."""
+class _Actors(_Told[Mapping[int, int]]):
+    """The actors that there are, and how many slots, or partitions, each of them has."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """As Prometheus' client calls it."""
         slots = self._told()
-        yield GaugeMetricFamily("spatialstream_seats", "Processes that do the turns' tasks.", len(slots))
-        text = "Slots, or partitions of the router, that a seat has."
-        family = GaugeMetricFamily("spatialstream_seat_slots", text, labels=["seat"])
-        for seat, count in sorted(slots.items()):
-            family.add_metric([str(seat)], count)
+        yield GaugeMetricFamily("spatialstream_actors", "Processes that do the turns' tasks.", len(slots))
+        text = "Slots, or partitions of the router, that an actor has."
+        family = GaugeMetricFamily("spatialstream_actor_slots", text, labels=["actor"])
+        for actor, count in sorted(slots.items()):
+            family.add_metric([str(actor)], count)
         yield family
 
 
@@ -181,12 +181,12 @@ def _driver_memory() -> dict[str, int]:
 
 
 class _ExecutorSeries:
-    """The executors that a job's seats are in, and what they have worked."""
+    """The executors that a job's actors are in, and what they have worked."""
 
     def __init__(self, series: _Series) -> None:
         self._executors = series.gauge("executors", "Executors that are registered.")
-        self._cores = series.gauge("cores", "Seats that can work at once.")
-        self._tasks = series.counter("task_seconds", "Processor time that seats have worked on tasks.")
+        self._cores = series.gauge("cores", "Actors that can work at once.")
+        self._tasks = series.counter("task_seconds", "Processor time that actors have worked on tasks.")
 
     def observe(self, executors: int, cores: int, worked: float = 0.0) -> None:
         """So many executors are registered, with so many cores in all; they worked for so many seconds since."""
@@ -196,13 +196,13 @@ class _ExecutorSeries:
 
 
 class _Questions(_Told[Counts]):
-    """The questions that seats have been asked between rounds, as far as they have told."""
+    """The questions that actors have been asked between rounds, as far as they have told."""
 
     def collect(self) -> Iterator[Metric]:
         """As Prometheus' client calls it."""
         text = "Questions asked between rounds."
         asked = CounterMetricFamily("spatialstream_questions", text, labels=["type", "outcome"])
-        text = "Time that a seat takes for its answer to a question."
+        text = "Time that an actor takes for its answer to a question."
         times = HistogramMetricFamily("spatialstream_question_seconds", text, labels=["type"])
         for kind, counts in zip(ASKED, self._told().tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=False):
@@ -259,7 +259,7 @@ class RouterMetrics:
         self._unknown.labels("").set(0)
         self.executors = _ExecutorSeries(series).observe
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
-        self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
+        self.actors, self.requests = _Actors(self.registry, dict).are, _Requests(self.registry, no_requests).are
         self.memory = _Memory(self.registry, _driver_memory).are
         self._read: dict[str, int] = {}
 
@@ -466,7 +466,7 @@ class WorkerMetrics(LoadObserver):
         self.executors, self.checkpointed = _ExecutorSeries(series).observe, _checkpointed(series)
         self._of_leaves.begin(leaves)
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
-        self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
+        self.actors, self.requests = _Actors(self.registry, dict).are, _Requests(self.registry, no_requests).are
         self.memory = _Memory(self.registry, _driver_memory).are
         self.questions = _Questions(self.registry, none_asked).are
 

@@ -82,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
             KafkaSink(connection, options.stream, life=life),
             source=KafkaSource(connection, options.stream),
         )
-        with live.seats(options, begun, world) as (session, engine):
+        with live.actors(options, begun, world) as (session, engine):
             topics = connection.topics(options.stream)
             between = partial(topics.ids, connection, INTERNAL)
             notes = note_topics(storage, options.stream, life, {topics.blocks, topics.epochs}, between)

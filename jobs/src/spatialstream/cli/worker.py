@@ -11,7 +11,7 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
-    from spatialstream.seats.door import Door
+    from spatialstream.actors.query_endpoint import QueryEndpoint
     from spatialstream.stages.rows import RowLimits
     from spatialstream.store.base import RoutingStore
 
@@ -44,9 +44,9 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from spatialstream.actors.query_endpoint import QueryEndpoint
     from spatialstream.cli.metrics import WorkerMetrics, serve
     from spatialstream.kernels import compile_kernels
-    from spatialstream.seats.door import Door
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.stages.questions import Directory
     from spatialstream.stream.beginning import check_life
@@ -70,12 +70,12 @@ def _run(options: argparse.Namespace) -> int:
             options.archive,
             limits=limits,
         )
-        with live.seats(options, begun, world) as (session, engine):
+        with live.actors(options, begun, world) as (session, engine):
             check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
             metrics.questions(engine.asked)
             given = begun.job(session, engine, metrics)
-            door = Door.of(engine.door, settings.space, settings.rule, limits.longest)
-            given["follow"] = opening(door, store, given["follow"])
+            query_endpoint = QueryEndpoint.of(engine.query_endpoint, settings.space, settings.rule, limits.longest)
+            given["follow"] = opening(query_endpoint, store, given["follow"])
             job = WorkerJob(
                 **given,
                 most_epochs=options.epochs_per_round,
@@ -87,12 +87,12 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def opening(door: Door, store: RoutingStore, then: Callable[[], object]) -> Callable[[], object]:
-    """What leaves the door in the routing store, as soon as that is there, and does something else with each call.
+def opening(query_endpoint: QueryEndpoint, store: RoutingStore, then: Callable[[], object]) -> Callable[[], object]:
+    """What leaves the query endpoint in the routing store, as soon as that is there, and does something else with each call.
 
     Errors are those of the store: without it nobody can begin to ask, and a stream goes on all the same.
     """
-    left = [door]
+    left = [query_endpoint]
 
     def follow() -> None:
         while left:

@@ -1,4 +1,4 @@
-"""What a running stream is like inside, for people: versions, the leaves of the tree and their loads, slots, seats.
+"""What a running stream is like inside, for people: versions, the leaves of the tree and their loads, slots, actors.
 
 All of it is what the jobs leave in the routing store for the rebalancer, and what the worker's driver tells whoever
 asks. A look costs a few reads of the store; versions, which never change, are read once.
@@ -38,11 +38,11 @@ class Inside:
 
     Args:
         store: the routing store.
-        seats: the address of the seat of each slot, as the driver has told last.
+        actors: the address of the actor of each slot, as the driver has told last.
     """
 
-    def __init__(self, store: RoutingStore, seats: Callable[[], Mapping[int, str]]) -> None:
-        self._store, self._seats = store, seats
+    def __init__(self, store: RoutingStore, actors: Callable[[], Mapping[int, str]]) -> None:
+        self._store, self._actors = store, actors
         self._lock = threading.Lock()
         self._versions: dict[int, RoutingVersion] = {}
         self._sampled: tuple[float, Sample | None, Statistics | None] = float("-inf"), None, None
@@ -109,7 +109,7 @@ class Inside:
             return self._versions[number]
 
     def _slots(self, version: RoutingVersion, loads: Floats, report: LoadReport | None) -> list[dict[str, Any]]:
-        seats, leaves = self._seats(), version.index.leaves
+        actors, leaves = self._actors(), version.index.leaves
         columns = {"load": loads, "leaves": np.ones(len(leaves)), "objects": leaves.objects}
         if report is not None:
             columns["rate"] = report.counts.rate * 1000.0
@@ -118,7 +118,7 @@ class Inside:
             objects, queries, _ = report.by_slot(version)
             of_slots |= {"objects": objects.tolist(), "queries": queries.tolist()}
         return [
-            {"slot": slot, "seat": seats.get(slot)} | {name: each[slot] for name, each in of_slots.items()}
+            {"slot": slot, "actor": actors.get(slot)} | {name: each[slot] for name, each in of_slots.items()}
             for slot in range(version.slots)
         ]
 

@@ -30,12 +30,12 @@ MOST = 1_000
 """Questions that are answered together. What has more is cut, and each part is as of the round that is newest then."""
 
 FEW = 128
-"""Questions that one seat is given to answer whole, at most: of more the work is shared by seats and who asks."""
+"""Questions that one actor is given to answer whole, at most: of more the work is shared by actors and who asks."""
 
 Whole = Callable[
     [Sequence[tuple[Query, Mapping[str, Any]]], float, int | None], tuple[dict[str, int], list[bytes]] | None
 ]
-"""Has questions answered whole, see :meth:`~spatialstream.seats.door.Doorway.ask`."""
+"""Has questions answered whole, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
 
 _MOST_WHOLE = 1 << 20
 """Bytes of rows that come all at once, at most, where they are counted; what has more comes as it is found."""
@@ -270,7 +270,7 @@ class SnapshotAsker:
         return [found[number] for number in range(len(requests))]
 
     def _answered_whole(self, asked: Sequence[_Asked], timeout: float, bounds: AnswerBounds) -> list[bytes] | None:
-        """The answers of one seat; None: there are none."""
+        """The answers of one actor; None: there are none."""
         if not 0 < len(asked) <= FEW or any(each.timed for each in asked):
             return None
         most = None if bounds is UNBOUNDED else _MOST_WHOLE

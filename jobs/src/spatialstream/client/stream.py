@@ -8,11 +8,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from spatialstream.actors.query_endpoint import QueryClient
 from spatialstream.client.inside import Inside
 from spatialstream.client.snapshots import SnapshotAsker
 from spatialstream.model.errors import Replaced, SettingError, StateError, Unavailable
 from spatialstream.model.space import Space
-from spatialstream.seats.door import Doorway
 from spatialstream.sources.kafka import Connection
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import TimeLimits, read_limits
@@ -95,13 +95,13 @@ class Stream(SnapshotAsker):
         with ExitStack() as closing:
             if opened is not None:
                 closing.push(opened)
-            doorway = closing.enter_context(Doorway(store))
-            space, rule = Space.parse(doorway.door.space), doorway.door.rule
-            given = doorway.newest, doorway.call, space, rule
-            super().__init__(*given, whole=doorway.ask, longest=doorway.door.longest)
-            self._inside = Inside(store, lambda: doorway.seats)
+            query_client = closing.enter_context(QueryClient(store))
+            space, rule = Space.parse(query_client.query_endpoint.space), query_client.query_endpoint.rule
+            given = query_client.newest, query_client.call, space, rule
+            super().__init__(*given, whole=query_client.ask, longest=query_client.query_endpoint.longest)
+            self._inside = Inside(store, lambda: query_client.actors)
             self._store, self._limits = store, (float("-inf"), TimeLimits())
-            self._doorway, self._opened = doorway, closing.pop_all()
+            self._query_client, self._opened = query_client, closing.pop_all()
 
     def limits(self) -> TimeLimits:
         """Which times of objects the stream takes, as its router has told last; all, if nobody can say."""
@@ -184,7 +184,7 @@ class Stream(SnapshotAsker):
         while True:
             try:
                 directory = self.directory(max(1.0, until - time.monotonic()))
-                found = self._doorway.listed(directory.round, asked, max(1.0, until - time.monotonic()))
+                found = self._query_client.listed(directory.round, asked, max(1.0, until - time.monotonic()))
             except Replaced:
                 raise  # no later try can succeed
             except Unavailable:  # the stream has gone on, or a part of it is moving

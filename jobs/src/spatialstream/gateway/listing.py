@@ -1,6 +1,6 @@
 """What there is: streams, the state of one, and the queries that stand in it.
 
-A gateway keeps none of this. What stands is asked of the seats that merge, which keep each query whole
+A gateway keeps none of this. What stands is asked of the actors that merge, which keep each query whole
 (:mod:`spatialstream.local.catalogue`), as of a round and a page at a time.
 """
 

@@ -1,7 +1,7 @@
 """Calls in threads that nobody waits for when the process ends.
 
 A thread that has done its call does others. To start one takes a tenth of a millisecond, and where processors are busy
-some milliseconds, for whoever starts a thread waits until it runs: with every command to a seat that is most of it.
+some milliseconds, for whoever starts a thread waits until it runs: with every command to an actor that is most of it.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from spatialstream.actors.engine import ActorEngine
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.jsonable import from_json, to_json
@@ -32,18 +33,17 @@ from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times, duration_of, whole_number
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.records.decode import decode_objects, decode_queries
-from spatialstream.seats.engine import SeatEngine
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import disk_errors
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.object_store import is_url
 from spatialstream.sources.owned import REJECTED, RESULTS
 from spatialstream.sources.result_files import ResultFiles
+from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.answers import Queries, rejected_records, result_schema
 from spatialstream.spark.failures import explained
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
-from spatialstream.spark.seating import SparkSeating
 from spatialstream.spark.session import INTERRUPTED, right_python
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
@@ -175,12 +175,12 @@ def answer_stream(
 
 @contextmanager
 def _engine(session: SparkSession, world: World) -> Iterator[Engine]:
-    """Seats on half of the session's cores, for Spark needs some to read the frames; with one core, this process."""
+    """Actors on half of the session's cores, for Spark needs some to read the frames; with one core, this process."""
     cores = session.sparkContext.defaultParallelism
     if cores < 2:
         yield Inline(world)
         return
-    with SeatEngine(world, SparkSeating(session, cores // 2, "answer_stream")) as engine:
+    with ActorEngine(world, SparkActorLauncher(session, cores // 2, "answer_stream")) as engine:
         yield engine
 
 

@@ -10,8 +10,8 @@ import gc
 
 from pyspark import daemon
 
+from spatialstream.actors import actor  # noqa: F401 - imported for the forks
 from spatialstream.kernels import prepare
-from spatialstream.seats import seat  # noqa: F401 - imported for the forks
 from spatialstream.sources.process_memory import few_arenas
 from spatialstream.stages import tasks  # noqa: F401 - imported for the forks
 

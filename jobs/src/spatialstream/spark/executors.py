@@ -1,7 +1,7 @@
 """The executors of a job: as many as are asked for in the routing store.
 
-More executors are requested from the cluster manager; their seats get slots between two rounds. Which ones go when
-fewer are wanted is decided here: those that came last. They go once their seats hold nothing any more.
+More executors are requested from the cluster manager; their actors get slots between two rounds. Which ones go when
+fewer are wanted is decided here: those that came last. They go once their actors hold nothing any more.
 
 Only where Spark runs on a cluster manager; a local session has the threads that it has.
 """
@@ -16,8 +16,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from spatialstream.actors.engine import ActorEngine
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.seats.engine import SeatEngine
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import asked_executors
 
@@ -31,7 +31,7 @@ class Executors:
     Attributes:
         session: the Spark session.
         job: ``router`` or ``worker``.
-        engine: has the seats that are in the executors.
+        engine: has the actors that are in the executors.
         store: where the number is asked for.
         cores: of one executor.
         observe: is told how many executors are registered, how many cores they have, and for how many seconds of
@@ -42,7 +42,7 @@ class Executors:
 
     session: SparkSession
     job: str
-    engine: SeatEngine
+    engine: ActorEngine
     store: RoutingStore
     cores: int
     observe: Callable[[int, int, float], object]
@@ -90,8 +90,8 @@ class Executors:
         return sorted((ids.apply(i) for i in range(ids.size())), key=int)
 
     def _worked_lately(self) -> float:
-        """Seconds of processor time of seats since the last look."""
-        known = {seat.name: sum(seat.worked.values()) for seat in self.engine.observed()}
+        """Seconds of processor time of actors since the last look."""
+        known = {actor.name: sum(actor.worked.values()) for actor in self.engine.observed()}
         new = sum(max(0.0, total - self._worked.get(name, 0.0)) for name, total in known.items())
         self._worked = known
         return new

@@ -19,13 +19,13 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spatialstream.actors.engine import ActorEngine
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, time_unit, whole_number
 from spatialstream.model.unicode_data import UNICODE
-from spatialstream.seats.engine import SeatEngine
 from spatialstream.sources.contracts import find
 from spatialstream.sources.disk import disk_errors, undamaged, write_whole
 from spatialstream.sources.folder import Folder
@@ -34,8 +34,8 @@ from spatialstream.sources.object_store import ObjectStorage
 from spatialstream.sources.owned import REJECTED, RESULTS, RUN
 from spatialstream.sources.places import storage_at
 from spatialstream.sources.result_files import ResultFiles
+from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.failures import explained
-from spatialstream.spark.seating import SparkSeating
 from spatialstream.spark.session import used_session
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.route import dead_letters
@@ -447,11 +447,11 @@ def _answered(
     report: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> RunSummary:
-    """Have seats, and answer with them."""
-    paths, seating = settings.paths, SparkSeating(session, name="spatialstream run")
-    stream = settings.stream(seating.count)
+    """Have actors, and answer with them."""
+    paths, launcher = settings.paths, SparkActorLauncher(session, name="spatialstream run")
+    stream = settings.stream(launcher.count)
     world = embedded_world(stream, paths.storage, ResultFiles(paths.results, paths.rejected), source)
-    with SeatEngine(world, seating) as engine:
+    with ActorEngine(world, launcher) as engine:
         return _Run(settings, stream, source, engine, report).answer(stop)
 
 

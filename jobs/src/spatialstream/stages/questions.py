@@ -223,7 +223,7 @@ class Wanted:
 
 
 Found = dict[int, list[Columns]]
-"""What slots have for questions, by number: a part of each slot here, and one of each seat elsewhere. A question is
+"""What slots have for questions, by number: a part of each slot here, and one of each actor elsewhere. A question is
 left out of which a slot has no view of the round, or no answer."""
 
 Begin = Callable[[Sequence[Wanted]], Callable[[], Found]]

@@ -169,7 +169,7 @@ class Summary:
 class RoundTasks:
     """What is done in a round, for each slot, and for each part of MERGE of what that gives.
 
-    Every seat is told all of this for each part of MERGE, so nothing here may be as long as there are slots.
+    Every actor is told all of this for each part of MERGE, so nothing here may be as long as there are slots.
 
     Attributes:
         turn: the round.

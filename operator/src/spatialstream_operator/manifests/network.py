@@ -66,7 +66,7 @@ def network_policy(
 ) -> Manifest:
     """Pods of the stream take connections from one another, from clients, and for metrics; they may connect anywhere.
 
-    Clients ask the worker's driver and the seats, which have any port. Not every cluster enforces policies. All ask
+    Clients ask the worker's driver and the actors, which have any port. Not every cluster enforces policies. All ask
     each other for a secret in any case.
 
     Args:

@@ -115,8 +115,8 @@ export class Inside {
     const { look } = this;
     const total = look.slots.reduce((sum, each) => sum + each.load, 0) || 1;
     const counted = look.counted !== null;
-    const head = ["Slot", "Load", "", "Objects", counted ? "Queries" : null, counted ? "In/s" : null, "Seat"].filter((each) => each !== null);
-    const seats = [...new Set(look.slots.map((each) => each.seat))];
+    const head = ["Slot", "Load", "", "Objects", counted ? "Queries" : null, counted ? "In/s" : null, "Actor"].filter((each) => each !== null);
+    const actors = [...new Set(look.slots.map((each) => each.actor))];
     const rows = look.slots.map((each) => el("tr", {},
       el("th", { scope: "row" }, el("span", { class: `slot slot-${each.slot % 8}` }), String(each.slot)),
       el("td", { class: "drawn" }, bar((each.load / total) * Math.min(look.slots.length, 3) / 1.5, `slot-${each.slot % 8}`)),
@@ -124,7 +124,7 @@ export class Inside {
       el("td", { class: "n", text: short(each.objects) }),
       counted ? el("td", { class: "n", text: short(each.queries) }) : null,
       counted ? el("td", { class: "n", text: short(each.rate) }) : null,
-      el("td", { class: "n", title: each.seat ?? "", text: each.seat ? `#${seats.indexOf(each.seat) + 1}` : "moving" })));
+      el("td", { class: "n", title: each.actor ?? "", text: each.actor ? `#${actors.indexOf(each.actor) + 1}` : "moving" })));
     this.parts.slots.replaceChildren(
       el("table", { class: "slots" }, el("thead", {}, el("tr", {}, head.map((text) => (text ? el("th", { scope: "col", text }) : el("td"))))), el("tbody", {}, rows)),
       el("p", { class: "figures-line", text: `Lmax/Lmin ${look.imbalance === null ? "∞: a slot has nothing" : look.imbalance.toFixed(2)} · ${counted ? `counted up to ${moment(look.counted)}` : "not counted yet: what the version was made for"}` }));

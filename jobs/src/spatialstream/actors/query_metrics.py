@@ -1,0 +1,96 @@
+"""How many questions actors have been asked between the rounds, what became of them, and how long they took.
+
+An actor counts what it is asked itself, and says the counts with each heartbeat; the driver adds up what is new in them, so
+what was asked of an actor that has gone stays counted. A count is a matrix of fixed size, whatever is asked.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.model.errors import Gone
+from spatialstream.model.kinds import CODE, KINDS, NAMES, QueryType
+from spatialstream.model.queries import coded
+
+__all__ = ["ASKED", "LIMITS", "OUTCOMES", "Counts", "QueryMetrics", "none_asked"]
+
+ASKED: tuple[QueryType, ...] = tuple(kind.type for kind in KINDS if not kind.standing)
+"""The types that are asked between rounds: a count has a row for each."""
+_CODES = [CODE[kind] for kind in ASKED]
+
+OUTCOMES = ("answered", "again", "failed", "abandoned")
+"""What becomes of a question: an answer; what it is about has gone, so it is asked again; an error; or nobody waits for
+the answer any more."""
+
+LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
+"""Upper limits of the buckets of times, s."""
+
+Counts = npt.NDArray[np.float64]
+"""float64[type, column]: of questions by :data:`OUTCOMES`; of actors' answers by :data:`LIMITS`; and their seconds."""
+
+
+def none_asked() -> Counts:
+    """The count before the first question."""
+    return np.zeros((len(ASKED), len(OUTCOMES) + len(LIMITS) + 1))
+
+
+class QueryMetrics:
+    """Counts the questions that an actor is asked; any number of threads may.
+
+    Attributes:
+        counts: see :data:`Counts`. What is answered counts in the actor of the first slot that it concerns, so once;
+            what is not, in each actor that says so. An SKQ that is in its second phase is no other question, but has a
+            time of its own.
+    """
+
+    def __init__(self) -> None:
+        self.counts = none_asked()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def counting(self, slots: Sequence[int], questions: pa.RecordBatch) -> Iterator[None]:
+        """Count questions that are answered within, for some slots; each takes as long as all of them."""
+        began, outcome = time.perf_counter(), "failed"
+        try:
+            yield
+            outcome = "answered"
+        except Gone:
+            outcome = "again"
+            raise
+        except GeneratorExit:
+            outcome = "abandoned"
+            raise
+        finally:
+            self._count(slots, questions, outcome, time.perf_counter() - began)
+
+    def answered(self, types: Iterable[QueryType], seconds: float) -> None:
+        """Count questions that have been answered whole and together, by their types; each took as long as all."""
+        rows, bucket = [ASKED.index(each) for each in types], bisect_left(LIMITS, seconds)
+        with self._lock:
+            for row in rows:
+                self.counts[row, OUTCOMES.index("answered")] += 1
+                self.counts[row, len(OUTCOMES) + bucket] += 1
+                self.counts[row, -1] += seconds
+
+    def _count(self, slots: Sequence[int], questions: pa.RecordBatch, outcome: str, seconds: float) -> None:
+        codes, asked = coded(questions.column("type")), questions.column("slots")
+        starts, ends = asked.offsets.to_numpy()[:-1], asked.offsets.to_numpy()[1:]
+        answered = outcome == "answered"
+        if answered:
+            here = np.flatnonzero(starts < ends)
+            codes = codes[here[np.isin(asked.flatten().to_numpy()[starts[here]], slots)]]
+        each = np.bincount(codes, minlength=len(NAMES))[_CODES]
+        with self._lock:
+            if not answered or "since" not in questions.schema.names:
+                self.counts[:, OUTCOMES.index(outcome)] += each
+            if answered:
+                self.counts[:, len(OUTCOMES) + bisect_left(LIMITS, seconds)] += each
+                self.counts[:, -1] += each * seconds

@@ -1,0 +1,130 @@
+"""The newest round, as an actor knows it without asking the driver for each question.
+
+A round is done when every slot has done it, and a slot that has done a round has a view of it. So what the driver has
+told of the newest round holds as long as a slot of this actor has no view of another one: none can be done meanwhile.
+One case is left, that the slot is another actor's by now. Therefore an actor is *trusted* for a time with each heartbeat
+(:func:`trust`), as with a lease; and after an actor has gone, or has not let go of a slot that has moved, the driver
+tells of no further round before that time is over (:class:`~spatialstream.actors.registry.ActorRegistry`). So an actor says what the
+driver would have said, at some moment while it was asked.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spatialstream.stages.questions import Directory
+from spatialstream.stages.tasks import World
+from spatialstream.stages.versions import load_version
+from spatialstream.stages.views import newest_view
+
+__all__ = ["LocatedReadPoint", "PublishedReadPoint", "ReadPoints", "heartbeat_interval", "trust"]
+
+_HEARTBEAT_SECONDS = 1.0
+
+
+def heartbeat_interval(silence: float) -> float:
+    """Seconds between two heartbeats of an actor, of those after which one that says nothing is lost."""
+    return min(_HEARTBEAT_SECONDS, silence / 10)
+
+
+def trust(silence: float) -> float:
+    """Seconds for which an actor is trusted with a heartbeat: it says the next one before they are over."""
+    return 1.5 * heartbeat_interval(silence)
+
+
+class PublishedReadPoint:
+    """What the driver tells of the newest round; any number of threads may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now: Mapping[str, Any] | None = None
+        self._next: tuple[float, Mapping[str, Any]] | None = None
+
+    def tell(self, record: Mapping[str, Any], after: float) -> None:
+        """Tell this from then on, s of the monotonic clock; nothing that was to be told before is told any more."""
+        with self._lock:
+            self._settle()
+            self._next = after, record
+
+    @property
+    def now(self) -> Mapping[str, Any] | None:
+        """What is told; None: no round is done."""
+        with self._lock:
+            self._settle()
+            return self._now
+
+    def _settle(self) -> None:
+        if self._next is not None and time.monotonic() >= self._next[0]:
+            self._now, self._next = self._next[1], None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocatedReadPoint:
+    """What the driver has told.
+
+    Attributes:
+        directory: of the newest round.
+        actors: the address of the actor of each slot; not of those that are moving.
+    """
+
+    directory: Directory
+    actors: Mapping[int, str]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], world: World) -> LocatedReadPoint:
+        """From what :class:`~spatialstream.actors.registry.ActorRegistry` tells."""
+        actors = {int(slot): address for slot, address in told["actors"].items() if address}
+        return cls(Directory.of(told, partial(load_version, world.storage)), actors)
+
+
+class ReadPoints:
+    """Tells the newest round; any number of threads may ask.
+
+    Args:
+        world: of the actor.
+        address: of the actor.
+        ask: asks the driver, within so many seconds; None: no round is done.
+        trusted: until when the actor is trusted, s of the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        address: str,
+        ask: Callable[[float], Mapping[str, Any] | None],
+        trusted: Callable[[], float],
+    ) -> None:
+        self._world, self._address, self._ask, self._trusted = world, address, ask, trusted
+        self._known: LocatedReadPoint | None = None
+
+    def __call__(self, seconds: float) -> LocatedReadPoint | None:
+        """What the driver tells, or would tell; None: no round is done.
+
+        Args:
+            seconds: within which it has to say so.
+
+        Raises:
+            Unavailable: it does not.
+        """
+        known = self._known
+        if known is not None and self._holds(known):
+            return known
+        told = self._ask(seconds)
+        self._known = known = None if told is None else LocatedReadPoint.of(told, self._world)
+        return known
+
+    def doubt(self) -> None:
+        """Ask the driver the next time: something was not where it should have been."""
+        self._known = None
+
+    def _holds(self, known: LocatedReadPoint) -> bool:
+        """Whether no other round can have been done since."""
+        mine = next((slot for slot, address in known.actors.items() if address == self._address), None)
+        if mine is None or newest_view(self._world.storage.place, mine) != known.directory.round:
+            return False
+        return time.monotonic() < self._trusted()  # the clock last: it was so when the view was looked at

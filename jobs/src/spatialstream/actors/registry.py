@@ -1,0 +1,205 @@
+"""Where actors send heartbeats: which ones there are, and which have gone."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from pyarrow import flight
+
+from spatialstream.actors.query_metrics import Counts, none_asked
+from spatialstream.actors.read_point import trust
+from spatialstream.actors.wire import Guard, answer, client_of, endpoint
+from spatialstream.sources.requests import Requests, no_requests
+
+__all__ = ["ActorRegistry", "RegisteredActor"]
+
+_ABOUT: dict[str, type] = {"name": str, "number": int, "address": str, "executor": str, "pid": int}
+"""What an actor says of itself."""
+
+
+@dataclass(slots=True)
+class RegisteredActor:
+    """An actor, as the driver knows it.
+
+    Attributes:
+        name: of this process; another one that takes its place has another.
+        number: of the actor.
+        address: ``host:port`` of its endpoint.
+        executor: of Spark, in which it is.
+        pid: of the process, on its machine.
+        client: of its endpoint.
+        heard: when it sent a heartbeat last, s of the monotonic clock.
+        trusted: until when it may take what it knows for the newest round, likewise.
+        worked: seconds of processor time for each item, since it is there.
+        asked: of it, see :class:`~spatialstream.actors.query_metrics.QueryMetrics`.
+        requests: that it has made of an object store.
+        progress: pieces of work that it has done.
+        moved: when it had last done more of them than the time before, s of the monotonic clock.
+        memory: bytes that the process has.
+    """
+
+    name: str
+    number: int
+    address: str
+    executor: str
+    pid: int
+    client: flight.FlightClient
+    heard: float
+    trusted: float = 0.0
+    worked: dict[int, float] = field(default_factory=dict)
+    asked: Counts = field(default_factory=none_asked)
+    requests: Requests = field(default_factory=no_requests)
+    progress: int = 0
+    moved: float = 0.0
+    memory: int = 0
+
+    def __str__(self) -> str:
+        """As a person would call it."""
+        return f"actor {self.number} (process {self.pid} of executor {self.executor}, at {self.address})"
+
+
+class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
+    """The driver's endpoint, and the list of actors.
+
+    Args:
+        host: address of this machine on which it listens.
+        secret: see :mod:`~spatialstream.actors.wire`.
+        silence: seconds after which an actor that says nothing is lost.
+        identity: see :class:`~spatialstream.actors.actor.ActorSpec`.
+        asking: the secret of those who may ask.
+        directory: says where to ask, as JSON.
+
+    Attributes:
+        asked: the questions that all actors have been asked, those too that have gone.
+        requests: that they have made of an object store, likewise.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        secret: str,
+        silence: float,
+        identity: tuple[bytes, bytes] | None = None,
+        asking: str = "",
+        directory: Callable[[], Any] = lambda: None,
+    ) -> None:
+        scheme, certificates = ("grpc+tcp", []) if identity is None else ("grpc+tls", [identity])
+        given = {"middleware": {Guard.NAME: Guard(secret, asking)}, "tls_certificates": certificates}
+        super().__init__(f"{scheme}://{endpoint(host, 0)}", **given)
+        self._directory = directory
+        self._silence, self._root = silence, None if identity is None else identity[0]
+        self._actors: dict[str, RegisteredActor] = {}
+        self._changed, self._changes, self._changed_at = threading.Condition(), 0, time.monotonic()
+        self._closed = False
+        # actors of a driver before this one, if there was one, have been trusted for no longer
+        self._gone_until, self._doubted = time.monotonic() + trust(silence), frozenset[str]()
+        self.asked, self.requests = none_asked(), no_requests()
+
+    def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
+        """``heartbeat``: an actor is there; ``directory``: where to ask."""
+        if action.type != "directory":
+            Guard.check_own(context)
+        yield answer(lambda: self._act(action.type, action.body.to_pybytes()))
+
+    def _act(self, name: str, body: bytes) -> Any:
+        if name == "directory":
+            return self._directory()
+        if name == "heartbeat":
+            return self._heartbeat(json.loads(body))
+        raise ValueError(f"there is no action {name}")
+
+    def _heartbeat(self, said: Mapping[str, Any]) -> str:
+        """What the actor is to do: ``stay``, ``ask`` (stay, but not trusted), ``end``, or end because it is ``lost``."""
+        worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
+        asked = np.array(said["asked"], float).reshape(self.asked.shape)
+        requests = np.array(said["requests"], np.int64).reshape(self.requests.shape)
+        progress, memory = int(said["progress"]), int(said["memory"])
+        with self._changed:
+            if self._closed:
+                return "end"
+            actor = self._actors.get(said["name"])
+            if actor is None:
+                if said["known"]:
+                    return "lost"
+                about = {key: kind(said[key]) for key, kind in _ABOUT.items()}
+                actor = RegisteredActor(client=client_of(said["address"], self._root), heard=0.0, **about)
+                for other in [each for each in self._actors.values() if each.number == actor.number]:
+                    self._drop(other.name)  # this one has taken its place
+                self._actors[actor.name] = actor
+                self._tell()
+            self.asked = self.asked + asked - actor.asked
+            self.requests = self.requests + requests - actor.requests
+            actor.heard, actor.worked, actor.asked, actor.requests = time.monotonic(), worked, asked, requests
+            actor.memory = memory
+            if progress != actor.progress:
+                actor.progress, actor.moved = progress, actor.heard
+            if actor.name in self._doubted:
+                return "ask"
+            actor.trusted = actor.heard + trust(self._silence)
+        return "stay"
+
+    def _drop(self, name: str) -> None:
+        actor = self._actors.pop(name, None)
+        if actor is not None:
+            self._gone_until = max(self._gone_until, actor.trusted)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changes += 1
+        self._changed_at = time.monotonic()
+        self._changed.notify_all()
+
+    @property
+    def changes(self) -> int:
+        """How often actors have come or gone."""
+        return self._changes
+
+    @property
+    def quiet(self) -> float:
+        """Seconds since an actor has come or gone."""
+        return time.monotonic() - self._changed_at
+
+    def wait(self, changes: int, seconds: float) -> None:
+        """Wait until actors have come or gone more often than so."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._changes != changes, seconds)
+
+    def drop(self, address: str) -> None:
+        """Take an actor for lost; if it is there after all it is told so, and another one comes."""
+        with self._changed:
+            for name in [each.name for each in self._actors.values() if each.address == address]:
+                self._drop(name)
+
+    def doubt(self, names: Iterable[str]) -> None:
+        """Trust these actors no longer, and all others again: they may have something that another one has now."""
+        with self._changed:
+            self._doubted = frozenset(names)
+
+    @property
+    def unsure_until(self) -> float:
+        """Until when an actor may know nothing of a round that is done without it, s of the monotonic clock.
+
+        See :mod:`~spatialstream.actors.read_point`: those that have gone, and those that are doubted.
+        """
+        with self._changed:
+            trusted = [actor.trusted for name, actor in self._actors.items() if name in self._doubted]
+            return max([self._gone_until, *trusted])
+
+    def actors(self) -> list[RegisteredActor]:
+        """The actors that there are, by number; those that have been silent for too long are dropped."""
+        now = time.monotonic()
+        with self._changed:
+            for name in [each.name for each in self._actors.values() if now - each.heard > self._silence]:
+                self._drop(name)
+            return sorted(self._actors.values(), key=lambda each: each.number)
+
+    def close(self) -> None:
+        """Have every actor end that still sends heartbeats."""
+        with self._changed:
+            self._closed = True

@@ -1,0 +1,137 @@
+"""How an actor finds what few questions ask for: in its own slots without transport, in other actors with a message each.
+
+Between actors a question travels as JSON, and what was found as one Arrow block for each type of question; that is a
+message and its answer on a call that stands (:mod:`~spatialstream.actors.call_pool`). Where an actor does not answer, or
+does not have what it is asked for, the question is left out; who has asked it has other ways.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from spatialstream.actors.call_pool import CallPool
+from spatialstream.actors.coordinator import LARGEST
+from spatialstream.actors.query_metrics import QueryMetrics
+from spatialstream.actors.wire import ActorLost, told_of
+from spatialstream.model.errors import Gone
+from spatialstream.model.queries import Query
+from spatialstream.sources.calls import called
+from spatialstream.stages import messages
+from spatialstream.stages.questions import Directory, Found, Wanted, blocks_of, found_in, found_of, lines_here
+from spatialstream.stages.tasks import World
+from spatialstream.stages.views import RoundId
+
+__all__ = ["Scatter"]
+
+
+class Scatter:
+    """Finds what questions ask for, see :class:`~spatialstream.actors.coordinator.SlotSearch`; any number of threads may ask.
+
+    Args:
+        world: of the actor.
+        secret: of the job.
+        call_pool: with other actors.
+        lose: is told the address of an actor that does not answer.
+        metrics: counts the questions that are answered.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        secret: str,
+        call_pool: CallPool,
+        lose: Callable[[str], None],
+        metrics: QueryMetrics,
+    ) -> None:
+        self._world, self._secret = world, secret
+        self._call_pool, self._lose, self._metrics = call_pool, lose, metrics
+
+    def lines(
+        self, queries: Sequence[Query], directory: Directory, actors: Mapping[int, str], seconds: float
+    ) -> dict[int, str]:
+        """The rows of questions by position, see :class:`~spatialstream.actors.coordinator.SlotSearch`."""
+        began = time.perf_counter()
+
+        def begin(wanted: Sequence[Wanted]) -> Callable[[], Found]:
+            left = max(0.001, seconds - (time.perf_counter() - began))
+            return self._begun(_by_actor(wanted, actors), directory.round, left)
+
+        settings, place = self._world.settings, self._world.storage.place
+        given, limits = (queries, directory, settings.space, settings.retention, place), self._world.limits
+        found = lines_here(*given, LARGEST, begin, None if limits is None else limits.longest)
+        self._metrics.answered([queries[i].type for i in found], time.perf_counter() - began)
+        return found
+
+    def _begun(
+        self, by_actor: Mapping[str, Sequence[Wanted]], round_id: RoundId, seconds: float
+    ) -> Callable[[], Found]:
+        """Ask actors at the same time; what is given waits for them."""
+
+        def ask(address: str, wanted: Sequence[Wanted]) -> Future[Found]:
+            return called(lambda: self._found_by(address, wanted, round_id, seconds))
+
+        asked = [(wanted, ask(address, wanted) if address else None) for address, wanted in by_actor.items()]
+
+        def wait() -> Found:
+            found, lost = Found(), set[int]()
+            for wanted, call in asked:
+                answered = Found() if call is None else call.result()
+                lost |= {each.number for each in wanted} - answered.keys()
+                for number, parts in answered.items():
+                    found.setdefault(number, []).extend(parts)
+            return {number: parts for number, parts in found.items() if number not in lost}
+
+        return wait
+
+    def _found_by(self, address: str, wanted: Sequence[Wanted], round_id: RoundId, seconds: float) -> Found:
+        """What slots of another actor have."""
+        body = json.dumps({"round": round_id, "wanted": [each.to_record() for each in wanted]}).encode()
+        try:
+            head, _, blocks = self._call_pool.ask(address, self._secret, body, seconds).partition(b"\n")
+        except ActorLost:
+            self._lose(address)
+            return {}
+        told = json.loads(head)
+        if "failed" in told:
+            return {}
+        kinds, first = dict[str, pa.RecordBatch](), 0
+        for kind, size in told["answer"]["kinds"].items():
+            kinds[kind] = messages.unpack(memoryview(blocks)[first : first + size])
+            first += size
+        return found_of(wanted, kinds, told["answer"]["numbers"])
+
+    def answer(self, body: bytes) -> bytes:
+        """What another actor is answered: numbers of the questions that are answered here, and blocks by type."""
+        blocks = list[bytes]()
+
+        def find() -> dict[str, Any]:
+            given = json.loads(body)
+            space, rule, (number, take) = self._world.settings.space, self._world.rule, given["round"]
+            wanted = [Wanted.of(each, space, rule) for each in given["wanted"]]
+            found = found_in(self._world.storage.place, (number, take), wanted, LARGEST)
+            by_kind = blocks_of(wanted, found)
+            if sum(block.nbytes for block in by_kind.values()) > LARGEST:
+                raise Gone("what is found is too large to be answered by one actor")
+            blocks.extend(messages.pack(block).to_pybytes() for block in by_kind.values())
+            return {"numbers": list(found), "kinds": dict(zip(by_kind, map(len, blocks), strict=True))}
+
+        return b"\n".join([told_of(find).encode(), b"".join(blocks)])
+
+
+def _by_actor(wanted: Iterable[Wanted], actors: Mapping[int, str]) -> dict[str, list[Wanted]]:
+    """Questions by the address of the actor that has the slots; those that are moving are under ""."""
+    found: dict[str, list[Wanted]] = {}
+    for each in wanted:
+        slots: dict[str, list[int]] = {}
+        for slot in each.slots:
+            slots.setdefault(actors.get(slot, ""), []).append(slot)
+        for address, mine in slots.items():
+            found.setdefault(address, []).append(replace(each, slots=tuple(mine)))
+    return found
