@@ -72,8 +72,8 @@ class KafkaSources(OnBroker):
 
 
 class KafkaChannels(OnBroker):
-    def of(self, life: str) -> Channel:
-        return KafkaChannel(self.connection, self.stream, 2, life)
+    def of(self, incarnation: str) -> Channel:
+        return KafkaChannel(self.connection, self.stream, 2, incarnation)
 
     def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
         self.produce(self.topics.blocks, slot, (key, value))
@@ -89,8 +89,8 @@ class KafkaChannels(OnBroker):
 
 
 class KafkaSinks(OnBroker):
-    def of(self, life: str) -> Sink:
-        return KafkaSink(self.connection, self.stream, 3, life)
+    def of(self, incarnation: str) -> Sink:
+        return KafkaSink(self.connection, self.stream, 3, incarnation)
 
     def results(self) -> list[tuple[bytes, bytes]]:
         return [(key or b"", value or b"") for key, value in self.all(self.topics.results)]

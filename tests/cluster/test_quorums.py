@@ -257,7 +257,7 @@ def test_a_broker_that_hangs_is_left_for_another(servers: Servers) -> None:
         broker = _found(lambda topic=f"{stream}.blocks": kafka.leader(topic))
         if kafka.leader(f"{stream}.results") is broker:
             break
-    channel, sink = KafkaChannel(connection, stream, 1, "one"), KafkaSink(connection, stream, life="one")
+    channel, sink = KafkaChannel(connection, stream, 1, "one"), KafkaSink(connection, stream, incarnation="one")
     with closing(Results(connection, stream)) as results:
 
         def pass_through(number: int) -> None:

@@ -73,7 +73,7 @@ def printed(stream: LiveStream, position: Path, *more: str, into: str = "") -> t
 
 
 @pytest.mark.timeout(1800)
-def test_rows_are_whole_once_and_of_their_life(
+def test_rows_are_whole_once_and_of_their_incarnation(
     servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = [f"o{i}" for i in range(SMALL)]
@@ -100,17 +100,17 @@ def test_rows_are_whole_once_and_of_their_life(
 
 
 def _begins_anew(stream: LiveStream, position: Path, expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever reads on is told, and has the rows of the new life."""
+    """Whoever reads on is told, and has the rows of the new incarnation."""
     servers = stream.servers
     stream.worker.stop(60.0)
     stream.router.stop(60.0)
-    first = json.loads((stream.checkpoint / "stream.json").read_bytes())["life"]
+    first = json.loads((stream.checkpoint / "stream.json").read_bytes())["incarnation"]
     shutil.rmtree(stream.checkpoint)
     where = ["--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts]
     options = [*where, "--checkpoint", str(stream.checkpoint), "--slots", str(stream.slots), f"--space={PLANE}"]
     for job in ("router", "worker"):
         assert main([job, "--stream", stream.name, *options]) == 2
-        assert f"another life of lives ({first})" in capsys.readouterr().err
+        assert f"another incarnation of lives ({first})" in capsys.readouterr().err
     stream.store.erase()
     stream.router.start(timeout=PATIENCE)
     stream.worker.start(timeout=PATIENCE)

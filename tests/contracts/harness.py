@@ -28,8 +28,8 @@ class Sources(Protocol):
 class Channels(Protocol):
     """Channels of two slots over the same logs."""
 
-    def of(self, life: str) -> Channel:
-        """The channel of a life of the stream."""
+    def of(self, incarnation: str) -> Channel:
+        """The channel of an incarnation of the stream."""
 
     def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
         """What somebody else writes among the blocks of a slot."""
@@ -47,8 +47,8 @@ class Channels(Protocol):
 class Sinks(Protocol):
     """A sink with messages of three rows at most, and what lies in it."""
 
-    def of(self, life: str) -> Sink:
-        """The sink of a life of the stream."""
+    def of(self, incarnation: str) -> Sink:
+        """The sink of an incarnation of the stream."""
 
     def results(self) -> list[tuple[bytes, bytes]]:
         """The messages of results in their order."""
@@ -58,25 +58,25 @@ class Sinks(Protocol):
 
 
 class FileSinks:
-    """A folder for each life, for there is one life in a folder."""
+    """A folder for each incarnation, for there is one incarnation in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lives: list[str] = []
 
-    def of(self, life: str) -> Sink:
-        if life not in self._lives:
-            self._lives.append(life)
-        return ResultFiles(self._of(life, "results"), self._of(life, "rejected"))
+    def of(self, incarnation: str) -> Sink:
+        if incarnation not in self._lives:
+            self._lives.append(incarnation)
+        return ResultFiles(self._of(incarnation, "results"), self._of(incarnation, "rejected"))
 
-    def _of(self, life: str, name: str) -> Path:
-        return self._folder / f"life-{life}" / name
+    def _of(self, incarnation: str, name: str) -> Path:
+        return self._folder / f"incarnation-{incarnation}" / name
 
     def results(self) -> list[tuple[bytes, bytes]]:
         return [
-            (Place(int(turn), int(phase or 0), 0, life).key, path.read_bytes().removesuffix(b"\n"))
-            for life in self._lives
-            for path in sorted(self._of(life, "results").glob("*.jsonl"))
+            (Place(int(turn), int(phase or 0), 0, incarnation).key, path.read_bytes().removesuffix(b"\n"))
+            for incarnation in self._lives
+            for path in sorted(self._of(incarnation, "results").glob("*.jsonl"))
             for turn, phase in re.findall(r"^epoch-(\d+)(?:_(\d))?\.jsonl$", path.name)
         ]
 
@@ -85,7 +85,11 @@ class FileSinks:
             stage, _, turn = path.stem.partition("-")
             return turn, stage != "input"
 
-        files = [path for life in self._lives for path in sorted(self._of(life, "rejected").glob("*"), key=place)]
+        files = [
+            path
+            for incarnation in self._lives
+            for path in sorted(self._of(incarnation, "rejected").glob("*"), key=place)
+        ]
         return [line for path in files for line in path.read_text("utf-8").splitlines()]
 
 
@@ -105,8 +109,8 @@ class MemoryChannels:
     def __init__(self) -> None:
         self._logs, self._epochs = [MemoryLog(), MemoryLog()], MemoryLog()
 
-    def of(self, life: str) -> Channel:
-        return MemoryChannel(self._logs, self._epochs, life)
+    def of(self, incarnation: str) -> Channel:
+        return MemoryChannel(self._logs, self._epochs, incarnation)
 
     def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
         self._logs[slot].append((key, value))
@@ -125,8 +129,8 @@ class MemorySinks:
     def __init__(self) -> None:
         self._results, self._dead = MemoryLog(), MemoryLog()
 
-    def of(self, life: str) -> Sink:
-        return MemorySink([self._results], self._dead, 3, life)
+    def of(self, incarnation: str) -> Sink:
+        return MemorySink([self._results], self._dead, 3, incarnation)
 
     def results(self) -> list[tuple[bytes, bytes]]:
         return [(key or b"", value or b"") for key, value in self._results.read(*self._results.bounds)]

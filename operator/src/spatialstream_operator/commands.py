@@ -150,7 +150,7 @@ def zookeeper_files(spec: StreamSpec) -> dict[str, str]:
 
 
 def _identity(spec: StreamSpec) -> list[str]:
-    """What both jobs have to be told alike for the stream's whole life."""
+    """What both jobs have to be told alike for the stream's whole lifetime."""
     command = ["--slots", str(spec.workers.executors.max), "--router-partitions", str(spec.router.partitions)]
     command += ["--mergers", str(spec.mergers), "--interval", format_duration(spec.interval)]
     if spec.retention is not None:

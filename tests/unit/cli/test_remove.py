@@ -11,7 +11,7 @@ from spatialstream.cli.remove import check_checkpoint, empty_checkpoint
 from spatialstream.model.errors import SettingError
 from spatialstream.sources.disk import write_whole
 from spatialstream.sources.folder import Folder
-from spatialstream.stream.beginning import locked
+from spatialstream.stream.bootstrap import locked
 from spatialstream.stream.settings import StreamSettings
 
 

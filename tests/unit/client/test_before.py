@@ -23,8 +23,8 @@ _ANNOUNCED |= {
     "past": [],
     "ends": [],
     "job": "router",
-    "reign": "",
-    "life": "",
+    "leadership": "",
+    "incarnation": "",
 }
 
 

@@ -12,8 +12,8 @@ from spatialstream.model.errors import SettingError
 from spatialstream.sources.delivery import Place
 
 ROWS = st.builds(
-    lambda round_, phase, upto, life, offset, partition: Row(
-        b"", Place(round_, phase, 0, life), upto, partition, offset, {}
+    lambda round_, phase, upto, incarnation, offset, partition: Row(
+        b"", Place(round_, phase, 0, incarnation), upto, partition, offset, {}
     ),
     *(st.integers(0, 9), st.integers(0, 1), st.integers(1, 5), st.sampled_from(["", "a", "b"]), st.integers(0, 99)),
     st.integers(0, 1),
@@ -33,7 +33,7 @@ def test_a_word_says_which_rows_have_been_had(rows: list[Row], other: Row) -> No
     assert cursor.joined(cursor) == cursor
 
     def series(row: Row) -> object:
-        return row.partition, row.place.life, row.place.phase
+        return row.partition, row.place.incarnation, row.place.phase
 
     same = [each for each in had if series(each) == series(other)]
     latest = max(((each.place.round, each.upto) for each in same), default=(-1, 0))
@@ -67,7 +67,7 @@ def test_what_is_no_word_is_refused(word: str) -> None:
 
 def test_lives_are_a_few() -> None:
     cursor = Cursor.of([0])
-    for life in "abcdef":
-        cursor = cursor.after(Row(b"", Place(1, 0, 0, life), 1, 0, 1, {}))
-    assert [life for life, _ in cursor.parts[0].lives] == ["c", "d", "e", "f"]
+    for incarnation in "abcdef":
+        cursor = cursor.after(Row(b"", Place(1, 0, 0, incarnation), 1, 0, 1, {}))
+    assert [incarnation for incarnation, _ in cursor.parts[0].incarnations] == ["c", "d", "e", "f"]
     assert Cursor.parse(str(cursor)) == cursor

@@ -64,41 +64,41 @@ def test_what_is_kept_is_bounded_and_can_be_written_down() -> None:
     for number in range(100):
         assert known.new_rows(f"{number} 0 0".encode(), b"x") == [b"x"]
     record = json.loads(json.dumps(known.to_record()))
-    (life,) = record["lives"]
-    assert len(life["next"]) == 3
+    (incarnation,) = record["incarnations"]
+    assert len(incarnation["next"]) == 3
     later = Deduplicator.from_record(record, rounds=3)
     assert later.new_rows(b"99 0 0", b"x") == []
     assert later.new_rows(b"5 0 0", b"x") == []
     assert later.new_rows(b"100 0 0", b"x") == [b"x"]
 
 
-def test_a_new_life_counts_its_rounds_from_0_again() -> None:
+def test_a_new_incarnation_counts_its_rounds_from_0_again() -> None:
     known = Deduplicator()
-    assert known.life is None
+    assert known.incarnation is None
     for number in range(300):
         assert known.new_rows(f"{number} 0 0 a".encode(), b"x") == [b"x"]
     known = Deduplicator.from_record(json.loads(json.dumps(known.to_record())))
-    assert known.life == "a"
+    assert known.incarnation == "a"
     assert known.new_rows(b"0 0 0 b", b"x\ny") == [b"x", b"y"]
-    assert known.life == "b"
-    # what is still on its way from the life before
+    assert known.incarnation == "b"
+    # what is still on its way from the incarnation before
     assert known.new_rows(b"299 0 0 a", b"x\nz") == [b"z"]
     assert known.new_rows(b"0 0 0 b", b"x\ny\nz") == [b"z"]
-    assert known.life == "b"
+    assert known.incarnation == "b"
     assert known.repeated == 3
 
 
 def test_lives_that_are_kept_are_bounded() -> None:
     known = Deduplicator()
-    for life in range(100):
-        assert known.new_rows(f"0 0 0 life{life}".encode(), b"x") == [b"x"]
-    assert len(known.to_record()["lives"]) == 8
-    assert known.new_rows(b"0 0 0 life99", b"x") == []
+    for incarnation in range(100):
+        assert known.new_rows(f"0 0 0 incarnation{incarnation}".encode(), b"x") == [b"x"]
+    assert len(known.to_record()["incarnations"]) == 8
+    assert known.new_rows(b"0 0 0 incarnation99", b"x") == []
 
 
 @given(st.integers(0, 10**12), st.integers(0, 1), st.integers(0, 10**12), st.sampled_from(["", "0f3a", "b"]))
-def test_a_key_says_its_place(number: int, phase: int, first: int, life: str) -> None:
-    place = Place(number, phase, first, life)
+def test_a_key_says_its_place(number: int, phase: int, first: int, incarnation: str) -> None:
+    place = Place(number, phase, first, incarnation)
     assert Place.of(place.key) == place
     assert place.key.split(b" ")[:3] == [str(each).encode() for each in (number, phase, first)]
 

@@ -11,7 +11,7 @@ import pytest
 from spatialstream.model.errors import StateError
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory import MemoryChannel, MemoryLog
-from spatialstream.stream.reign import Alone, Reign
+from spatialstream.stream.leadership import Alone, Leadership
 from spatialstream.stream.router import EpochRecord
 from spatialstream.stream.worker import ROUNDS, RoundRecord
 
@@ -28,9 +28,9 @@ def test_a_damaged_record_is_told_with_its_file(record: Any, content: bytes, tmp
 def test_a_damaged_record_of_the_log_is_told_likewise(tmp_path: Path) -> None:
     storage, log = Folder(tmp_path), MemoryLog()
     channel = MemoryChannel([], log)
-    reign = Reign(channel, storage, "worker", ROUNDS, 1)
-    reign.begin()
-    names = [reign.decide(turn, json.dumps({"round": turn})) for turn in range(2)]
+    leadership = Leadership(channel, storage, "worker", ROUNDS, 1)
+    leadership.begin()
+    names = [leadership.decide(turn, json.dumps({"round": turn})) for turn in range(2)]
     for name in names:
         with pytest.raises(StateError, match="is damaged; the checkpoint cannot be used; begin anew"):
-            reign.value(name, RoundRecord)
+            leadership.value(name, RoundRecord)

@@ -101,7 +101,7 @@ def test_loads_are_estimated_once_the_router_has_learned(tmp_path: Path, version
 def test_the_leaves_that_are_known(version: RoutingVersion) -> None:
     store = MemoryStore()
     assert known_leaves(store) == 0
-    store.create(version, "life")
+    store.create(version, "incarnation")
     assert known_leaves(store) == len(version.mapping)
 
 

@@ -19,7 +19,7 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, M
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Inline
-from spatialstream.stream.reign import Reign
+from spatialstream.stream.leadership import Leadership
 from spatialstream.stream.router import EPOCHS, Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import ROUNDS, Worker
@@ -58,11 +58,13 @@ class Turns:
         self.source.logs["queries/0"].append(*((None, json.dumps(query_record(each)).encode()) for each in queries))
         engine = Inline(world)
         self.part, self.before, self.seen = "", 0, 0
-        reign = Reign(channel, self.storage, "router", EPOCHS, 1, self.step)
+        leadership = Leadership(channel, self.storage, "router", EPOCHS, 1, self.step)
         given = settings, self.storage, store, list(self.source.logs), lambda: 10**13
-        self.router = RouterTurns(Router(*given, reign=reign, due=lambda: self.due), engine, self.step, beside=True)
-        reign = Reign(channel, self.storage, "worker", ROUNDS, 1, self.step)
-        worker = Worker(settings, self.storage, store, reign=reign, due=lambda: self.due)
+        self.router = RouterTurns(
+            Router(*given, leadership=leadership, due=lambda: self.due), engine, self.step, beside=True
+        )
+        leadership = Leadership(channel, self.storage, "worker", ROUNDS, 1, self.step)
+        worker = Worker(settings, self.storage, store, leadership=leadership, due=lambda: self.due)
         self.worker = WorkerTurns(worker, engine, SLOTS, self.step, beside=True)
 
     def step(self, name: str) -> None:

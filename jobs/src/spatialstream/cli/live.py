@@ -137,7 +137,9 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     told = "the stream's state, for both jobs: a folder, or s3://bucket/prefix"
     checkpoint = shared.storage("checkpoint")
     parser.add_argument("--checkpoint", type=checkpoint, required=True, metavar="DIR|URL", help=told)
-    add = parser.add_argument_group("the stream (the same for router and worker, for its whole life)").add_argument
+    add = parser.add_argument_group(
+        "the stream (the same for router and worker, for its whole incarnation)"
+    ).add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
     add("--router-partitions", type=shared.count, default=2, metavar="N", help="tasks of the router (default 2)")
     told = "parts of MERGE by hash of the query's id, each a partition of the results (default 1, at most 64)"
@@ -262,7 +264,7 @@ class Begun:
         lease: of the job.
         leased: is done when nobody else has the lease, as far as that can be known.
         storage: of the stream's state.
-        life: id of the stream's life.
+        incarnation: id of the stream's incarnation.
         connection: how to reach the broker.
     """
 
@@ -272,7 +274,7 @@ class Begun:
     lease: Lease
     leased: Future[None]
     storage: Storage
-    life: str
+    incarnation: str
     connection: Connection
 
     def await_lease(self) -> None:
@@ -282,13 +284,13 @@ class Begun:
             SettingError: another one is running.
             StateError: the stream has been removed meanwhile.
         """
-        from spatialstream.stream.beginning import claimed
+        from spatialstream.stream.bootstrap import claimed
 
         try:
             self.leased.result()
         except Unavailable as error:
             say(self.options, f"{error}; going on as if none were")
-        if claimed(self.settings, self.storage) != self.life:
+        if claimed(self.settings, self.storage) != self.incarnation:
             raise StateError(f"{self.options.stream} has been removed while its {self.options.command} was starting")
 
     def job(self, session: SparkSession, engine: ActorEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
@@ -300,7 +302,7 @@ class Begun:
             "engine": engine,
             "store": self.store,
             "settings": self.settings,
-            "life": self.life,
+            "incarnation": self.incarnation,
             "pause": self.options.pause,
             "checkpoint_interval": self.options.checkpoint_interval / 1000,
             "report": lambda text: say(self.options, text),
@@ -341,18 +343,18 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
         SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
     """
     from spatialstream.sources.calls import called
-    from spatialstream.stream.beginning import claim, claimed
+    from spatialstream.stream.bootstrap import claim, claimed
 
     broker, storage = connection(options), options.checkpoint
     with store(options) as opened, opened.lease(options.command) as held:
         leased = called(lambda: held.acquire(LEASE_PATIENCE))
-        life = claimed(settings, storage)
-        if life is None:
+        incarnation = claimed(settings, storage)
+        if incarnation is None:
             wait([leased])
             if not isinstance(leased.exception(), Unavailable):
                 leased.result()
-            life = claim(settings, storage, opened.lease("claim"), LEASE_PATIENCE)
-        yield Begun(options, settings, opened, held, leased, storage, life, broker)
+            incarnation = claim(settings, storage, opened.lease("claim"), LEASE_PATIENCE)
+        yield Begun(options, settings, opened, held, leased, storage, incarnation, broker)
 
 
 def run(options: argparse.Namespace, job: RouterJob | WorkerJob) -> None:

@@ -21,7 +21,7 @@ from spatialstream.records.reasons import all_rejected, told_reasons
 
 if TYPE_CHECKING:
     from spatialstream.sources.kafka import Connection
-    from spatialstream.stream.beginning import Refused
+    from spatialstream.stream.bootstrap import Refused
 
 __all__ = ["add_parser", "own_rows"]
 
@@ -63,7 +63,7 @@ def _load(options: argparse.Namespace) -> int:
     import json
 
     from spatialstream.client import Latencies, Sender, Watch, with_own_ids
-    from spatialstream.stream.beginning import Refused, read_objects, read_queries
+    from spatialstream.stream.bootstrap import Refused, read_objects, read_queries
     from spatialstream.stream.settings import StreamSettings
 
     if options.objects is None and options.queries is None and not options.now:

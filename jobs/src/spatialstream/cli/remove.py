@@ -41,8 +41,8 @@ def add_parser(commands: Any) -> None:
     add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=told)
     add("--topics", choices=("internal", "all"), default="internal", help="all: input, results and dead letters too")
     add("--spare", action="append", default=[], metavar="TOPIC", help="leave this topic; may be repeated")
-    told = "the routing state of this life of the stream may go, besides that of the checkpoint's"
-    add("--life", metavar="ID", help=told)
+    told = "the routing state of this incarnation of the stream may go, besides that of the checkpoint's"
+    add("--incarnation", metavar="ID", help=told)
     add("--yes", action="store_true", required=True, help="you mean it")
     add("--quiet", action="store_true", help="say nothing but errors")
     parser.set_defaults(function=_remove)
@@ -56,7 +56,7 @@ def _remove(options: argparse.Namespace) -> int:
     with ExitStack() as held:
         store = held.enter_context(live.store(options))
         _hold(store, held)
-        _check_life(store, options, made)
+        _check_incarnation(store, options, made)
         parts = (partial(_remove_topics, connection, store, made), partial(_forget, store), _empty_checkpoint)
         failed = [error for part in parts if (error := _tried(part, options)) is not None]
     if failed:
@@ -69,7 +69,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _made(storage: Storage) -> Made | None:
-    """What the checkpoint says of topics and of the stream's life; None if there is no life."""
+    """What the checkpoint says of topics and of the stream's incarnation; None if there is no incarnation."""
     from spatialstream.sources.owned import STREAM
     from spatialstream.stages.state import get_json
     from spatialstream.stream.made import Made, read_made
@@ -79,7 +79,7 @@ def _made(storage: Storage) -> Made | None:
         known = read_made(storage)
     with contextlib.suppress(StateError, LookupError, TypeError):  # missing, or damaged: nothing more is known
         marker = get_json(storage, STREAM.marker)
-        return Made(marker["stream"], str(marker.get("life", "")), {} if known is None else known.topics)
+        return Made(marker["stream"], str(marker.get("incarnation", "")), {} if known is None else known.topics)
     return known
 
 
@@ -94,19 +94,19 @@ def _hold(store: ZooKeeperStore, held: ExitStack) -> None:
             held.enter_context(store.lease(job)).acquire(live.LEASE_PATIENCE)
 
 
-def _check_life(store: ZooKeeperStore, options: argparse.Namespace, made: Made | None) -> None:
-    """Leave alone what another life of the stream has in ZooKeeper, as where two clusters have a stream of one name.
+def _check_incarnation(store: ZooKeeperStore, options: argparse.Namespace, made: Made | None) -> None:
+    """Leave alone what another incarnation of the stream has in ZooKeeper, as where two clusters have a stream of one name.
 
     Raises:
         SettingError: there is such a thing.
     """
-    lives = {options.life, None if made is None else made.life} - {None}
+    lives = {options.incarnation, None if made is None else made.incarnation} - {None}
     with contextlib.suppress(Unavailable):
-        if not lives or not store.versions() or (life := store.state().life) in lives:
+        if not lives or not store.versions() or (incarnation := store.state().incarnation) in lives:
             return
         ours = " or ".join(sorted(each or "without an id" for each in lives))
         problem = (
-            f"the routing store is of another life of {options.stream} ({life or 'without an id'}) than the checkpoint "
+            f"the routing store is of another incarnation of {options.stream} ({incarnation or 'without an id'}) than the checkpoint "
             f"({ours}), so nothing has been deleted. Without --checkpoint, what the routing store holds is removed"
         )
         raise SettingError("checkpoint", problem)

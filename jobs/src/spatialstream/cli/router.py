@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.kafka import INTERNAL
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
-    from spatialstream.stream.beginning import check_life, ensure_first_version
+    from spatialstream.stream.bootstrap import check_incarnation, ensure_first_version
     from spatialstream.stream.job import RouterJob
     from spatialstream.stream.made import note_topics
 
@@ -71,21 +71,21 @@ def _run(options: argparse.Namespace) -> int:
     )
     live.balance(options)
     with live.begin(options, settings) as begun:
-        connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
-        check_life(store, storage, options.stream, life, new=True)
+        connection, store, storage, incarnation = begun.connection, begun.store, begun.storage, begun.incarnation
+        check_incarnation(store, storage, options.stream, incarnation, new=True)
         compile_kernels()
         metrics = RouterMetrics()
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         world = settings.world(
             storage,
-            KafkaChannel(connection, options.stream, settings.slots, life),
-            KafkaSink(connection, options.stream, life=life),
+            KafkaChannel(connection, options.stream, settings.slots, incarnation),
+            KafkaSink(connection, options.stream, incarnation=incarnation),
             source=KafkaSource(connection, options.stream),
         )
         with live.actors(options, begun, world) as (session, engine):
             topics = connection.topics(options.stream)
             between = partial(topics.ids, connection, INTERNAL)
-            notes = note_topics(storage, options.stream, life, {topics.blocks, topics.epochs}, between)
+            notes = note_topics(storage, options.stream, incarnation, {topics.blocks, topics.epochs}, between)
             topics.ensure(
                 connection,
                 settings.slots,
@@ -96,7 +96,9 @@ def _run(options: argparse.Namespace) -> int:
             )
             sample = options.history, options.history_queries
             report = partial(live.say, options)
-            ensure_first_version(store, storage, settings, options.leaves, *sample, life=life, report=report)
+            ensure_first_version(
+                store, storage, settings, options.leaves, *sample, incarnation=incarnation, report=report
+            )
             _keep_balance(options, store)
             _keep_topics(options, store, connection)
             _keep_limits(options, store, settings)

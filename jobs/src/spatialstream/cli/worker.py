@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.stages.questions import Directory
-    from spatialstream.stream.beginning import check_life
+    from spatialstream.stream.bootstrap import check_incarnation
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
     from spatialstream.stream.worker import ROUNDS
@@ -57,21 +57,21 @@ def _run(options: argparse.Namespace) -> int:
     settings = live.settings(options)
     limits = _limits(options.longest_row)
     with live.begin(options, settings) as begun:
-        connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
+        connection, store, storage, incarnation = begun.connection, begun.store, begun.storage, begun.incarnation
         connection.topics(options.stream).ensure(connection, settings.slots, mergers=settings.mergers, create=False)
-        check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
+        check_incarnation(store, storage, options.stream, incarnation, new=not storage.list(ROUNDS))
         compile_kernels()
         metrics = WorkerMetrics(settings.slots, known_leaves(store))
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         world = settings.world(
             storage,
-            KafkaChannel(connection, options.stream, settings.slots, life),
-            KafkaSink(connection, options.stream, options.rows_per_message, life),
+            KafkaChannel(connection, options.stream, settings.slots, incarnation),
+            KafkaSink(connection, options.stream, options.rows_per_message, incarnation),
             options.archive,
             limits=limits,
         )
         with live.actors(options, begun, world) as (session, engine):
-            check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
+            check_incarnation(store, storage, options.stream, incarnation, new=not storage.list(ROUNDS))
             metrics.questions(engine.asked)
             given = begun.job(session, engine, metrics)
             query_endpoint = QueryEndpoint.of(engine.query_endpoint, settings.space, settings.rule, limits.longest)

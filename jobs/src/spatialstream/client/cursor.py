@@ -3,7 +3,7 @@
 Rows of a round's phase come in order, and those of a round that is done again are the same (see
 :mod:`~spatialstream.sources.delivery`). So in each partition the last row of each phase says which rows have been had,
 whoever reads them and however often they are sent; and an offset says where to read on. A word bears a few of the
-stream's lives, so that rows of an earlier one that come late are told, too; and a mark of the topic, so that a place in
+stream's incarnations, so that rows of an earlier one that come late are told, too; and a mark of the topic, so that a place in
 one that was there before under the same name is known to be none.
 """
 
@@ -39,40 +39,43 @@ class Reached:
 
     Attributes:
         offset: of the first message that has rows after it, or begins one.
-        lives: for each life what has been had of it, the one that was seen first last.
+        incarnations: for each incarnation what has been had of it, the one that was seen first last.
     """
 
     offset: int
-    lives: tuple[tuple[str, _Seen], ...] = ()
+    incarnations: tuple[tuple[str, _Seen], ...] = ()
 
     def has(self, row: Row) -> bool:
         """Whether a row is before the place."""
         place = row.place
-        for life, seen in self.lives:
-            if life == place.life:
+        for incarnation, seen in self.incarnations:
+            if incarnation == place.incarnation:
                 return (place.round, row.upto) <= seen[place.phase]
         return False
 
     def after(self, row: Row) -> Reached:
         """The place after a row that it has not."""
-        place, lives = row.place, self.lives
-        at = next((i for i, (life, _) in enumerate(lives) if life == place.life), len(lives))
-        seen = lives[at][1] if at < len(lives) else (_NOTHING,) * _PHASES
+        place, incarnations = row.place, self.incarnations
+        at = next(
+            (i for i, (incarnation, _) in enumerate(incarnations) if incarnation == place.incarnation),
+            len(incarnations),
+        )
+        seen = incarnations[at][1] if at < len(incarnations) else (_NOTHING,) * _PHASES
         seen = (*seen[: place.phase], (place.round, row.upto), *seen[place.phase + 1 :])
-        return Reached(row.resume, (*lives[:at], (place.life, seen), *lives[at + 1 :])[-_LIVES:])
+        return Reached(row.resume, (*incarnations[:at], (place.incarnation, seen), *incarnations[at + 1 :])[-_LIVES:])
 
     def joined(self, other: Reached) -> Reached:
         """The place that has what either has, of those who have had all up to there that is for them."""
-        lives = dict(self.lives)
-        for life, seen in other.lives:
-            lives[life] = tuple(map(max, lives.get(life, seen), seen))
-        return Reached(max(self.offset, other.offset), tuple(lives.items())[-_LIVES:])
+        incarnations = dict(self.incarnations)
+        for incarnation, seen in other.incarnations:
+            incarnations[incarnation] = tuple(map(max, incarnations.get(incarnation, seen), seen))
+        return Reached(max(self.offset, other.offset), tuple(incarnations.items())[-_LIVES:])
 
     def __str__(self) -> str:
         """As in the word."""
         word = str(self.offset)
-        for life, seen in self.lives:
-            word += f"~{life}" + "".join(f".{'' if round_ < 0 else round_}.{upto}" for round_, upto in seen)
+        for incarnation, seen in self.incarnations:
+            word += f"~{incarnation}" + "".join(f".{'' if round_ < 0 else round_}.{upto}" for round_, upto in seen)
         return word
 
     @classmethod
@@ -81,11 +84,13 @@ class Reached:
         match = _PART.fullmatch(word)
         if match is None:
             return None
-        lives = dict[str, _Seen]()
-        for life, *numbers in re.findall(_LIFE, match[2]):
+        incarnations = dict[str, _Seen]()
+        for incarnation, *numbers in re.findall(_LIFE, match[2]):
             rounds, rows = numbers[::2], numbers[1::2]
-            lives[life] = tuple((int(each or -1), int(upto)) for each, upto in zip(rounds, rows, strict=True))
-        return cls(int(match[1]), tuple(lives.items()))
+            incarnations[incarnation] = tuple(
+                (int(each or -1), int(upto)) for each, upto in zip(rounds, rows, strict=True)
+            )
+        return cls(int(match[1]), tuple(incarnations.items()))
 
 
 @dataclass(frozen=True, slots=True)

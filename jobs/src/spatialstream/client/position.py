@@ -28,7 +28,7 @@ class Position:
         path: the file; None: the place is not kept.
         written: for each partition, which rows of the latest rounds have been written out.
         next: for each partition the offset of the first message that has rows after the place.
-        held: for each partition and life the offset where a row begins of which more parts are to come.
+        held: for each partition and incarnation the offset where a row begins of which more parts are to come.
     """
 
     topic: str

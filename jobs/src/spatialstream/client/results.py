@@ -46,7 +46,7 @@ class Row:
         upto: how many of these have come with it.
         partition: of the topic.
         next: offset of the first message that has rows after it.
-        held: for each partition and life the offset where a row begins of which more parts are to come.
+        held: for each partition and incarnation the offset where a row begins of which more parts are to come.
     """
 
     line: bytes
@@ -70,7 +70,7 @@ class Row:
     @property
     def resume(self) -> int:
         """Offset from which on all rows after it can be had whole."""
-        return min(self.next, self.held.get((self.partition, self.place.life), self.next))
+        return min(self.next, self.held.get((self.partition, self.place.incarnation), self.next))
 
 
 _LEADERLESS = (
@@ -170,7 +170,7 @@ class Results:
                 report(f"{self._topic} has been made anew since the position was saved; reading it from the start")
             written = self._position.written.items()
             self._read = {partition: Deduplicator.from_record(each.to_record()) for partition, each in written}
-            self._lives = {each.life for each in self._read.values() if each.life is not None}
+            self._incarnations = {each.incarnation for each in self._read.values() if each.incarnation is not None}
             self._assign(newest, start)
             self._position.save()
             opened.pop_all()
@@ -276,10 +276,10 @@ class Results:
             rows = list(self._rows(message))
             self._passed(message)
             read = self._read.get(partition)
-            life = (
-                "" if read is None or read.life is None else read.life
+            incarnation = (
+                "" if read is None or read.incarnation is None else read.incarnation
             )  # what one has begun that is over, nobody ends
-            yield partition, offset, min(offset + 1, self._begun.get((partition, life), offset + 1)), rows
+            yield partition, offset, min(offset + 1, self._begun.get((partition, incarnation), offset + 1)), rows
 
     def written(self) -> None:
         """What was given last has been written out: the position is after it."""
@@ -328,10 +328,12 @@ class Results:
         if key is not None and value is not None and (place := Place.of(key)) is not None:
             count = value.count(b"\n") + 1
             new = self._read.setdefault(partition, Deduplicator()).new_rows(key, value)
-            if self._lives and place.life not in self._lives:
-                self._report(f"the stream has begun anew, as life {place.life}: its rounds count from 0 again")
-            self._lives.add(place.life)
-            of = partition, place.life
+            if self._incarnations and place.incarnation not in self._incarnations:
+                self._report(
+                    f"the stream has begun anew, as incarnation {place.incarnation}: its rounds count from 0 again"
+                )
+            self._incarnations.add(place.incarnation)
+            of = partition, place.incarnation
             whole = self._assemblers[of]
             for number, line in enumerate(new, count - len(new) + 1):
                 waited, given = whole.waiting, whole.add(line)

@@ -1,6 +1,6 @@
 """What is in the log of announcements, whatever else somebody may have written there.
 
-That are announcements of epochs, and what :mod:`spatialstream.stream.reign` adds.
+That are announcements of epochs, and what :mod:`spatialstream.stream.leadership` adds.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 __all__ = ["announcements_within", "read_announcement"]
 
 
-def announcements_within(values: Iterable[bytes | None], life: str) -> list[dict[str, Any] | None]:
-    """The announcements of a life of the stream among the values of messages; None for each that is of no life."""
+def announcements_within(values: Iterable[bytes | None], incarnation: str) -> list[dict[str, Any] | None]:
+    """The announcements of an incarnation of the stream among the values of messages; None for each that is of no incarnation."""
     read = map(read_announcement, values)
-    return [each for each in read if each is None or each.get("life", "") == life]
+    return [each for each in read if each is None or each.get("incarnation", "") == incarnation]
 
 
 def read_announcement(value: bytes | None) -> dict[str, Any] | None:
@@ -24,7 +24,9 @@ def read_announcement(value: bytes | None) -> dict[str, Any] | None:
         record: object = json.loads(value or b"null")
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or not all(_is_text(record.get(name, "")) for name in ("job", "reign", "life")):
+    if not isinstance(record, dict) or not all(
+        _is_text(record.get(name, "")) for name in ("job", "leadership", "incarnation")
+    ):
         return None
     return record if any(_fits(record, fields) for fields in _FORMS) else None
 

@@ -2,7 +2,7 @@
 
 Transport is at least once: a round that is done again after a crash sends its rows again. They are the same rows under
 the same keys, because a round is a function of its record. The key of a message says which rows it holds: round, phase
-(0, or 1 for the second phase of SKQs), number of its first row in them, and the life of the stream: a stream that is
+(0, or 1 for the second phase of SKQs), number of its first row in them, and the incarnation of the stream: a stream that is
 removed and begun anew counts its rounds from 0 again. A consumer that knows how many rows of the latest rounds it has
 drops what it has seen (:class:`Deduplicator`).
 
@@ -40,18 +40,18 @@ class Place:
         round: number of the round.
         phase: 0, or 1 for the second phase.
         first: number of the first row among those of its round and phase.
-        life: of the stream; empty where it has no id.
+        incarnation: of the stream; empty where it has no id.
     """
 
     round: int
     phase: int
     first: int
-    life: str = ""
+    incarnation: str = ""
 
     @property
     def key(self) -> bytes:
         """The key of the message."""
-        return f"{self.round} {self.phase} {self.first} {self.life}".rstrip().encode()
+        return f"{self.round} {self.phase} {self.first} {self.incarnation}".rstrip().encode()
 
     @classmethod
     def of(cls, key: bytes | None) -> Self | None:
@@ -64,7 +64,7 @@ class Place:
 
 
 def result_messages(
-    lines: Iterable[pa.LargeStringArray], number: int, phase: int, rows_per_message: int, life: str = ""
+    lines: Iterable[pa.LargeStringArray], number: int, phase: int, rows_per_message: int, incarnation: str = ""
 ) -> Iterator[tuple[bytes, pa.Buffer]]:
     """The rows of a round as messages (key, value).
 
@@ -73,7 +73,7 @@ def result_messages(
         number: of the round.
         phase: 0, or 1 for the second phase.
         rows_per_message: the most rows of a message; fewer where they are long.
-        life: of the stream.
+        incarnation: of the stream.
     """
     sent, rest = 0, pa.array([], pa.large_string())
     for piece in lines:
@@ -82,11 +82,11 @@ def result_messages(
         for first, last, value in _cut(text, rows_per_message):
             if last == len(text):  # the next piece may have rows that belong to the same message
                 break
-            yield Place(number, phase, sent + first, life).key, value
+            yield Place(number, phase, sent + first, incarnation).key, value
             used = last
         sent, rest = sent + used, text.slice(used)
     for first, _, value in _cut(rest, rows_per_message):
-        yield Place(number, phase, sent + first, life).key, value
+        yield Place(number, phase, sent + first, incarnation).key, value
 
 
 def with_newlines(lines: pa.LargeStringArray) -> pa.LargeStringArray:
@@ -110,8 +110,8 @@ def _cut(text: pa.LargeStringArray, most: int) -> Iterator[tuple[int, int, pa.Bu
 
 
 @dataclass(slots=True)
-class _Life:
-    """What is known of a life: its latest round, and how many rows of each (round, phase) have come."""
+class _Incarnation:
+    """What is known of an incarnation: its latest round, and how many rows of each (round, phase) have come."""
 
     latest: int = -1
     rows: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -124,26 +124,26 @@ class Deduplicator:
     again while the round may be done again, which ends soon after the next one; rows of much earlier rounds are
     therefore known to be repeated, and nothing need be kept of them.
 
-    A life of the stream that has not been seen begins anew: all its rows are new. Rows of an earlier life that come
-    between those of a later one are told by what is known of theirs, each life by itself.
+    An incarnation of the stream that has not been seen begins anew: all its rows are new. Rows of an earlier incarnation that come
+    between those of a later one are told by what is known of theirs, each incarnation by itself.
 
     Args:
-        rounds: how many rounds are kept of each life.
+        rounds: how many rounds are kept of each incarnation.
 
     Attributes:
         repeated: rows that were not new.
-        life: the life that was seen first last; None before there is any.
+        incarnation: the incarnation that was seen first last; None before there is any.
     """
 
     def __init__(self, rounds: int = 256) -> None:
         self._rounds = rounds
-        self._lives: dict[str, _Life] = {}
+        self._incarnations: dict[str, _Incarnation] = {}
         self.repeated = 0
 
     @property
-    def life(self) -> str | None:
+    def incarnation(self) -> str | None:
         """See above."""
-        return next(reversed(self._lives), None)
+        return next(reversed(self._incarnations), None)
 
     def new_rows(self, key: bytes, value: bytes) -> list[bytes]:
         """The rows of a message that have not come before.
@@ -162,42 +162,42 @@ class Deduplicator:
 
     def old_rows(self, place: Place, rows: int) -> int:
         """How many of a message's rows, the first ones, have come before."""
-        life = self._lives.get(place.life, _Life())
-        if place.round <= life.latest - self._rounds:
+        incarnation = self._incarnations.get(place.incarnation, _Incarnation())
+        if place.round <= incarnation.latest - self._rounds:
             return rows
-        return min(rows, max(0, life.rows.get((place.round, place.phase), 0) - place.first))
+        return min(rows, max(0, incarnation.rows.get((place.round, place.phase), 0) - place.first))
 
     def note(self, place: Place, upto: int) -> None:
         """So many rows of a place's round and phase have come."""
-        life = self._lives.get(place.life)
-        if life is None:
-            life = self._lives[place.life] = _Life()
-            while len(self._lives) > _LIVES:
-                del self._lives[next(iter(self._lives))]
-        if place.round > life.latest:
-            life.latest = place.round
-            for old in [each for each in life.rows if each[0] <= place.round - self._rounds]:
-                del life.rows[old]
-        if place.round > life.latest - self._rounds:
+        incarnation = self._incarnations.get(place.incarnation)
+        if incarnation is None:
+            incarnation = self._incarnations[place.incarnation] = _Incarnation()
+            while len(self._incarnations) > _LIVES:
+                del self._incarnations[next(iter(self._incarnations))]
+        if place.round > incarnation.latest:
+            incarnation.latest = place.round
+            for old in [each for each in incarnation.rows if each[0] <= place.round - self._rounds]:
+                del incarnation.rows[old]
+        if place.round > incarnation.latest - self._rounds:
             part = place.round, place.phase
-            life.rows[part] = max(life.rows.get(part, 0), upto)
+            incarnation.rows[part] = max(incarnation.rows.get(part, 0), upto)
 
     def to_record(self) -> dict[str, Any]:
         """JSON-able: what a consumer keeps beside its offsets to go on later."""
-        lives = []
-        for name, life in self._lives.items():
-            counts = [[*part, rows] for part, rows in sorted(life.rows.items())]
-            lives.append({"life": name, "latest": life.latest, "next": counts})
-        return {"lives": lives}
+        incarnations = []
+        for name, incarnation in self._incarnations.items():
+            counts = [[*part, rows] for part, rows in sorted(incarnation.rows.items())]
+            incarnations.append({"incarnation": name, "latest": incarnation.latest, "next": counts})
+        return {"incarnations": incarnations}
 
     @classmethod
     def from_record(cls, record: dict[str, Any], rounds: int = 256) -> Deduplicator:
         """What :meth:`to_record` gave."""
         self = cls(rounds)
-        for each in record["lives"]:
+        for each in record["incarnations"]:
             counts = {(int(number), int(phase)): int(row) for number, phase, row in each["next"]}
             if counts:
-                self._lives[str(each["life"])] = _Life(int(each["latest"]), counts)
+                self._incarnations[str(each["incarnation"])] = _Incarnation(int(each["latest"]), counts)
         return self
 
 

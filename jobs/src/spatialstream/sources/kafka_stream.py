@@ -19,7 +19,7 @@ from spatialstream.sources.contracts import MESSAGE, Ranges
 from spatialstream.sources.delivery import result_messages
 from spatialstream.sources.kafka import Connection, Topics
 from spatialstream.sources.kafka_clients import cut, follow, offsets, read, send
-from spatialstream.sources.keys import key_of_life, key_within
+from spatialstream.sources.keys import key_of_incarnation, key_within
 
 __all__ = ["KafkaChannel", "KafkaSink", "KafkaSource"]
 
@@ -76,13 +76,13 @@ class KafkaChannel:
         connection: how to reach the broker.
         stream: its name.
         slots: how many there are.
-        life: id of the stream's life.
+        incarnation: id of the stream's incarnation.
     """
 
     connection: Connection
     stream: str
     slots: int
-    life: str = ""
+    incarnation: str = ""
 
     @property
     def _topics(self) -> Topics:
@@ -91,7 +91,7 @@ class KafkaChannel:
     def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
         topic = self._topics.blocks
-        messages = ((topic, slot, key_of_life(key, self.life), content) for slot, key, content in blocks)
+        messages = ((topic, slot, key_of_incarnation(key, self.incarnation), content) for slot, key, content in blocks)
         ends = dict[int, int]()
         for (_, slot), end in send(self.connection, messages).items():
             if end is None:
@@ -106,7 +106,7 @@ class KafkaChannel:
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
-        value = json.dumps({**announcement, "life": self.life}).encode()
+        value = json.dumps({**announcement, "incarnation": self.incarnation}).encode()
         send(self.connection, [(self._topics.epochs, 0, None, value)])
 
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
@@ -114,7 +114,7 @@ class KafkaChannel:
         topic = self._topics.epochs
         start = offsets(self.connection).earliest({topic: 1})[topic][0] if after is None else after
         messages, end = follow(self.connection, topic, start, most, patience)
-        return announcements_within((message.value() for message in messages), self.life), end
+        return announcements_within((message.value() for message in messages), self.incarnation), end
 
     def cut(self, before: int) -> None:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
@@ -129,7 +129,7 @@ class KafkaChannel:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
         for messages in read(self.connection, self._topics.blocks, slot, start, end):
             for message in messages:
-                name, value = key_within(message.key(), self.life), message.value()
+                name, value = key_within(message.key(), self.incarnation), message.value()
                 if name is not None:
                     yield name, None if value is None else pa.py_buffer(value)
 
@@ -145,13 +145,13 @@ class KafkaSink:
         connection: how to reach the broker.
         stream: its name.
         rows_per_message: the most rows of a message.
-        life: id of the stream's life.
+        incarnation: id of the stream's incarnation.
     """
 
     connection: Connection
     stream: str
     rows_per_message: int = 500
-    life: str = ""
+    incarnation: str = ""
 
     def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
         """See :class:`~spatialstream.sources.contracts.Sink`."""
@@ -159,7 +159,7 @@ class KafkaSink:
 
         def messages() -> Iterator[tuple[str, int, bytes, bytes]]:
             nonlocal count
-            for key, value in result_messages(lines, turn, phase, self.rows_per_message, self.life):
+            for key, value in result_messages(lines, turn, phase, self.rows_per_message, self.incarnation):
                 content = value.to_pybytes()
                 count += content.count(b"\n") + 1
                 yield topic, part, key, content

@@ -1,10 +1,10 @@
-"""Keys of the messages that hold a slot's blocks: what a block is, and of which life of the stream."""
+"""Keys of the messages that hold a slot's blocks: what a block is, and of which incarnation of the stream."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["block_key", "key_of_life", "key_within", "read_key"]
+__all__ = ["block_key", "key_of_incarnation", "key_within", "read_key"]
 
 
 def block_key(epoch: int, partition: int, number: int, kind: str, take: int = 0) -> bytes:
@@ -21,17 +21,17 @@ def read_key(key: bytes | None) -> tuple[int, str, int] | None:
     return None if match is None else (int(match[1]), match[2].decode(), int(match[3] or b"0"))
 
 
-def key_of_life(key: bytes, life: str) -> bytes:
-    """The key of a block's message in a topic where there may be blocks of other lives of the stream."""
-    return key + b" " + life.encode() if life else key
+def key_of_incarnation(key: bytes, incarnation: str) -> bytes:
+    """The key of a block's message in a topic where there may be blocks of other incarnations of the stream."""
+    return key + b" " + incarnation.encode() if incarnation else key
 
 
-def key_within(key: bytes | None, life: str) -> bytes | None:
-    """What :func:`key_of_life` was given; None if the block belongs to another life, empty if it is no block's key."""
+def key_within(key: bytes | None, incarnation: str) -> bytes | None:
+    """What :func:`key_of_incarnation` was given; None if the block belongs to another incarnation, empty if it is no block's key."""
     whole = key or b""
     name, _, last = whole.rpartition(b" ")
-    if life and last == life.encode():
+    if incarnation and last == incarnation.encode():
         return name
     if read_key(whole) is not None:
-        return None if life else whole
+        return None if incarnation else whole
     return None if read_key(name) is not None else b""

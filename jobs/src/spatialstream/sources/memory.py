@@ -18,7 +18,7 @@ from spatialstream.model.errors import StateError
 from spatialstream.sources.announcements import announcements_within
 from spatialstream.sources.contracts import MESSAGE, Ranges
 from spatialstream.sources.delivery import result_messages
-from spatialstream.sources.keys import key_of_life, key_within
+from spatialstream.sources.keys import key_of_incarnation, key_within
 
 __all__ = ["MemoryChannel", "MemoryLog", "MemorySink", "MemorySource", "Message"]
 
@@ -111,17 +111,17 @@ class MemoryChannel:
     Args:
         logs: one for each slot.
         epochs: the log of announcements.
-        life: id of the stream's life.
+        incarnation: id of the stream's incarnation.
     """
 
-    def __init__(self, logs: Sequence[MemoryLog], epochs: MemoryLog, life: str = "") -> None:
-        self._logs, self._epochs, self._life = logs, epochs, life
+    def __init__(self, logs: Sequence[MemoryLog], epochs: MemoryLog, incarnation: str = "") -> None:
+        self._logs, self._epochs, self._incarnation = logs, epochs, incarnation
 
     def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
         ends = {}
         for slot, key, content in blocks:
-            ends[slot] = self._logs[slot].append((key_of_life(key, self._life), content.to_pybytes()))
+            ends[slot] = self._logs[slot].append((key_of_incarnation(key, self._incarnation), content.to_pybytes()))
         return ends
 
     def ends(self) -> list[int]:
@@ -130,7 +130,7 @@ class MemoryChannel:
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
-        self._epochs.append((None, json.dumps({**announcement, "life": self._life}).encode()))
+        self._epochs.append((None, json.dumps({**announcement, "incarnation": self._incarnation}).encode()))
 
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
@@ -140,7 +140,7 @@ class MemoryChannel:
         if start < begin:
             raise StateError(f"announcements {start} to {begin} are gone")
         end = max(start, min(start + most, last))
-        return announcements_within((value for _, value in self._epochs.read(start, end)), self._life), end
+        return announcements_within((value for _, value in self._epochs.read(start, end)), self._incarnation), end
 
     def cut(self, before: int) -> None:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
@@ -153,7 +153,7 @@ class MemoryChannel:
     def blocks(self, slot: int, start: int, end: int) -> Iterator[tuple[bytes, pa.Buffer | None]]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
         for key, value in self._logs[slot].read(start, end):
-            if (name := key_within(key, self._life)) is not None:
+            if (name := key_within(key, self._incarnation)) is not None:
                 yield name, None if value is None else pa.py_buffer(value)
 
     def release(self, ends: Sequence[int]) -> None:
@@ -169,18 +169,18 @@ class MemorySink:
         results: the logs of messages of :mod:`~spatialstream.sources.delivery`, one for each part of MERGE.
         dead: the log of dead letters, one a message.
         rows_per_message: the most rows of a message.
-        life: id of the stream's life.
+        incarnation: id of the stream's incarnation.
     """
 
     def __init__(
-        self, results: Sequence[MemoryLog], dead: MemoryLog, rows_per_message: int = 500, life: str = ""
+        self, results: Sequence[MemoryLog], dead: MemoryLog, rows_per_message: int = 500, incarnation: str = ""
     ) -> None:
-        self._results, self._dead, self._most, self._life = results, dead, rows_per_message, life
+        self._results, self._dead, self._most, self._incarnation = results, dead, rows_per_message, incarnation
 
     def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
         """See :class:`~spatialstream.sources.contracts.Sink`."""
         count = 0
-        for key, value in result_messages(lines, turn, phase, self._most, self._life):
+        for key, value in result_messages(lines, turn, phase, self._most, self._incarnation):
             content = value.to_pybytes()
             self._results[part].append((key, content))
             count += content.count(b"\n") + 1

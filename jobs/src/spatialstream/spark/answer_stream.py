@@ -48,7 +48,7 @@ from spatialstream.spark.session import INTERRUPTED, right_python
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
 from spatialstream.stages.tasks import World
-from spatialstream.stream.beginning import locked
+from spatialstream.stream.bootstrap import locked
 from spatialstream.stream.driver import Ingestion
 from spatialstream.stream.embedded import embedded_world
 from spatialstream.stream.engine import Engine, Inline, StageError

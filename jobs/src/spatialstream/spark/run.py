@@ -41,7 +41,7 @@ from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.route import dead_letters
 from spatialstream.stages.state import FORMAT, get_json
 from spatialstream.stages.turns import NEVER, Run
-from spatialstream.stream.beginning import locked
+from spatialstream.stream.bootstrap import locked
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
 from spatialstream.stream.engine import Engine, StageError
 from spatialstream.stream.router import EpochRecord, ends_of_epochs, latest_epoch

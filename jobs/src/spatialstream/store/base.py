@@ -31,15 +31,15 @@ class RoutingStore(ABC):
     """
 
     @abstractmethod
-    def create(self, version: RoutingVersion, life: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
         """Create the stream: its first version is active from epoch 0 on. Nothing changes if this has been done.
 
         Args:
             version: the first version.
-            life: id of the stream's life, by which it is told from one of its name that was there before.
+            incarnation: id of the stream's incarnation, by which it is told from one of its name that was there before.
 
         Raises:
-            Conflict: the stream exists, created with another version, or for another life.
+            Conflict: the stream exists, created with another version, or for another incarnation.
         """
 
     @abstractmethod

@@ -60,15 +60,15 @@ class MemoryStore(RoutingStore):
         """Let this client's next change raise Unavailable, before or after it is made."""
         self._failure = when
 
-    def create(self, version: RoutingVersion, life: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
         """See :class:`RoutingStore`."""
         origin = digest(version)
 
         def change(state: RoutingState | None) -> RoutingState:
             if state is not None:
-                return state.recreated(origin, life)
+                return state.recreated(origin, incarnation)
             self.memory.versions[version.number] = version
-            return RoutingState.created(version.number, version.slots, origin, life)
+            return RoutingState.created(version.number, version.slots, origin, incarnation)
 
         self._change(change)
 

@@ -13,7 +13,7 @@ from spatialstream.store.state import STAGES, Binding, Pending, RoutingState, St
 
 __all__ = ["acknowledgement", "active_bytes", "epochs_bytes", "pending_bytes", "read_state"]
 
-_PLAIN = ("last", "slots", "origin", "adopted", "life")
+_PLAIN = ("last", "slots", "origin", "adopted", "incarnation")
 """What ``active`` holds besides the active version, as :class:`~spatialstream.store.state.RoutingState` calls it.
 
 It holds ``rebuilt`` too, but not of streams whose last change was made before that was kept: as far as anybody knows,

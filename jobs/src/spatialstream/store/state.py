@@ -76,10 +76,10 @@ class RoutingState:
         exported: slots that have confirmed this stage for the pending version.
         loaded: likewise.
         last: the highest number that a version ever had; numbers are never used again.
-        slots: number of slots, fixed for the stream's life.
+        slots: number of slots, fixed for the stream's lifetime.
         origin: digest of the version that the stream was created with.
         adopted: id of the proposal that the active version carries out; empty for the first version.
-        life: id of the stream's life, which its checkpoint bears too; empty where there is none.
+        incarnation: id of the stream's incarnation, which its checkpoint bears too; empty where there is none.
         rebuilt: number of the version whose tree was last built anew, from what the stream has brought; None while it
             has the tree that it began with, however often that was adjusted.
     """
@@ -93,14 +93,14 @@ class RoutingState:
     slots: int
     origin: str = ""
     adopted: str = ""
-    life: str = ""
+    incarnation: str = ""
     rebuilt: int | None = None
 
     @classmethod
-    def created(cls, number: int, slots: int, origin: str, life: str = "") -> RoutingState:
+    def created(cls, number: int, slots: int, origin: str, incarnation: str = "") -> RoutingState:
         """The state of a new stream: its first version is active from epoch 0 on."""
         first = Binding(number, 0)
-        return cls(first, None, (first,), frozenset(), frozenset(), number, slots, origin, life=life)
+        return cls(first, None, (first,), frozenset(), frozenset(), number, slots, origin, incarnation=incarnation)
 
     def at(self, epoch: int) -> int:
         """Number of the version that routes an epoch.
@@ -123,14 +123,16 @@ class RoutingState:
 
     # ------------------------------------------------------------------------------------------------------- changes
 
-    def recreated(self, origin: str, life: str = "") -> RoutingState:
-        """The stream is created once more, with a version of that digest and for that life.
+    def recreated(self, origin: str, incarnation: str = "") -> RoutingState:
+        """The stream is created once more, with a version of that digest and for that incarnation.
 
         Raises:
-            Conflict: it was created with another one, or for another life.
+            Conflict: it was created with another one, or for another incarnation.
         """
-        if life != self.life:
-            raise Conflict(f"the stream exists, and its life is {self.life or 'without an id'}, not {life or 'that'}")
+        if incarnation != self.incarnation:
+            raise Conflict(
+                f"the stream exists, and its incarnation is {self.incarnation or 'without an id'}, not {incarnation or 'that'}"
+            )
         if origin != self.origin:
             raise Conflict("the stream exists, and was created with another routing version")
         return self

@@ -106,16 +106,16 @@ class ZooKeeperStore(RoutingStore):
 
     # ------------------------------------------------------------------------------------------------------- versions
 
-    def create(self, version: RoutingVersion, life: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
         """See :class:`RoutingStore`."""
         origin, block = digest(version), self._block(version)
 
         def operation(wait: Wait) -> None:
             while True:
                 if read := self._read(wait):
-                    read[0].recreated(origin, life)
+                    read[0].recreated(origin, incarnation)
                     return
-                state = RoutingState.created(version.number, version.slots, origin, life)
+                state = RoutingState.created(version.number, version.slots, origin, incarnation)
                 for name in ("acks", "statistics"):
                     wait(self._client.ensure_path_async(self._path(name)))
                 block.write(wait)

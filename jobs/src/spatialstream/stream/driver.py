@@ -36,7 +36,7 @@ from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, SlotB
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import second_name
 from spatialstream.stream.engine import Engine, Task
-from spatialstream.stream.reign import Standing
+from spatialstream.stream.leadership import Standing
 from spatialstream.stream.router import EpochRecord, Router
 from spatialstream.stream.worker import Checkpoint, RoundRecord, Worker
 

@@ -70,7 +70,7 @@ class EmbeddedStream:
         engine: does the stages; see :func:`embedded_world`.
         partitions: that are read.
         leaves: of the QT-tree.
-        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's life; None: the
+        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's incarnation; None: the
             first ones that come.
         now: a clock, ms.
         step: is called before each step, with its name; tests stop the stream there.

@@ -30,9 +30,9 @@ from spatialstream.store.lease import Lease
 from spatialstream.store.reports import Trouble, save_trouble, save_unknown
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Engine, StageError
+from spatialstream.stream.leadership import Alone, Leadership, Superseded
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
 from spatialstream.stream.parts import Parts
-from spatialstream.stream.reign import Alone, Reign, Superseded
 from spatialstream.stream.router import EPOCHS, EpochRecord, Router
 from spatialstream.stream.settings import CHECKPOINT_SECONDS, StreamSettings
 from spatialstream.stream.timeouts import Every, done_within
@@ -65,7 +65,7 @@ class _Job(ABC):
         engine: does the stages; the storage of its world is shared by both jobs.
         store: the routing store.
         settings: of the stream.
-        life: id of the stream's life.
+        incarnation: id of the stream's incarnation.
         pause: ms between the starts of turns, at least.
         patience: how often in a row a turn may fail before the job gives up. While the disk is full, or the storage
             away, it does not.
@@ -83,7 +83,7 @@ class _Job(ABC):
     engine: Engine
     store: RoutingStore
     settings: StreamSettings
-    life: str = ""
+    incarnation: str = ""
     pause: int = 0
     patience: int = 8
     checkpoint_interval: float = CHECKPOINT_SECONDS
@@ -156,11 +156,11 @@ class _Job(ABC):
             self.away(False)
         self._troubled = bool(written.trouble)
 
-    def _reign(self, folder: str) -> Reign | Alone:
+    def _leadership(self, folder: str) -> Leadership | Alone:
         """By which the decisions count whose records are in a folder."""
         if self.lease is None:
             return Alone(self.world.storage, folder)
-        return Reign(self.world.channel, self.world.storage, self.name, folder, self.lease.number)
+        return Leadership(self.world.channel, self.world.storage, self.name, folder, self.lease.number)
 
     def stop(self) -> None:
         """Finish the turn under way and end."""
@@ -295,7 +295,7 @@ class _Job(ABC):
         """What is to be done beside the turns, in a thread of its own."""
         while not self._ended.wait(_ATTEND_SECONDS):
             try:
-                self._check_life()
+                self._check_incarnation()
                 self._check_lease()
                 self._check_engine()
                 self._tell_failing()
@@ -318,15 +318,17 @@ class _Job(ABC):
             save_trouble(self.store, self.name, failing)
             self._told = failing
 
-    def _check_life(self) -> None:
+    def _check_incarnation(self) -> None:
         """Notice that the stream has been removed and begun anew by somebody else.
 
         Raises:
             StateError: it has.
         """
         view = self.store.latest()
-        if view is not None and view.life != self.life:
-            raise StateError(f"the routing store is of another life of the stream ({view.life}, not {self.life})")
+        if view is not None and view.incarnation != self.incarnation:
+            raise StateError(
+                f"the routing store is of another incarnation of the stream ({view.incarnation}, not {self.incarnation})"
+            )
 
     def _check_lease(self) -> None:
         """Notice that another process has become the one to do this job.
@@ -417,9 +419,9 @@ class RouterJob(_Job):
     name = "router"
 
     def _prepare(self) -> None:
-        storage, names, reign = self.world.storage, list(self._source.bounds()), self._reign(EPOCHS)
+        storage, names, leadership = self.world.storage, list(self._source.bounds()), self._leadership(EPOCHS)
         due = self._due()
-        router = Router(self.settings, storage, self.store, names, _now, reign=reign, due=due)
+        router = Router(self.settings, storage, self.store, names, _now, leadership=leadership, due=due)
         self._turns = RouterTurns(router, self.engine, self._parts.step, beside=True, told=self._written)
         self._learner = Learner(storage, self.store, self.settings.space)
 
@@ -550,7 +552,7 @@ class WorkerJob(_Job):
     def _prepare(self) -> None:
         settings, storage = self.settings, self.world.storage
         due = self._due()
-        worker = Worker(settings, storage, self.store, reign=self._reign(ROUNDS), due=due)
+        worker = Worker(settings, storage, self.store, leadership=self._leadership(ROUNDS), due=due)
         self._turns = WorkerTurns(
             worker, self.engine, settings.slots, self._parts.step, beside=True, told=self._written
         )

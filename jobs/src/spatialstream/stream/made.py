@@ -2,7 +2,7 @@
 
 A topic that somebody else has made, or that has been made anew under its name, holds what is not the stream's to
 delete. So the router writes down the ids of topics as it creates them, in the checkpoint, beside what says whose that
-is and of which life. It is the last that a removal takes away, so that one that could not be finished goes on by it.
+is and of which incarnation. It is the last that a removal takes away, so that one that could not be finished goes on by it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Made:
 
     Attributes:
         stream: the stream's name.
-        life: id of the stream's life that made them, or went on with them.
+        incarnation: id of the stream's incarnation that made them, or went on with them.
         topics: ids of the topics that the stream has made, by their names.
     """
 
     stream: str
-    life: str
+    incarnation: str
     topics: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -45,7 +45,7 @@ def read_made(storage: Storage) -> Made | None:
     known = get_json(storage, MADE)
     try:
         topics = {str(name): str(each) for name, each in known["topics"].items()}
-        return Made(str(known["stream"]), str(known["life"]), topics)
+        return Made(str(known["stream"]), str(known["incarnation"]), topics)
     except (AttributeError, KeyError, TypeError) as error:
         raise StateError(
             f"{storage.place}/{MADE} is damaged; the stream's topics cannot be told from others'"
@@ -60,27 +60,29 @@ class Notes:
 
     def add(self, ids: Mapping[str, str]) -> None:
         """The stream has made topics with these ids, by their names."""
-        self._made = Made(self._made.stream, self._made.life, {**self._made.topics, **ids})
+        self._made = Made(self._made.stream, self._made.incarnation, {**self._made.topics, **ids})
         self.save()
 
     def save(self) -> None:
         """Write down what is known, though it be nothing."""
         made = self._made
-        put_json(self._storage, MADE, {"stream": made.stream, "life": made.life, "topics": dict(made.topics)})
+        put_json(
+            self._storage, MADE, {"stream": made.stream, "incarnation": made.incarnation, "topics": dict(made.topics)}
+        )
 
 
 def note_topics(
-    storage: Storage, stream: str, life: str, between: Collection[str], ids: Callable[[], Mapping[str, str]]
+    storage: Storage, stream: str, incarnation: str, between: Collection[str], ids: Callable[[], Mapping[str, str]]
 ) -> Notes:
     """Begin to write down which topics a stream makes; before it makes any.
 
-    The topics between the jobs of an earlier life that could not be removed are this life's to remove; those that it
+    The topics between the jobs of an earlier incarnation that could not be removed are this incarnation's to remove; those that it
     shared with others are not. A stream of an earlier release wrote nothing down: those between its jobs are its own.
 
     Args:
         storage: the checkpoint.
         stream: the stream's name.
-        life: id of its life.
+        incarnation: id of its incarnation.
         between: names of the topics between the jobs.
         ids: gives their ids, of those that are there, by their names.
 
@@ -88,12 +90,12 @@ def note_topics(
         StateError: what was written down is damaged.
     """
     known = read_made(storage)
-    if known is not None and known.life == life:
+    if known is not None and known.incarnation == incarnation:
         return Notes(storage, known)
     if known is not None:
         found = {name: each for name, each in known.topics.items() if name in between}
     else:
         found = dict(ids()) if storage.list(EPOCHS) else {}
-    notes = Notes(storage, Made(stream, life, found))
+    notes = Notes(storage, Made(stream, incarnation, found))
     notes.save()
     return notes

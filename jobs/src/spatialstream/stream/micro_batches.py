@@ -124,7 +124,7 @@ class LocalStream:
         leaves: of the QT-tree.
         queries: name of the file of the queries that are there from the start, JSON Lines in the storage; None if they
             come as a stream.
-        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's life.
+        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's incarnation.
         now: a clock that does not go back, ms.
         step: is called before each step, with its name; tests stop the stream there.
         due: see :class:`~spatialstream.stream.embedded.EmbeddedStream`.

@@ -36,7 +36,7 @@ from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_named
 from spatialstream.stream.adoption import Adoption
 from spatialstream.stream.clocks import Clocks
-from spatialstream.stream.reign import Alone, Reign
+from spatialstream.stream.leadership import Alone, Leadership
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["EPOCHS", "EpochRecord", "Router", "ends_of_epochs", "latest_epoch"]
@@ -129,7 +129,7 @@ class Router:
         names: the partitions that the stream reads, such as ``"objects/0"``.
         now: the day's clock, ms.
         step: is called before each step, with its name; tests stop the router there.
-        reign: by which its decisions count, see :mod:`~spatialstream.stream.reign`; None: nobody else decides.
+        leadership: by which its decisions count, see :mod:`~spatialstream.stream.leadership`; None: nobody else decides.
         due: is asked once for each epoch that is routed whether it is to end with a checkpoint.
 
     Attributes:
@@ -146,7 +146,7 @@ class Router:
         names: Sequence[str],
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
-        reign: Reign | Alone | None = None,
+        leadership: Leadership | Alone | None = None,
         due: Callable[[], bool] = lambda: True,
     ) -> None:
         self.settings = settings
@@ -156,15 +156,15 @@ class Router:
         self._now = now
         self._step = step
         self._progress = Progress(storage, f"{EPOCHS}done")
-        self._reign = Alone(storage, EPOCHS, step) if reign is None else reign
+        self._leadership = Alone(storage, EPOCHS, step) if leadership is None else leadership
         self._due = due
-        self._name = self._reign.begin() or ""
+        self._name = self._leadership.begin() or ""
         self._before: EpochRecord | None = None
-        self.last = self._reign.value(self._name, EpochRecord) if self._name else None
+        self.last = self._leadership.value(self._name, EpochRecord) if self._name else None
         done = self._progress.load()
-        self._reign.check(done, -1 if self.last is None else self.last.epoch.number)
+        self._leadership.check(done, -1 if self.last is None else self.last.epoch.number)
         # an epoch is done when its announcement counts, whatever a process has written that was superseded
-        self.last_done = min(done, self._reign.announced)
+        self.last_done = min(done, self._leadership.announced)
         self._there = None if self.last is None else self.last.epoch.since
         # of those before the last epoch nobody knows any more how far they are
         self.writing = self.last if self.last and self.last.epoch.checkpoint and not self.unfinished else None
@@ -278,7 +278,7 @@ class Router:
         """
         since, found = record.epoch.since, list[EpochRecord]()
         while record.epoch.number - 1 > (-1 if since is None else since[0]):
-            record = self._reign.value(record.previous, EpochRecord)
+            record = self._leadership.value(record.previous, EpochRecord)
             if not record.silent:
                 found.append(replace(record, epoch=replace(record.epoch, since=since)))
         return found[::-1]
@@ -291,7 +291,7 @@ class Router:
             if record.epoch.since == self._there:
                 files.append(record.admitted)
                 break
-            record = self._reign.value(record.previous, EpochRecord)
+            record = self._leadership.value(record.previous, EpochRecord)
         return tuple(dict.fromkeys(chain.from_iterable(reversed(files))))
 
     @property
@@ -310,7 +310,7 @@ class Router:
         self.writing = None
 
     def _save(self, record: EpochRecord) -> None:
-        self._name = self._reign.decide(record.epoch.number, to_json(record))
+        self._name = self._leadership.decide(record.epoch.number, to_json(record))
         self.last = record
 
     def leave_out(self, found: Sequence[Left]) -> None:
@@ -335,7 +335,7 @@ class Router:
             "take": epoch.take,
             "records": sum(run.rows for kind in ("objects", "queries") for run in epoch.runs_of(kind)),
         }
-        return self._reign.sign(told)
+        return self._leadership.sign(told)
 
     def done(self, record: EpochRecord) -> None:
         """An epoch is done, and what no repetition can ask for any more is deleted."""
@@ -343,7 +343,7 @@ class Router:
         self._step("clean")
         if self._before is not None:  # otherwise it is done by :meth:`tidy`
             self._storage.discard(INPUT + file for file in self._before.files - record.files)
-        self._reign.clean(min(epoch.number - 1, 0 if epoch.since is None else epoch.since[0] + 1))
+        self._leadership.clean(min(epoch.number - 1, 0 if epoch.since is None else epoch.since[0] + 1))
         self._step("done")
         self._progress.save(epoch.number)
         self.last_done = epoch.number
@@ -400,7 +400,7 @@ class Router:
 
     def keep(self) -> None:
         """Have the records that are needed outlast the log of announcements; to be called when nothing happens."""
-        self._reign.keep()
+        self._leadership.keep()
 
     def tidy(self) -> None:
         """Remove versions from the routing store that retention has passed, and what failed tries have left.

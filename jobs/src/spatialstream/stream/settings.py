@@ -29,7 +29,7 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """What both jobs of a stream are told, and what must not change in the stream's life.
+    """What both jobs of a stream are told, and what must not change in the stream's incarnation.
 
     Attributes:
         name: of the stream.
@@ -129,7 +129,7 @@ class StreamSettings:
         """Take a checkpoint for this stream, or make sure that it is this stream's.
 
         Returns:
-            The id of the stream's life: made with its first state, and never again; empty if the stream began before
+            The id of the stream's incarnation: made with its first state, and never again; empty if the stream began before
             lives had ids.
 
         Raises:
@@ -139,7 +139,7 @@ class StreamSettings:
         if find(storage, STREAM.marker) is None:
             if taken := STREAM.taken(storage):
                 raise StateError(f"{storage.place}/{taken} is not of a stream, and in its way; give another checkpoint")
-            storage.create(STREAM.marker, json.dumps({**identity, "life": uuid.uuid4().hex[:12]}).encode())
+            storage.create(STREAM.marker, json.dumps({**identity, "incarnation": uuid.uuid4().hex[:12]}).encode())
         way_out = "begin anew with another checkpoint"
         known = get_json(storage, STREAM.marker, way_out)
         if not isinstance(known, dict):
@@ -151,4 +151,4 @@ class StreamSettings:
         for name, value in identity.items():
             if known.get(name) != value:
                 raise StateError(f"{storage.place} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
-        return str(known.get("life", ""))
+        return str(known.get("incarnation", ""))

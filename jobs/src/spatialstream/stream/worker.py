@@ -29,7 +29,7 @@ from spatialstream.stages.two_phase import second_name
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import save_named
 from spatialstream.store.state import Stage
-from spatialstream.stream.reign import ROUTER, Alone, Reign, Standing
+from spatialstream.stream.leadership import ROUTER, Alone, Leadership, Standing
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["ROUNDS", "Checkpoint", "RoundRecord", "Worker", "rounds_done"]
@@ -114,7 +114,7 @@ class Worker:
         storage: of the stream's state.
         store: the routing store.
         step: is called before each step, with its name; tests stop the worker there.
-        reign: by which its decisions count, see :mod:`~spatialstream.stream.reign`; None: nobody else decides.
+        leadership: by which its decisions count, see :mod:`~spatialstream.stream.leadership`; None: nobody else decides.
         due: is asked once a round whether it is to end with a checkpoint.
 
     Attributes:
@@ -129,20 +129,20 @@ class Worker:
         storage: Storage,
         store: RoutingStore,
         step: Callable[[str], None] = lambda name: None,
-        reign: Reign | Alone | None = None,
+        leadership: Leadership | Alone | None = None,
         due: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings
         self._storage = storage
         self._store = store
         self._step = step
-        self._reign = Alone(storage, ROUNDS, step) if reign is None else reign
+        self._leadership = Alone(storage, ROUNDS, step) if leadership is None else leadership
         self._due = due
-        self._name = self._reign.begin() or ""
-        self.last = self._reign.value(self._name, RoundRecord) if self._name else None
+        self._name = self._leadership.begin() or ""
+        self.last = self._leadership.value(self._name, RoundRecord) if self._name else None
         self._progress = rounds_done(storage)
         self.last_done = self._progress.load()
-        self._reign.check(self.last_done, -1 if self.last is None else self.last.round.number)
+        self._leadership.check(self.last_done, -1 if self.last is None else self.last.round.number)
         self._counts: Mapping[str, int] = self._progress.counts()
         self._dropped = -1
         self._named: int | None = None
@@ -293,12 +293,12 @@ class Worker:
         """
         since, found = None if record.since is None else record.since.round, list[RoundRecord]()
         while record.round.number - 1 > (-1 if since is None else since[0]):
-            record = self._reign.value(record.previous, RoundRecord)
+            record = self._leadership.value(record.previous, RoundRecord)
             found.append(replace(record, round=replace(record.round, since=since, known=True)))
         return found[::-1]
 
     def _save(self, record: RoundRecord) -> None:
-        self._name = self._reign.decide(record.round.number, to_json(record))
+        self._name = self._leadership.decide(record.round.number, to_json(record))
         self.last = record
 
     def leave_out(self, found: Sequence[Left]) -> None:
@@ -334,7 +334,7 @@ class Worker:
         number, since = record.round.number, record.since
         total = {kind: record.counts.get(kind, 0) + counts.get(kind, 0) for kind in {**record.counts, **counts}}
         self._step("clean")
-        self._reign.clean(min(number - 1, 0 if since is None else since.round[0] + 1), record.announced)
+        self._leadership.clean(min(number - 1, 0 if since is None else since.round[0] + 1), record.announced)
         if record.round.before is not None:
             before, take = record.round.before
             takes, parts = range(take + 1), range(self._settings.mergers)
@@ -351,7 +351,7 @@ class Worker:
 
     def keep(self) -> None:
         """Have the records that are needed outlast the log of announcements; to be called when nothing happens."""
-        self._reign.keep()
+        self._leadership.keep()
 
     def trim(self) -> None:
         """Have what neither job needs removed from the log of announcements; safe to call from another thread.
@@ -359,7 +359,7 @@ class Worker:
         Raises:
             Unavailable: that cannot be done now.
         """
-        self._reign.trim()
+        self._leadership.trim()
 
     def confirm(self) -> bool:
         """Tell the routing store what the slots have done for a pending version, and which versions are still named.

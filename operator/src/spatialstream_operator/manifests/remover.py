@@ -33,7 +33,7 @@ def remover_pod(
     pod = driver_pod("router", spec, names, uid)
     container = pod["spec"]["containers"][0]
     command = ["spatialstream", "remove", "--yes", "--checkpoint", checkpoint_place(spec)]
-    command += [] if life is None else ["--life", life]
+    command += [] if life is None else ["--incarnation", life]
     command += [part for topic in spared for part in ("--spare", topic)]
     command += ["--topics", "all" if spec.deletion.topics else "internal"]
     changed = {key: value for key, value in container.items() if key not in _FOR_A_SERVICE} | {"args": command}

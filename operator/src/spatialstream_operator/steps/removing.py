@@ -103,7 +103,7 @@ async def _reached(environment: Environment, names: StreamNames, body: Object) -
     routing = "The routing state in ZooKeeper is removed"
     try:
         store = await _store(environment, names, spec)
-        await asyncio.to_thread(_erase, store, names.stream, _life(body))
+        await asyncio.to_thread(_erase, store, names.stream, _incarnation(body))
     except SpatialStreamError as error:
         routing = f"The routing state stays in ZooKeeper ({error})"
     kinds = (*INTERNAL_KINDS, *(TOPIC_KINDS if spec.deletion.topics else ()))
@@ -119,10 +119,10 @@ async def _reached(environment: Environment, names: StreamNames, body: Object) -
     return True
 
 
-def _erase(store: RoutingStore, stream: str, life: str | None) -> None:
-    """Remove the routing state of a stream; not that of another life of its name, as another cluster may have."""
-    if life is not None and store.versions() and (theirs := store.state().life) != life:
-        raise StateError(f"it is of another life of {stream}: {theirs or 'without an id'}, not {life}")
+def _erase(store: RoutingStore, stream: str, incarnation: str | None) -> None:
+    """Remove the routing state of a stream; not that of another incarnation of its name, as another cluster may have."""
+    if incarnation is not None and store.versions() and (theirs := store.state().incarnation) != incarnation:
+        raise StateError(f"it is of another incarnation of {stream}: {theirs or 'without an id'}, not {incarnation}")
     store.erase()
 
 
@@ -218,11 +218,11 @@ async def _cleaned(environment: Environment, names: StreamNames, body: Object) -
 
 async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec, body: Object) -> bool:
     """Make the pod; True if that is forbidden, as it is in a namespace that is on its way out."""
-    uid, life = body["metadata"]["uid"], _life(body)
+    uid, incarnation = body["metadata"]["uid"], _incarnation(body)
     try:
         await check_secrets(environment, names.namespace, spec)
         spared = await topics_of_others(environment, body)
-        await environment.cluster.create(remover_pod(spec, names, uid, spared, life))
+        await environment.cluster.create(remover_pod(spec, names, uid, spared, incarnation))
     except (ApiError, SettingError) as error:
         if isinstance(error, ApiError) and not error.is_refusal:
             raise
@@ -230,10 +230,10 @@ async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec,
     return False
 
 
-def _life(body: Object) -> str | None:
-    """The id of the stream's life; None if it is not known."""
-    life = records.part(records.part(body, "status"), "routing").get("life")
-    return life if isinstance(life, str) else None
+def _incarnation(body: Object) -> str | None:
+    """The id of the stream's incarnation; None if it is not known."""
+    incarnation = records.part(records.part(body, "status"), "routing").get("incarnation")
+    return incarnation if isinstance(incarnation, str) else None
 
 
 async def _makes_room(environment: Environment, names: StreamNames, body: Object, pod: Object) -> bool:

@@ -37,7 +37,7 @@ async def read_routing(look: Look) -> None:
         await _keep_balance(look, store)
         await _keep_suspended(look, store)
         await _hear(look, store)
-        await _know_topics(look, store, look.routing.life)
+        await _know_topics(look, store, look.routing.incarnation)
     except SettingError as error:
         look.problem = Failure("SettingsRefused", str(error), "slow")
     except Unavailable:
@@ -86,14 +86,16 @@ async def _hear(look: Look, store: RoutingStore) -> None:
                 look.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
 
 
-async def _know_topics(look: Look, store: RoutingStore, life: str) -> None:
-    """Remember what has to be known when the stream goes: which Kafka it uses, and which life of its name it is.
+async def _know_topics(look: Look, store: RoutingStore, incarnation: str) -> None:
+    """Remember what has to be known when the stream goes: which Kafka it uses, and which incarnation of its name it is.
 
-    A router that is ready has made sure that the routing store is of its own life.
+    A router that is ready has made sure that the routing store is of its own incarnation.
     """
     router, at = look.jobs.get("router"), look.memory.used
     if router is None or not router.is_ready or (at is not None and look.now - at < _AGAIN):
         return
     used = await asyncio.to_thread(read_topics, store)
-    await look.remember(routing={"life": life}, **({} if used is None else {"kafka": {"cluster": used.cluster}}))
+    await look.remember(
+        routing={"incarnation": incarnation}, **({} if used is None else {"kafka": {"cluster": used.cluster}})
+    )
     look.memory.used = look.now

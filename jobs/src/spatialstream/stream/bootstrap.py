@@ -31,7 +31,7 @@ from spatialstream.stream.settings import StreamSettings
 
 __all__ = [
     "Refused",
-    "check_life",
+    "check_incarnation",
     "claim",
     "claimed",
     "ensure_first_version",
@@ -89,15 +89,15 @@ def claim(settings: StreamSettings, storage: Storage, lease: Lease, patience: fl
         StateError: the storage is not this stream's.
         Unavailable: it is nobody's yet, and the lease cannot be had.
     """
-    if (life := claimed(settings, storage)) is not None:
-        return life
+    if (incarnation := claimed(settings, storage)) is not None:
+        return incarnation
     with lease:
         lease.acquire(patience)
         return settings.claim(storage)
 
 
 def claimed(settings: StreamSettings, storage: Storage) -> str | None:
-    """The life of the stream that a checkpoint has been claimed for; None if it is nobody's.
+    """The incarnation of the stream that a checkpoint has been claimed for; None if it is nobody's.
 
     Raises:
         StateError: the storage is not this stream's.
@@ -113,7 +113,7 @@ def ensure_first_version(
     objects: Path | None,
     queries: Path | None,
     patience: float = 60.0,
-    life: str = "",
+    incarnation: str = "",
     report: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Create the stream in the routing store, unless it is there.
@@ -128,33 +128,35 @@ def ensure_first_version(
         objects: file of objects like those to come.
         queries: file of queries like those to come.
         patience: seconds to wait for the store.
-        life: id of the stream's life.
+        incarnation: id of the stream's incarnation.
         report: is told what a person should know.
 
     Raises:
         Unavailable: the store cannot be reached.
-        StateError: the stream in the store has another number of slots, or is of another life.
+        StateError: the stream in the store has another number of slots, or is of another incarnation.
     """
     if storage.list(EPOCHS):
-        return check_life(store, storage, settings.name, life)
+        return check_incarnation(store, storage, settings.name, incarnation)
     ends = time.monotonic() + patience
     while True:
         try:
-            return _ensure(store, storage, settings, leaves, objects, queries, life, report)
+            return _ensure(store, storage, settings, leaves, objects, queries, incarnation, report)
         except Unavailable:
             if time.monotonic() > ends:
                 raise
             time.sleep(0.5)
 
 
-def check_life(store: RoutingStore, storage: Storage, stream: str, life: str, *, new: bool = False) -> None:
-    """Make sure that a routing store and a checkpoint are of one life of the stream; a store that is away is let pass.
+def check_incarnation(
+    store: RoutingStore, storage: Storage, stream: str, incarnation: str, *, new: bool = False
+) -> None:
+    """Make sure that a routing store and a checkpoint are of one incarnation of the stream; a store that is away is let pass.
 
     Args:
         store: the routing store.
         storage: of the stream's state.
         stream: its name.
-        life: the checkpoint's.
+        incarnation: the checkpoint's.
         new: whether the stream need not be in the store yet.
 
     Raises:
@@ -162,7 +164,7 @@ def check_life(store: RoutingStore, storage: Storage, stream: str, life: str, *,
     """
     try:
         if store.versions():
-            return _same_life(store.state(), storage, stream, life)
+            return _same_incarnation(store.state(), storage, stream, incarnation)
     except Unavailable:
         return
     if not new:
@@ -172,12 +174,12 @@ def check_life(store: RoutingStore, storage: Storage, stream: str, life: str, *,
         )
 
 
-def _same_life(state: RoutingState, storage: Storage, stream: str, life: str) -> None:
-    if state.life != life:
+def _same_incarnation(state: RoutingState, storage: Storage, stream: str, incarnation: str) -> None:
+    if state.incarnation != incarnation:
         raise StateError(
-            f"the routing store is of another life of {stream} ({state.life or 'without an id'}) than {storage.place} "
-            f"({life or 'without an id'}). Give the job the checkpoint of that life; or, if no other stream has "
-            f"this name, remove that life with {program()} remove, without --checkpoint, and it begins anew"
+            f"the routing store is of another incarnation of {stream} ({state.incarnation or 'without an id'}) than {storage.place} "
+            f"({incarnation or 'without an id'}). Give the job the checkpoint of that incarnation; or, if no other stream has "
+            f"this name, remove that incarnation with {program()} remove, without --checkpoint, and it begins anew"
         )
 
 
@@ -188,12 +190,12 @@ def _ensure(
     leaves: int,
     objects: Path | None,
     queries: Path | None,
-    life: str,
+    incarnation: str,
     report: Callable[[str], None],
 ) -> None:
     if store.versions():
         state = store.state()
-        _same_life(state, storage, settings.name, life)
+        _same_incarnation(state, storage, settings.name, incarnation)
         if state.slots != settings.slots:
             raise StateError(f"the stream in the routing store has {state.slots} slots, not {settings.slots}")
         version = store.load(state.active.number)
@@ -206,7 +208,7 @@ def _ensure(
                 report(f"{path}: {refused.count:,} records cannot be used, and are left out: {told}")
         asked = asked.take(np.flatnonzero(asked.code != CANCEL))
         version = build(settings.space, _sample(known), _sample(asked), leaves, settings.slots)
-        store.create(version, life)
+        store.create(version, incarnation)
     if find(storage, version_name(version.number)) is None:
         save_version(storage, version)
 

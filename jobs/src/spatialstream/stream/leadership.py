@@ -5,19 +5,19 @@ still has it: it may have been paused, and wake up in the middle of a turn. Such
 happened. This is why it does no harm.
 
 Interface
-    :class:`Reign` is one process's time at a job: :meth:`~Reign.begin`, then :meth:`~Reign.decide` for each turn,
-    before anything follows from the decision, and :meth:`~Reign.sign` for each announcement. :class:`Standing` is what
+    :class:`Leadership` is one process's time at a job: :meth:`~Leadership.begin`, then :meth:`~Leadership.decide` for each turn,
+    before anything follows from the decision, and :meth:`~Leadership.sign` for each announcement. :class:`Standing` is what
     a part of the log says; whoever reads announcements asks it which of them count. :class:`Alone` is for jobs that
     nobody else can be at.
 
 Protocol
     Both jobs write into the log of announcements, besides announcements:
 
-    - A *beginning*, before anything else: the id of the reign, made of the lease's fencing number and a random part,
+    - A *beginning*, before anything else: the id of the leadership, made of the lease's fencing number and a random part,
       and that number. A beginning counts unless one of a larger number comes before it.
     - A *decision* for each turn: the name of its record, and the record itself. No name is used twice.
 
-    A decision or an announcement counts if its reign is that of the last beginning that counts before it in the log.
+    A decision or an announcement counts if its leadership is that of the last beginning that counts before it in the log.
     Who has written one of the first two reads the log up to it before going on; who learns so that it does not count is
     *superseded*, and ends. Who begins takes the last decision that counts before its beginning as its own.
 
@@ -27,10 +27,10 @@ Records
     the last checkpoint needs, of either job, and before what the worker has not heard. Each decision tells up to where
     its job allows that; the worker cuts.
 
-    So that a log without its beginning still says who reigns, a reign *restates* its beginning after each checkpoint,
-    with what it knows, and a record is needed with the restatement under which it was decided. A restatement does not
-    count where another reign has begun since: it bears the offset at which its author first heard itself reign, and of
-    two reigns of one number the later one began to hear itself later.
+    So that a log without its beginning still says who leads, a leadership *restates* its beginning after each checkpoint,
+    with what it knows, and a record is needed with the re-announcement under which it was decided. A re-announcement does not
+    count where another leadership has begun since: it bears the offset at which its author first heard itself leadership, and of
+    two leads of one number the later one began to hear itself later.
 
     In the storage are three kinds of records: the first of a stream; those that are too long for a message; and all
     that are needed, once nothing has happened for a while, for brokers that keep no log for longer than some days.
@@ -38,7 +38,7 @@ Records
 Invariant
     What counts is a function of the log up to there: all who read it agree, whenever they read it, and nothing that
     comes later changes it. Each turn has one decision at a time, made after the one of the turn before, and another one
-    only from the same reign, or a later one that knows of it (to leave records out). All else that a job writes is a
+    only from the same leadership, or a later one that knows of it (to leave records out). All else that a job writes is a
     function of the decision that counts and of what was there before, under names of the turn and its take.
 
     So whatever a zombie is about to do when it wakes up:
@@ -59,13 +59,13 @@ Invariant
     without a number: it takes the one that counts. Two that do so supersede each other, which costs time and no answer.
 
 Oracle
-    Any number of processes that pause anywhere, against one that never fails (``tests/unit/stream/test_reigns.py``).
+    Any number of processes that pause anywhere, against one that never fails (``tests/unit/stream/test_leadership.py``).
 
 Cost: a message each turn, and the time until it can be read, some 3 ms.
 
 Where the broker has removed what came after the newest record of the storage, that one counts, if it is the last; a
 log that has lost decisions is noticed by what is known to be done. A beginning that it has removed is known by what
-comes after it: the id of a reign says its number.
+comes after it: the id of a leadership says its number.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ from spatialstream.sources.disk import DAMAGED, undamaged
 from spatialstream.sources.program import program
 from spatialstream.stages.state import get_value
 
-__all__ = ["ROUTER", "WORKER", "Alone", "Log", "Reign", "Standing", "Superseded"]
+__all__ = ["ROUTER", "WORKER", "Alone", "Leadership", "Log", "Standing", "Superseded"]
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ _LONGEST = 256 << 10
 """Bytes of a record that is sent with its decision; brokers take messages of 1 MB whatever they have been told."""
 
 _ITSELF = 2**62
-"""When a reign is known to have begun whose beginning has been read: later than any restatement says."""
+"""When a leadership is known to have begun whose beginning has been read: later than any re-announcement says."""
 
 _HEARSAY = -1
 """Likewise of one of which nothing but its messages has been read."""
@@ -133,19 +133,19 @@ class Standing:
 
     Attributes:
         job: its name.
-        number: the fencing number of the last reign.
-        reign: its id; empty before there is one.
+        number: the fencing number of the last leadership.
+        leadership: its id; empty before there is one.
         count: how many decisions it has made, those that got lost included.
-        record: the name of the record that was decided last, in this reign or before.
+        record: the name of the record that was decided last, in this leadership or before.
         announced: the last epoch that has been announced; -1 if none has. That is what an epoch is done by.
         offset: up to which it says so; None: from the oldest message on that is kept.
-        begun: the offset at which the reign has first heard itself, if a restatement has said it; :data:`_ITSELF` if
+        begun: the offset at which the leadership has first heard itself, if a re-announcement has said it; :data:`_ITSELF` if
             its beginning has been read, :data:`_HEARSAY` if neither has.
     """
 
     job: str
     number: int = 0
-    reign: str = ""
+    leadership: str = ""
     count: int = 0
     record: str = ""
     announced: int = -1
@@ -154,7 +154,7 @@ class Standing:
 
     def counts(self, message: Mapping[str, Any]) -> bool:
         """Whether a decision or an announcement of this job counts that comes next."""
-        return str(message.get("reign", "")) == self.reign
+        return str(message.get("leadership", "")) == self.leadership
 
     def read(self, messages: Iterable[Mapping[str, Any]], offset: int) -> tuple[Standing, list[Mapping[str, Any]]]:
         """What the log says with some more messages, up to an offset, and the announcements among them that count."""
@@ -172,18 +172,18 @@ class Standing:
         if "begun" in message:
             return self._restated(message)
         if "number" in message:
-            number, reign = int(message["number"]), str(message["reign"])
+            number, leadership = int(message["number"]), str(message["leadership"])
             if number < self.number:
                 return self
             # who has not been heard to begin may have announced what does not count; to announce again does no harm
             announced = -1 if self.begun == _HEARSAY else self.announced
-            return replace(self, number=number, reign=reign, count=0, begun=_ITSELF, announced=announced)
+            return replace(self, number=number, leadership=leadership, count=0, begun=_ITSELF, announced=announced)
         if not self.counts(message):
             began = _number_of(message)
             if began <= self.number:
                 return self
-            # the broker keeps its beginning no more, which counted: what a reign writes comes after it
-            known = replace(self, number=began, reign=str(message["reign"]), count=0, begun=_HEARSAY)
+            # the broker keeps its beginning no more, which counted: what a leadership writes comes after it
+            known = replace(self, number=began, leadership=str(message["leadership"]), count=0, begun=_HEARSAY)
             return known.after(message)
         if "epoch" in message:
             return replace(self, announced=max(self.announced, message["epoch"]))
@@ -196,19 +196,19 @@ class Standing:
         return replace(self, record="", offset=None, begun=_HEARSAY)
 
     def _restated(self, message: Mapping[str, Any]) -> Standing:
-        """What the log says after a restatement; of what has been cut off before it that knows more."""
+        """What the log says after a re-announcement; of what has been cut off before it that knows more."""
         number, begun = int(message["number"]), int(message["begun"])
         if (number, begun) <= (self.number, self.begun):
             return self
         record = self.record if self.counts(message) else ""
         count, announced = int(message["count"]), int(message["announced"])
         known = replace(self, number=number, begun=begun, count=count, announced=announced)
-        return replace(known, reign=str(message["reign"]), record=record)
+        return replace(known, leadership=str(message["leadership"]), record=record)
 
 
 def _number_of(message: Mapping[str, Any]) -> int:
-    """The number of the reign that a message is of; 0: of none."""
-    number, _, _ = str(message.get("reign", "")).partition("-")
+    """The number of the leadership that a message is of; 0: of none."""
+    number, _, _ = str(message.get("leadership", "")).partition("-")
     return int(number) if number.isdecimal() else 0
 
 
@@ -301,7 +301,7 @@ class _Records:
         return known[max(known)] if known else ""
 
 
-class Reign(_Records):
+class Leadership(_Records):
     """One process's time at a job.
 
     Args:
@@ -326,7 +326,7 @@ class Reign(_Records):
         self._log = log
         self._number, self._id, self._count = number, "", 0
         self._standing = Standing(job)
-        self._since = 0  # the last (re)statement of who reigns is not before this offset
+        self._since = 0  # the last (re)statement of who leads is not before this offset
         self._begun, self._restate, self._cleaned = _HEARSAY, False, 0
         self._allowed, self._others, self._cut = 0, 0, 0
 
@@ -337,7 +337,7 @@ class Reign(_Records):
 
     @property
     def announced(self) -> int:
-        """The last epoch that was announced before the reign began; -1 if none was, or nobody knows any more."""
+        """The last epoch that was announced before the leadership began; -1 if none was, or nobody knows any more."""
         return self._standing.announced
 
     def begin(self) -> str | None:
@@ -352,7 +352,7 @@ class Reign(_Records):
             StateError: a record is damaged.
         """
         newest = self._newest()
-        while self._standing.reign != self._id or not self._id:
+        while self._standing.leadership != self._id or not self._id:
             if self._id and self._number:
                 raise self._superseded()
             number = self._number or self._standing.number
@@ -392,8 +392,8 @@ class Reign(_Records):
         return name
 
     def sign(self, announcement: Mapping[str, Any]) -> dict[str, Any]:
-        """An announcement as one of this reign."""
-        return {**announcement, "job": self._standing.job, "reign": self._id}
+        """An announcement as one of this leadership."""
+        return {**announcement, "job": self._standing.job, "leadership": self._id}
 
     def clean(self, turn: int, needed: int | None = None) -> None:
         """See :class:`_Records`; the log may be cut before what is left."""
@@ -424,12 +424,12 @@ class Reign(_Records):
         self._check()
 
     def _check(self) -> None:
-        if self._standing.reign != self._id:
+        if self._standing.leadership != self._id:
             raise self._superseded()
 
     def _tell(self, step: str, message: Mapping[str, Any]) -> None:
         """Write a message, and read the log up to it."""
-        told = {"job": self._standing.job, "reign": self._id, **message}
+        told = {"job": self._standing.job, "leadership": self._id, **message}
         self._step(step)
         self._log.announce(told)
         self._step("hear")
@@ -454,9 +454,9 @@ class Reign(_Records):
 
     @property
     def _is_over(self) -> bool:
-        """Whether another reign counts, so that what this one has written may have been cut off."""
+        """Whether another leadership counts, so that what this one has written may have been cut off."""
         standing = self._standing
-        return standing.reign != self._id and (self._begun != _HEARSAY or standing.number > self._number)
+        return standing.leadership != self._id and (self._begun != _HEARSAY or standing.number > self._number)
 
     def _hear(self, messages: Iterable[Mapping[str, Any]], offset: int) -> None:
         """Take in what the log says next, up to an offset."""
@@ -493,7 +493,7 @@ class Alone(_Records):
     Args:
         storage: where records are.
         folder: what the names of its records begin with.
-        step: see :class:`Reign`.
+        step: see :class:`Leadership`.
     """
 
     def __init__(self, storage: Storage, folder: str, step: Callable[[str], None] = lambda name: None) -> None:
@@ -502,15 +502,15 @@ class Alone(_Records):
     announced = 2**62
 
     def begin(self) -> str | None:
-        """See :class:`Reign`."""
+        """See :class:`Leadership`."""
         return self._newest() or None
 
     def decide(self, turn: int, record: str) -> str:
-        """See :class:`Reign`; another decision about a turn takes the place of the one before."""
+        """See :class:`Leadership`; another decision about a turn takes the place of the one before."""
         name = f"{self._folder}{turn:09d}.json"
         self._put(turn, name, record.encode())
         return name
 
     def sign(self, announcement: Mapping[str, Any]) -> dict[str, Any]:
-        """See :class:`Reign`."""
+        """See :class:`Leadership`."""
         return dict(announcement)

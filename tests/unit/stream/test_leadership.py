@@ -28,7 +28,7 @@ from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory import MemoryChannel
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
-from spatialstream.stream.reign import Alone, Reign, Standing, Superseded
+from spatialstream.stream.leadership import Alone, Leadership, Standing, Superseded
 from spatialstream.stream.router import EPOCHS, Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import ROUNDS, Worker
@@ -150,8 +150,8 @@ class World:
         self.files, self.log = Files(), Messages()
         self.log.lost = lambda: self.random.random() < chaos
         self.input = 0
-        self.announced: dict[Reign, int] = {}
-        self.last: dict[Reign, dict[str, Any]] = {}
+        self.announced: dict[Leadership, int] = {}
+        self.last: dict[Leadership, dict[str, Any]] = {}
         self.blocks: list[tuple[tuple[int, int], int]] = []
         self.rows: dict[tuple[int, int], tuple[int, int, int]] = {}
         self.leases = {"router": 0, "worker": 0}
@@ -173,20 +173,20 @@ class World:
             self.step()
             while True:
                 try:
-                    reign = Reign(self.log, self.files, job, folder, number, self.step)
-                    known = reign.begin()
+                    leadership = Leadership(self.log, self.files, job, folder, number, self.step)
+                    known = leadership.begin()
                 except Unavailable:
                     continue
                 break
             if known is not None:
-                self.last[reign] = reign.value(known, dict)
+                self.last[leadership] = leadership.value(known, dict)
             while True:
                 try:
-                    turn(reign)
+                    turn(leadership)
                 except Unavailable:
                     continue
                 except (Missing, StateError):  # its successor has cleaned up
-                    assert self.standing(job).reign != reign._id
+                    assert self.standing(job).leadership != leadership._id
                     return
 
         return self.scheduler.spawn(process)
@@ -197,22 +197,22 @@ class World:
 
     # -------------------------------------------------------------------------------------------------------- turns
 
-    def decide(self, reign: Reign, turn: int, record: dict[str, Any]) -> None:
-        reign.decide(turn, json.dumps(record))
-        self.last[reign] = record
+    def decide(self, leadership: Leadership, turn: int, record: dict[str, Any]) -> None:
+        leadership.decide(turn, json.dumps(record))
+        self.last[leadership] = record
 
-    def route(self, reign: Reign) -> None:
+    def route(self, leadership: Leadership) -> None:
         """An epoch, or the last one again."""
-        before = self.last.get(reign, {"epoch": -1, "upto": 0, "take": 0})
-        if before["epoch"] <= self.announced.get(reign, reign.announced):
+        before = self.last.get(leadership, {"epoch": -1, "upto": 0, "take": 0})
+        if before["epoch"] <= self.announced.get(leadership, leadership.announced):
             upto = self.random.randint(before["upto"], self.input)
             record = {"epoch": before["epoch"] + 1, "after": before["upto"], "upto": upto, "take": 0}
             record["before"] = before["take"]
-            self.decide(reign, record["epoch"], record)
+            self.decide(leadership, record["epoch"], record)
         elif self.fails(before["epoch"], before["take"]):  # for its records' sake: half of them have to wait
             record = {**before, "upto": (before["after"] + before["upto"]) // 2, "take": before["take"] + 1}
-            self.decide(reign, record["epoch"], record)
-        record = self.last[reign]
+            self.decide(leadership, record["epoch"], record)
+        record = self.last[leadership]
         if self.fails(record["epoch"], record["take"]):
             return
         self.step("registry")
@@ -224,24 +224,24 @@ class World:
             self.blocks.append(((record["epoch"], record["take"]), number))
         self.step("announce")
         kept = {name: record[name] for name in ("epoch", "take", "after", "upto")}
-        self.log.announce(reign.sign({**kept, "ends": len(self.blocks)}))
-        self.announced[reign] = epoch
+        self.log.announce(leadership.sign({**kept, "ends": len(self.blocks)}))
+        self.announced[leadership] = epoch
         self.step("clean")
-        reign.clean(epoch - 1)
+        leadership.clean(epoch - 1)
         if self.random.random() < 0.1:
-            reign.keep()
+            leadership.keep()
 
-    def work(self, reign: Reign) -> None:
+    def work(self, leadership: Leadership) -> None:
         """A round, or the last one again."""
-        before = self.last.get(reign, {"round": -1, "ends": 0, "next": 0, "epoch": -1, "router": None})
+        before = self.last.get(leadership, {"round": -1, "ends": 0, "next": 0, "epoch": -1, "router": None})
         done = self.files.read("rounds/done") if self.files.list("rounds/done") else -1
         if before["round"] <= done:
             record = self.decided(before)
             if record is None:
                 self.step("wait")
                 return
-            self.decide(reign, record["round"], record)
-        record = self.last[reign]
+            self.decide(leadership, record["round"], record)
+        record = self.last[leadership]
         number = record["round"]
         total = self.files.read(f"state/{number - 1}") if number else 0
         within = self.blocks[record["starts"] : record["ends"]]
@@ -256,10 +256,10 @@ class World:
         self.step("state")
         self.files.write(f"state/{number}", total)
         self.step("clean")
-        reign.clean(number - 1, record["next"])
+        leadership.clean(number - 1, record["next"])
         if self.random.random() < 0.3:
             self.step("trim")
-            reign.trim()
+            leadership.trim()
             self.cuts += 1
         self.files.delete([f"state/{number - 2}"])
         self.step("done")
@@ -387,10 +387,10 @@ class Crowd(Simulation):
         folder = {"router": EPOCHS, "worker": ROUNDS}[job]
 
         def process() -> None:
-            reign = Reign(self.channel, self.storage, job, folder, number if leased else 0, self.step)
+            leadership = Leadership(self.channel, self.storage, job, folder, number if leased else 0, self.step)
             try:
                 self.step("start")
-                for bound in work(reign):
+                for bound in work(leadership):
                     self.idle[threading.current_thread()] = bound
                     self.step("idle")
             except Superseded:
@@ -398,15 +398,15 @@ class Crowd(Simulation):
             except StateError:  # of a zombie, whose successor has cleaned up
                 messages = [json.loads(value or b"") for _, value in self.announced.read(*self.announced.bounds)]
                 standing, _ = Standing(job).read(messages, 0)
-                if standing.reign == reign.standing.reign:
+                if standing.leadership == leadership.standing.leadership:
                     raise
 
         return self.scheduler.spawn(process)
 
-    def routing(self, reign: Reign) -> Iterator[int]:
+    def routing(self, leadership: Leadership) -> Iterator[int]:
         names = list(self.source.logs)
         given = self.settings, self.storage, self.views[0], names, lambda: self.time
-        router = Router(*given, self.step, reign, self.due)
+        router = Router(*given, self.step, leadership, self.due)
         turns = RouterTurns(router, self.processes, self.step)
         while True:
             fresh = {} if router.unfinished else news(self.source.bounds(), router.read, 10**9)
@@ -416,8 +416,8 @@ class Crowd(Simulation):
             else:
                 yield 0 if any(self.unsent.values()) else 1
 
-    def working(self, reign: Reign) -> Iterator[int]:
-        worker = Worker(self.settings, self.storage, self.views[1], self.step, reign, self.due)
+    def working(self, leadership: Leadership) -> Iterator[int]:
+        worker = Worker(self.settings, self.storage, self.views[1], self.step, leadership, self.due)
         turns = WorkerTurns(worker, self.processes, self.settings.slots, self.step)
         while True:
             bound = self.announced.bounds[1]
@@ -492,17 +492,17 @@ def test_whoever_is_alive_every_row_is_the_oracles(seed: int) -> None:
 # ------------------------------------------------------------------------------------------------------- one by one
 
 
-def reign(log: Messages, files: Files, number: int, job: str = "router") -> Reign:
-    return Reign(log, files, job, "epochs/", number)
+def leadership(log: Messages, files: Files, number: int, job: str = "router") -> Leadership:
+    return Leadership(log, files, job, "epochs/", number)
 
 
 def record(turn: int) -> str:
     return json.dumps({"turn": turn})
 
 
-def begun(log: Messages, files: Files, number: int) -> tuple[Reign, int | None]:
-    """A reign, and the turn of the record that it goes on from."""
-    new = reign(log, files, number)
+def begun(log: Messages, files: Files, number: int) -> tuple[Leadership, int | None]:
+    """A leadership, and the turn of the record that it goes on from."""
+    new = leadership(log, files, number)
     known = new.begin()
     return new, None if known is None else new.value(known, dict)["turn"]
 
@@ -530,7 +530,7 @@ def test_an_older_lease_supersedes_nobody_but_none_at_all_goes_on_under_the_numb
     log, files = Messages(), Files()
     newer, _ = begun(log, files, 7)
     with pytest.raises(Superseded):
-        reign(log, files, 6).begin()
+        leadership(log, files, 6).begin()
     newer.decide(0, record(0))
     without, known = begun(log, files, 0)
     assert (known, without.standing.number) == (0, 7)
@@ -538,10 +538,10 @@ def test_an_older_lease_supersedes_nobody_but_none_at_all_goes_on_under_the_numb
         newer.decide(1, record(1))
 
 
-def test_each_job_has_reigns_of_its_own() -> None:
+def test_each_job_has_leadership_of_its_own() -> None:
     log, files = Messages(), Files()
     router, _ = begun(log, files, 5)
-    worker = Reign(log, files, "worker", "rounds/", 1)
+    worker = Leadership(log, files, "worker", "rounds/", 1)
     assert worker.begin() is None
     worker.decide(0, record(0))
     router.decide(0, record(0))
@@ -587,7 +587,7 @@ def test_records_are_in_the_log_but_the_first_one_and_long_ones() -> None:
         second.value(names[3], dict)
 
 
-def taken(by: Reign, turns: range, needed: int | None = None, much: str = "") -> None:
+def taken(by: Leadership, turns: range, needed: int | None = None, much: str = "") -> None:
     """Turns that each end with a checkpoint are decided and done."""
     for turn in turns:
         by.decide(turn, json.dumps({"turn": turn} | ({"much": much} if much else {})))
@@ -597,7 +597,7 @@ def taken(by: Reign, turns: range, needed: int | None = None, much: str = "") ->
 def test_who_goes_on_from_a_long_record_that_is_the_last_of_a_log_that_was_cut() -> None:
     log, files = Messages(), Files()
     first, _ = begun(log, files, 1)
-    worker = Reign(log, files, "worker", "rounds/", 1)
+    worker = Leadership(log, files, "worker", "rounds/", 1)
     worker.begin()
     taken(first, range(4), much="x" * 300_000)
     taken(worker, range(3), len(log.messages))
@@ -635,7 +635,7 @@ def test_a_log_that_has_lost_its_beginning_and_one_that_has_lost_everything() ->
 def test_a_log_is_cut_before_all_that_either_job_needs() -> None:
     log, files = Messages(), Files()
     router, _ = begun(log, files, 1)
-    worker = Reign(log, files, "worker", "rounds/", 1)
+    worker = Leadership(log, files, "worker", "rounds/", 1)
     worker.begin()
     taken(router, range(10))
     worker.trim()
@@ -645,10 +645,10 @@ def test_a_log_is_cut_before_all_that_either_job_needs() -> None:
     worker.trim()
     assert 0 < log.begin < heard, "the router needs the last record"
     kept = log.messages[log.begin :]
-    assert next(each for each in kept if each and each["job"] == "router").get("begun"), "first it says who reigns"
+    assert next(each for each in kept if each and each["job"] == "router").get("begun"), "first it says who leads"
     assert [each["turn"] for each in kept if each and each["job"] == "router" and "turn" in each] == [8, 9]
     assert begun(log, files, 2)[1] == 9
-    worker = Reign(log, files, "worker", "rounds/", 2)
+    worker = Leadership(log, files, "worker", "rounds/", 2)
     assert worker.value(worker.begin() or "", dict) == {"turn": 2}
 
 
@@ -677,20 +677,20 @@ def test_who_wakes_up_after_the_log_was_cut_does_no_harm(sleeper: str) -> None:
 
 def test_a_beginning_that_is_not_kept_is_known_by_what_comes_after_it() -> None:
     def of(number: int, epoch: int) -> dict[str, Any]:
-        return {"job": "router", "reign": f"{number}-{number:08x}", "epoch": epoch}
+        return {"job": "router", "leadership": f"{number}-{number:08x}", "epoch": epoch}
 
-    known = Standing("router", number=2, reign=of(2, 0)["reign"], count=5, record="r", announced=3)
+    known = Standing("router", number=2, leadership=of(2, 0)["leadership"], count=5, record="r", announced=3)
     standing, counting = known.read([of(3, 4), of(2, 5), of(1, 5), of(3, 5)], 9)
     assert counting == [of(3, 4), of(3, 5)], "of the largest number; the older ones have been superseded"
     assert (standing.number, standing.announced, standing.count, standing.offset) == (3, 5, 0, 9)
-    decision = {"job": "router", "reign": of(4, 0)["reign"], "count": 2, "record": "s"}
+    decision = {"job": "router", "leadership": of(4, 0)["leadership"], "count": 2, "record": "s"}
     assert standing.after(decision).record == "s"
-    assert standing.after({"job": "worker", "reign": "9-0", "count": 1, "record": "t"}) == standing
+    assert standing.after({"job": "worker", "leadership": "9-0", "count": 1, "record": "t"}) == standing
 
 
 def test_what_somebody_has_announced_who_was_never_heard_to_begin_may_not_count() -> None:
     log, files = Messages(), Files()
-    log.announce({"job": "router", "reign": "3-0a1b2c3d", "epoch": 9})
+    log.announce({"job": "router", "leadership": "3-0a1b2c3d", "epoch": 9})
     second, _ = begun(log, files, 0)
     assert (second.standing.number, second.announced) == (3, -1), "it is announced again"
 
