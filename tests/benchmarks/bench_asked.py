@@ -59,7 +59,7 @@ class Slots:
         for slot, store in enumerate(self.stores):
             store.append(batch.take(np.flatnonzero(slots == slot)))
             views.keep(PLACE, slot, View.of(store, turn, None))
-        self.directory = Directory((turn.number, turn.take), upto, Routing(self.version, two_phase=True))
+        self.directory = Directory((turn.number, turn.revision), upto, Routing(self.version, two_phase=True))
         self.number += 1
 
     def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:

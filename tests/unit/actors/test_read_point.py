@@ -95,7 +95,7 @@ def test_the_driver_is_asked_once_for_a_round() -> None:
     assert driver.times == 5
 
 
-@pytest.mark.parametrize("why", ["doubt", "trust", "forgotten", "another take", "no slot"])
+@pytest.mark.parametrize("why", ["doubt", "trust", "forgotten", "another revision", "no slot"])
 def test_the_driver_is_asked_where_its_word_may_not_hold(why: str) -> None:
     world = world_of()
     driver = Asked(world)
@@ -110,7 +110,7 @@ def test_the_driver_is_asked_where_its_word_may_not_hold(why: str) -> None:
             driver.trusted = 0.0
         case "forgotten":
             views.forget(world.storage.place, 0)
-        case "another take":
+        case "another revision":
             keep(world, 0, (1, 1))
     driver.known()
     assert driver.times == 2
@@ -270,8 +270,8 @@ class Driver(RuleBasedStateMachine):
             if self.placement.get(slot) not in names:
                 self.placement[slot] = names[(slot + self.number) % len(names)]
                 if recalled and self.published.now is not None:
-                    number, take = self.published.now["round"]
-                    keep(self.processes[self.placement[slot]].world, slot, (number, take), self.now)
+                    number, revision = self.published.now["round"]
+                    keep(self.processes[self.placement[slot]].world, slot, (number, revision), self.now)
         for slot in range(done):
             process = self.processes[self.placement[slot]]
             if process.cut:

@@ -16,7 +16,7 @@ from spatialstream.sources.kafka import Topics
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.turns import NEVER
 
-_ANNOUNCED = dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records", "take"), 0)
+_ANNOUNCED = dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records", "revision"), 0)
 _ANNOUNCED |= {
     "adoption": {"active": 1},
     "controls": [],

@@ -54,7 +54,7 @@ OURS = {
     ],
     STREAM: [
         *("stream.json", "router.lock", "worker.lock", "epochs/done", "rounds/000000001.summary"),
-        *("rounds/000000001-0001.second", "rounds/000000001-take2-0001.second"),
+        *("rounds/000000001-0001.second", "rounds/000000001-rev2-0001.second"),
         *("input/000000003-objects-0-1.arrow", "input/000000003-objects-0-1.rejected", "versions/000000.arrays"),
         *("transfers/000001/from-0000-to-0001.arrow", "samples/000000003-queries-0000.arrow", "lost+found/"),
         *("output/results/epoch-000000001.jsonl", "output/results/.spatialstream"),

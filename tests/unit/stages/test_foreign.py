@@ -35,7 +35,7 @@ ANNOUNCEMENT = {
     "past": [[0, 1, 2]],
     "refused": 0,
     "records": 9,
-    "take": 0,
+    "revision": 0,
     "ends": [4, 5],
 }
 BEGINNING = {"job": "router", "leadership": "7-0a1b2c3d", "number": 7}
@@ -61,7 +61,7 @@ NAMES = [
     "content",
     "job",
     "leadership",
-    "take",
+    "revision",
 ]
 FORMS = {
     "announcement": ANNOUNCEMENT,
@@ -118,8 +118,12 @@ def test_whatever_fields_are_added_to_one_whoever_reads_it_goes_on(form: dict[st
 
 
 @given(st.integers(0, 10**9), st.integers(0, 99), st.integers(0, 99), st.integers(0, 9))
-def test_keys_of_blocks_are_read_as_they_were_written(epoch: int, partition: int, number: int, take: int) -> None:
-    assert read_key(block_key(epoch, partition, number, messages.OBJECTS, take)) == (epoch, messages.OBJECTS, take)
+def test_keys_of_blocks_are_read_as_they_were_written(epoch: int, partition: int, number: int, revision: int) -> None:
+    assert read_key(block_key(epoch, partition, number, messages.OBJECTS, revision)) == (
+        epoch,
+        messages.OBJECTS,
+        revision,
+    )
 
 
 @given(st.binary(max_size=30))

@@ -76,7 +76,7 @@ class Elsewhere:
     def __init__(self, stream: Stream, slots: set[int], silent: frozenset[int] = frozenset()) -> None:
         self.place, self.silent, self.asked = f"{PLACE}-of-the-other", silent, 0
         assert stream.turn is not None
-        self.round = stream.turn.number, stream.turn.take
+        self.round = stream.turn.number, stream.turn.revision
         for slot in slots:
             views.forget(PLACE, slot)
             views.keep(self.place, slot, View.of(stream.stores[slot], stream.turn, None))

@@ -39,8 +39,8 @@ def store_of(*times: int) -> SegmentStore:
     return store
 
 
-def view(number: int, kept: float = 0.0, take: int = 0, store: SegmentStore | None = None) -> View:
-    return View((number, take), 10 * number, (store or store_of(number)).view(), None, kept)
+def view(number: int, kept: float = 0.0, revision: int = 0, store: SegmentStore | None = None) -> View:
+    return View((number, revision), 10 * number, (store or store_of(number)).view(), None, kept)
 
 
 def known(slot: int = 0, place: str = "here") -> list[int]:
@@ -74,7 +74,7 @@ def test_the_last_few_are_kept_and_the_young_ones() -> None:
 def test_a_round_done_again_takes_the_place_of_its_first_time() -> None:
     for number in range(3):
         views.keep("here", 0, view(number))
-    again = view(1, take=1)
+    again = view(1, revision=1)
     views.keep("here", 0, again)
     assert known() == [0, 1, 2]
     assert views.view_of("here", 0, (1, 1)) is again

@@ -152,9 +152,9 @@ def test_a_registry_is_made_anew_from_the_queries_since_its_checkpoint(tmp_path:
 def test_an_owner_goes_on_from_its_memory_or_from_a_checkpoint_and_from_nothing_else() -> None:
     storage = MemoryStorage()
 
-    def state(number: int, since: int | None, take: int = 0) -> OwnerState:
+    def state(number: int, since: int | None, revision: int = 0) -> OwnerState:
         before = (number - 1, 0) if number else None
-        return OwnerState(storage, "o", (number, take), before, None if since is None else (since, 0))
+        return OwnerState(storage, "o", (number, revision), before, None if since is None else (since, 0))
 
     def restore(manifest: dict[str, object] | None, read: object) -> list[int]:
         return [] if manifest is None else [-int(str(manifest["n"]))]
@@ -167,7 +167,7 @@ def test_an_owner_goes_on_from_its_memory_or_from_a_checkpoint_and_from_nothing_
     assert state(1, 0).begin(restore) == [-7], "the structures have left the memory"
     state(1, 0).end([1])
     assert state(1, 0).ended() == [1]
-    assert state(1, 0, take=1).ended() is None
+    assert state(1, 0, revision=1).ended() is None
     forget(storage)
     with pytest.raises(Lost, match="the state of o after turn 1 is in no memory any more"):
         state(2, 0).begin(restore)
@@ -228,7 +228,7 @@ def test_turns_go_on_while_a_checkpoint_is_written_and_need_what_was_before_unti
     assert not worker.settled
     assert worker.settle() is None, "one is being written"
     assert all(log.bounds[0] == 0 for log in simulation.blocks)
-    begun = worker.writing.checkpoint, (router.writing.epoch.number, router.writing.epoch.take)
+    begun = worker.writing.checkpoint, (router.writing.epoch.number, router.writing.epoch.revision)
     storage.held, worker._due, router._due = False, lambda: False, lambda: False
     until(simulation, lambda: None not in (worker.last and worker.last.since, router.last and router.last.epoch.since))
     assert (worker.last.since, router.last.epoch.since) == begun

@@ -484,7 +484,7 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
 
     turn = published[-1]
     for slot in range(2):
-        assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.take)).upto == turn.upto
+        assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.revision)).upto == turn.upto
     known = len(published)
     assert not worker._turn()
     assert len(published) == known, "once is enough"

@@ -109,7 +109,7 @@ class Files(MemoryStorage):
 
 @dataclass
 class Messages:
-    """A log of announcements, which may take one and not say so, and may give it later than asked for."""
+    """A log of announcements, which may revision one and not say so, and may give it later than asked for."""
 
     messages: list[dict[str, Any] | None] = field(default_factory=list)
     begin: int = 0
@@ -191,9 +191,9 @@ class World:
 
         return self.scheduler.spawn(process)
 
-    def fails(self, epoch: int, take: int) -> bool:
+    def fails(self, epoch: int, revision: int) -> bool:
         """Whether an epoch cannot be routed; that is the same whoever tries."""
-        return random.Random(f"{self.seed} {epoch} {take}").random() < 0.1
+        return random.Random(f"{self.seed} {epoch} {revision}").random() < 0.1
 
     # -------------------------------------------------------------------------------------------------------- turns
 
@@ -203,27 +203,27 @@ class World:
 
     def route(self, leadership: Leadership) -> None:
         """An epoch, or the last one again."""
-        before = self.last.get(leadership, {"epoch": -1, "upto": 0, "take": 0})
+        before = self.last.get(leadership, {"epoch": -1, "upto": 0, "revision": 0})
         if before["epoch"] <= self.announced.get(leadership, leadership.announced):
             upto = self.random.randint(before["upto"], self.input)
-            record = {"epoch": before["epoch"] + 1, "after": before["upto"], "upto": upto, "take": 0}
-            record["before"] = before["take"]
+            record = {"epoch": before["epoch"] + 1, "after": before["upto"], "upto": upto, "revision": 0}
+            record["before"] = before["revision"]
             self.decide(leadership, record["epoch"], record)
-        elif self.fails(before["epoch"], before["take"]):  # for its records' sake: half of them have to wait
-            record = {**before, "upto": (before["after"] + before["upto"]) // 2, "take": before["take"] + 1}
+        elif self.fails(before["epoch"], before["revision"]):  # for its records' sake: half of them have to wait
+            record = {**before, "upto": (before["after"] + before["upto"]) // 2, "revision": before["revision"] + 1}
             self.decide(leadership, record["epoch"], record)
         record = self.last[leadership]
-        if self.fails(record["epoch"], record["take"]):
+        if self.fails(record["epoch"], record["revision"]):
             return
         self.step("registry")
-        epoch, take = record["epoch"], record["take"]
+        epoch, revision = record["epoch"], record["revision"]
         known = self.files.read(f"registry/{epoch - 1}-{record['before']}") if epoch else 0
-        self.files.write(f"registry/{epoch}-{take}", known + sum(range(record["after"], record["upto"])))
+        self.files.write(f"registry/{epoch}-{revision}", known + sum(range(record["after"], record["upto"])))
         for number in range(record["after"], record["upto"]):
             self.step("send")
-            self.blocks.append(((record["epoch"], record["take"]), number))
+            self.blocks.append(((record["epoch"], record["revision"]), number))
         self.step("announce")
-        kept = {name: record[name] for name in ("epoch", "take", "after", "upto")}
+        kept = {name: record[name] for name in ("epoch", "revision", "after", "upto")}
         self.log.announce(leadership.sign({**kept, "ends": len(self.blocks)}))
         self.announced[leadership] = epoch
         self.step("clean")
@@ -245,7 +245,7 @@ class World:
         number = record["round"]
         total = self.files.read(f"state/{number - 1}") if number else 0
         within = self.blocks[record["starts"] : record["ends"]]
-        numbers = sorted({each for (epoch, take), each in within if record["takes"].get(str(epoch)) == take})
+        numbers = sorted({each for (epoch, revision), each in within if record["takes"].get(str(epoch)) == revision})
         rows = []
         for each in numbers:
             total += each
@@ -278,7 +278,7 @@ class World:
             for each in counting:
                 if each["epoch"] > last:
                     last, ends = each["epoch"], each["ends"]
-                    takes[str(last)] = each["take"]
+                    takes[str(last)] = each["revision"]
         return {
             "round": before["round"] + 1,
             "takes": takes,

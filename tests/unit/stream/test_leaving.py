@@ -94,15 +94,15 @@ def test_a_rehearsal_reads_the_state_and_leaves_no_trace(tmp_path: Path) -> None
 
 
 def test_takes_of_an_epoch_do_not_meet(tmp_path: Path) -> None:
-    def commit(epoch: int, take: int, take_before: int, value: int) -> None:
+    def commit(epoch: int, revision: int, take_before: int, value: int) -> None:
         before = (epoch - 1, take_before) if epoch else None
-        state = OwnerState(Folder(tmp_path), "o", (epoch, take), before, before)
+        state = OwnerState(Folder(tmp_path), "o", (epoch, revision), before, before)
         state.commit({"file": state.write("x", {"a": np.array([value])})})
 
     commit(0, 0, 0, 10)
     commit(1, 0, 0, 11)
     commit(1, 2, 0, 12)
-    commit(1, 0, 0, 11)  # a task of the first take ends late
+    commit(1, 0, 0, 11)  # a task of the first revision ends late
     state = OwnerState(Folder(tmp_path), "o", (2, 0), (1, 2), (1, 2))
     manifest = state.previous()
     assert manifest is not None

@@ -44,15 +44,15 @@ class Counted(Simulation):
         except Lost:
             return
         assert turn is not None
-        self.compare(turn.number, turn.take)
+        self.compare(turn.number, turn.revision)
 
-    def compare(self, number: int, take: int) -> None:
+    def compare(self, number: int, revision: int) -> None:
         for part in range(self.settings.mergers):
             had = dict[str, list[int]]()
             for row in self.rows_of(part):
                 had.setdefault(row["query"], []).append(row["t"])
             everything = {"after": -1, "limit": 10**6}
-            for _, record, rows, last in listed(self.storage.place, part, (number, take), everything):
+            for _, record, rows, last in listed(self.storage.place, part, (number, revision), everything):
                 mine = [t for t in had.get(record["id"], []) if t >= record["t"]]
                 assert (rows, last) == (len(mine), max(mine, default=None)), record
                 self.compared += 1

@@ -61,11 +61,13 @@ class Listed(Simulation):
 
     def listed(self, part: int, turn: Round) -> list[Any]:
         found, after = list[Any](), -1
-        while page := views.listed(self.storage.place, part, (turn.number, turn.take), {"after": after, "limit": 7}):
+        while page := views.listed(
+            self.storage.place, part, (turn.number, turn.revision), {"after": after, "limit": 7}
+        ):
             found += page
             after = page[-1][0]
         for _, record, _, _ in found[:2]:
-            named = views.listed(self.storage.place, part, (turn.number, turn.take), {"id": record["id"]})
+            named = views.listed(self.storage.place, part, (turn.number, turn.revision), {"id": record["id"]})
             assert [each for _, each, _, _ in named] == [record]
         return found
 

@@ -162,9 +162,9 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         if name == "map":
             return self._map(Command.read(given))
         if name == "listed":
-            number, take = given["round"]
+            number, revision = given["round"]
             place = self._spec.world.storage.place
-            return listed(place, int(given["part"]), (number, take), given["asked"])
+            return listed(place, int(given["part"]), (number, revision), given["asked"])
         if name == "gather":
             return self._gather(Gathering.read(given))
         if name == "end":
@@ -206,10 +206,10 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
 
     def _answers(self, asked: Mapping[str, Any], questions: bytes) -> Iterator[pa.RecordBatch]:
         """What slots answer, beside the turns."""
-        number, take = asked["round"]
+        number, revision = asked["round"]
         slots, batch = asked["slots"], messages.unpack(questions)
         with self.metrics.counting(slots, batch):
-            yield from respond(self._spec.world.storage.place, slots, (number, take), batch)
+            yield from respond(self._spec.world.storage.place, slots, (number, revision), batch)
 
     def _ask(self, body: bytes) -> bytes:
         lines = list[str]()

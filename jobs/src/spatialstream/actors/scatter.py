@@ -113,9 +113,9 @@ class Scatter:
 
         def find() -> dict[str, Any]:
             given = json.loads(body)
-            space, rule, (number, take) = self._world.settings.space, self._world.rule, given["round"]
+            space, rule, (number, revision) = self._world.settings.space, self._world.rule, given["round"]
             wanted = [Wanted.of(each, space, rule) for each in given["wanted"]]
-            found = found_in(self._world.storage.place, (number, take), wanted, LARGEST)
+            found = found_in(self._world.storage.place, (number, revision), wanted, LARGEST)
             by_kind = blocks_of(wanted, found)
             if sum(block.nbytes for block in by_kind.values()) > LARGEST:
                 raise Gone("what is found is too large to be answered by one actor")

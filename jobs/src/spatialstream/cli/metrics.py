@@ -282,7 +282,7 @@ class RouterMetrics:
             for reason, count in intake.reasons.items():
                 self._rejected.labels(kind, reason).inc(count)
             self._left.inc(intake.left)
-        self._left.inc(epoch.take)
+        self._left.inc(epoch.revision)
         if any(intake.unknown for intake in record.intakes):
             self._unknown.clear()
             self._unknown.labels("").set(0)

@@ -7,16 +7,16 @@ import re
 __all__ = ["block_key", "key_of_incarnation", "key_within", "read_key"]
 
 
-def block_key(epoch: int, partition: int, number: int, kind: str, take: int = 0) -> bytes:
-    """Key of a block's message: the number-th block of a router partition for a slot in a take of an epoch."""
-    return f"{epoch} {partition} {number} {kind}{f' {take}' if take else ''}".encode()
+def block_key(epoch: int, partition: int, number: int, kind: str, revision: int = 0) -> bytes:
+    """Key of a block's message: the number-th block of a router partition for a slot in a revision of an epoch."""
+    return f"{epoch} {partition} {number} {kind}{f' {revision}' if revision else ''}".encode()
 
 
 _KEY = re.compile(rb"(\d{1,15}) \d{1,15} \d{1,15} ([a-z]{1,15})(?: (\d{1,9}))?")
 
 
 def read_key(key: bytes | None) -> tuple[int, str, int] | None:
-    """Epoch, kind and take of a :func:`block_key`; None of anything else."""
+    """Epoch, kind and revision of a :func:`block_key`; None of anything else."""
     match = _KEY.fullmatch(key or b"")
     return None if match is None else (int(match[1]), match[2].decode(), int(match[3] or b"0"))
 

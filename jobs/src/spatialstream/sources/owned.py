@@ -30,11 +30,13 @@ _LOST = "lost+found"
 _ASIDE = re.compile(r"\.(.+)\.\d+")
 """A file that was being written when its process died, see :func:`spatialstream.sources.disk.whole_file`."""
 
-_TAKE = r"(-take\d+)?"
-_STATE = rf"state/(slot|merger|registry)-\d{{4}}/(epoch-\d{{9}}{_TAKE}\.json|\d{{9}}{_TAKE}-\d{{3}}-[a-z-]+\.arrays)"
+_REVISION = r"(-rev\d+)?"
+_STATE = (
+    rf"state/(slot|merger|registry)-\d{{4}}/(epoch-\d{{9}}{_REVISION}\.json|\d{{9}}{_REVISION}-\d{{3}}-[a-z-]+\.arrays)"
+)
 _SPARK = r"spark/((commits|offsets|sources|state)/([\d/]+/)?)?\.{0,2}(metadata|\d)[\w.-]*"
 _FILES = (
-    rf"(epochs|rounds)/(done|\d{{9}}(-\d+-[0-9a-f]{{8}}-\d+|{_TAKE}-\d{{4}})?\.[a-z]+)",
+    rf"(epochs|rounds)/(done|\d{{9}}(-\d+-[0-9a-f]{{8}}-\d+|{_REVISION}-\d{{4}})?\.[a-z]+)",
     r"(blocks/\d{9}-\d{4}\.ipc|announced/\d{9}\.json)",
     r"input/\d{9}-[\w.-]+\.(arrow|rejected)",
     r"samples/\d{9}-[\w-]+\.arrow",

@@ -16,7 +16,7 @@ Invariant
     the same way. A query that is left out when it stands already ends with the turn; rows that it has had stay. The
     stream's clock has passed what is left out, and does not go back.
 
-    With each decision the turn begins a new *take*. Blocks, files and manifests bear the number of their take, so what
+    With each decision the turn begins a new *revision*. Blocks, files and manifests bear the number of their revision, so what
     a try before the decision has sent or written, or a task of it that ends late, is never taken for the turn's own.
 
 Oracle

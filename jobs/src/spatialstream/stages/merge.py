@@ -258,7 +258,7 @@ def view(part: int, turn: Round, space: Space, storage: Storage) -> ListingView:
     if merged is None and not turn.checkpoint:
         raise Lost(f"part {part} of MERGE as round {turn.number} has left it is in no memory any more")
     if merged is None:
-        done = turn.number, turn.take
+        done = turn.number, turn.revision
         after = merger_state(part, replace(turn, number=turn.number + 1, left=(), before=done, since=done), storage)
         merged = restored(space, after.previous(), after.read)
     return ListingView.of(merged.catalogue, turn)

@@ -212,7 +212,7 @@ def narrow_merge(
             return results.second
 
         found = _found(names, rehearse)
-        storage.delete([second_name(turn.number, turn.take, part)])
+        storage.delete([second_name(turn.number, turn.revision, part)])
         if not found and (second := rehearse(())) is not None:
             second.save(storage, turn, part)
     return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in found]

@@ -81,7 +81,7 @@ class Directory:
     def record(turn: Round) -> dict[str, Any]:
         """A round that is done, as JSON, for :meth:`of`."""
         return {
-            "round": [turn.number, turn.take],
+            "round": [turn.number, turn.revision],
             "clock": turn.upto,
             "version": turn.version,
             "past": [list(each) for each in turn.past],
@@ -91,8 +91,8 @@ class Directory:
     def of(cls, record: Mapping[str, Any], load: Callable[[int], RoutingVersion]) -> Directory:
         """From :meth:`record`, and what gives a version by its number."""
         past = tuple(PastVersion(load(number), first, last) for number, first, last in record["past"])
-        number, take = record["round"]
-        return cls((number, take), record["clock"], Routing(load(record["version"]), past=past, two_phase=True))
+        number, revision = record["round"]
+        return cls((number, revision), record["clock"], Routing(load(record["version"]), past=past, two_phase=True))
 
 
 def answers_of(
@@ -171,7 +171,7 @@ def lines_of(
     longest: int | None = None,
     bounds: AnswerBounds = UNBOUNDED,
 ) -> list[bytes]:
-    """The rows of :func:`answers_of` in the order of the queries; what they take is held for whoever gets them."""
+    """The rows of :func:`answers_of` in the order of the queries; what they revision is held for whoever gets them."""
     lines, counted, made = [b""] * len(queries), Counted(bounds), False
     try:
         for found in answers_of(queries, directory, space, call, left, longest, counted):

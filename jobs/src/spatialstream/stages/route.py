@@ -84,7 +84,7 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
             before, packed = content, [messages.pack(part) for part in _parts(kind, content)]
         for data in packed:
             number = sent[slot] = sent.get(slot, -1) + 1
-            yield slot, block_key(epoch.number, partition, number, kind, epoch.take), data
+            yield slot, block_key(epoch.number, partition, number, kind, epoch.revision), data
     if epoch.measured:
         came = None if objects is None or partition else objects.objects
         asked = None if queries is None else queries.queries

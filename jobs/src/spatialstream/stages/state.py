@@ -22,7 +22,7 @@ Invariant
     memory bears the number of its turn, so it is never taken for the state of another.
 
 Only a turn that leaves records out (:mod:`~spatialstream.stages.leaving`) is another than before the decision: each
-decision begins a *take*, of which the names of files and manifests bear the number, if it is not the first.
+decision begins a *revision*, of which the names of files and manifests bear the number, if it is not the first.
 
 The files of an owner's checkpoint are put at once, in any order, and its manifest after all of them: where that is, all
 is. A process that dies meanwhile leaves some of them, of a turn from which nobody goes on: nobody asks for these.
@@ -181,7 +181,7 @@ def _names(value: object) -> Iterator[str]:
 
 
 Turn = tuple[int, int]
-"""An epoch or a round by its number, and by its take."""
+"""An epoch or a round by its number, and by its revision."""
 
 
 class _Told(Protocol):
@@ -191,7 +191,7 @@ class _Told(Protocol):
     def number(self) -> int: ...
 
     @property
-    def take(self) -> int: ...
+    def revision(self) -> int: ...
 
     @property
     def before(self) -> Turn | None: ...
@@ -278,7 +278,7 @@ class OwnerState:
     @classmethod
     def of(cls, storage: Storage, owner: str, turn: _Told) -> OwnerState:
         """The state of an owner in an epoch or a round."""
-        return cls(storage, owner, (turn.number, turn.take), turn.before, turn.since)
+        return cls(storage, owner, (turn.number, turn.revision), turn.before, turn.since)
 
     def begin(self, restore: Callable[[Manifest | None, ReadFile], T]) -> T:
         """The structures that the turn begins with. They leave this process's memory: if the turn fails, they are gone.
@@ -419,8 +419,8 @@ _MANIFEST = "epoch-"
 
 def turn_name(turn: Turn) -> str:
     """A turn, as names of files say it."""
-    number, take = turn
-    return f"{number:09d}-take{take}" if take else f"{number:09d}"
+    number, revision = turn
+    return f"{number:09d}-rev{revision}" if revision else f"{number:09d}"
 
 
 def _number_of(name: str) -> int:

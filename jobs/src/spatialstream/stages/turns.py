@@ -146,7 +146,7 @@ class Epoch:
     checkpoint: bool = True
 
     @property
-    def take(self) -> int:
+    def revision(self) -> int:
         """How often it was decided to leave records out, see :mod:`~spatialstream.stages.leaving`."""
         return len(self.left)
 
@@ -187,7 +187,7 @@ class Round:
     Attributes:
         number: of the round; rounds count from 0 without a gap.
         epochs: those that it holds, ascending; none in a round that is there for its checkpoint alone.
-        takes: for each epoch, the take of it that counts.
+        revisions: for each epoch, the revision of it that counts.
         upto: everything with a timestamp up to here has come.
         version: the routing version of the last epoch.
         controls: what the router says about versions to come, in order.
@@ -204,7 +204,7 @@ class Round:
 
     number: int
     epochs: tuple[int, ...]
-    takes: tuple[int, ...]
+    revisions: tuple[int, ...]
     upto: int
     version: int
     controls: tuple[Control, ...] = ()
@@ -219,7 +219,7 @@ class Round:
     known: bool = False
 
     @property
-    def take(self) -> int:
+    def revision(self) -> int:
         """How often it was decided to leave records out."""
         return len(self.left)
 

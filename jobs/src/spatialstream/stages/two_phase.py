@@ -66,18 +66,18 @@ class Second:
         """Write the rows to the file of a round and a part of MERGE; ``near``: for processes of this machine alone."""
         batches = [each for row in self.rows for each in messages.messages(*row)]
         put = storage.share if near else storage.put
-        put(second_name(turn.number, turn.take, part), records_file(pa.Table.from_batches(batches)))
+        put(second_name(turn.number, turn.revision, part), records_file(pa.Table.from_batches(batches)))
 
     @staticmethod
     def load(storage: Storage, turn: Round, part: int) -> list[Row]:
         """The rows in the file of a round and a part of MERGE."""
-        name = second_name(turn.number, turn.take, part)
+        name = second_name(turn.number, turn.revision, part)
         return [row for batch in get_records(storage, name) for row in messages.blocks(batch)]
 
 
-def second_name(number: int, take: int, part: int) -> str:
+def second_name(number: int, revision: int, part: int) -> str:
     """The name of the file of a round for the second phase of a part of MERGE."""
-    return f"rounds/{turn_name((number, take))}-{part:04d}.second"
+    return f"rounds/{turn_name((number, revision))}-{part:04d}.second"
 
 
 def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:

@@ -53,7 +53,7 @@ YOUNG = 5.0
 """Seconds for which a view is kept in any case. Within it a question gets from its first slot to its last."""
 
 RoundId = tuple[int, int]
-"""Number of a round, and the take of it by which it was done."""
+"""Number of a round, and the revision of it by which it was done."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class View:
     @classmethod
     def of(cls, objects: SegmentStore, turn: Round, retention: int | None) -> View:
         """The view of a slot that has just done a round, or was restored as it was after it."""
-        return cls((turn.number, turn.take), turn.upto, objects.view(), retention)
+        return cls((turn.number, turn.revision), turn.upto, objects.view(), retention)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ class ListingView:
     @classmethod
     def of(cls, catalogue: Catalogue, turn: Round) -> ListingView:
         """The view of a part that has just done a round, or was restored as it was after it."""
-        return cls((turn.number, turn.take), catalogue.listing(turn.upto))
+        return cls((turn.number, turn.revision), catalogue.listing(turn.upto))
 
 
 _lock = threading.Lock()

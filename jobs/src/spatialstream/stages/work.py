@@ -204,7 +204,7 @@ def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings
 
 def blocks_of_round(slot: int, blocks: Iterable[Block], turn: Round) -> tuple[list[Row], int]:
     """A slot's blocks, each once, and how many messages are none: those are not the router's, and are passed over."""
-    takes = dict(zip(turn.epochs, turn.takes, strict=True))
+    revisions = dict(zip(turn.epochs, turn.revisions, strict=True))
     seen: set[bytes] = set()
     rows: list[Row] = []
     foreign = 0
@@ -213,8 +213,8 @@ def blocks_of_round(slot: int, blocks: Iterable[Block], turn: Round) -> tuple[li
         if place is None:
             foreign += 1
             continue
-        epoch, kind, take = place
-        if takes.get(epoch) == take and key not in seen:
+        epoch, kind, revision = place
+        if revisions.get(epoch) == take and key not in seen:
             try:
                 content = messages.unpack(data)
             except (pa.ArrowException, OSError, StopIteration, TypeError):
@@ -271,7 +271,7 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
         return indexes.objects
     if not (done and turn.checkpoint):
         raise Lost(f"slot {slot} as round {turn.number} has left it is in no memory any more")
-    last = turn.number, turn.take
+    last = turn.number, turn.revision
     after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=last, since=last), storage)
     manifest = after.previous()
     assert manifest is not None

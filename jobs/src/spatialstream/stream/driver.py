@@ -404,7 +404,7 @@ class WorkerTurns:
     def _asking(self, record: RoundRecord) -> tuple[int, ...]:
         """The parts of MERGE that have a file for a second phase of a round."""
         storage, turn = self.engine.world.storage, record.round
-        return tuple(part for part in self._parts if find(storage, second_name(turn.number, turn.take, part)))
+        return tuple(part for part in self._parts if find(storage, second_name(turn.number, turn.revision, part)))
 
 
 def _tasks(record: RoundRecord) -> RoundTasks:

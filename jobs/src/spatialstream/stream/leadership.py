@@ -39,7 +39,7 @@ Invariant
     What counts is a function of the log up to there: all who read it agree, whenever they read it, and nothing that
     comes later changes it. Each turn has one decision at a time, made after the one of the turn before, and another one
     only from the same leadership, or a later one that knows of it (to leave records out). All else that a job writes is a
-    function of the decision that counts and of what was there before, under names of the turn and its take.
+    function of the decision that counts and of what was there before, under names of the turn and its revision.
 
     So whatever a zombie is about to do when it wakes up:
 
@@ -49,7 +49,7 @@ Invariant
     it restates its beginning              likewise
     it has the log cut                     where it was allowed when it reigned, and what is allowed only grows
     it sends blocks, its tasks still do    of a decision that counts: the successor sends the same ones, under the same
-                                           keys; or the successor has left records out: then the take is another one
+                                           keys; or the successor has left records out: then the revision is another one
     it publishes rows                      likewise. The successor does the same round, so they are the same rows, under
                                            the same keys
     it writes state, or cleans             state likewise; it removes what the turn after has no use for, nor any later

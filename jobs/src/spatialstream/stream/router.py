@@ -331,8 +331,8 @@ class Router:
             "adoption": {"active": epoch.version},
             "controls": record.controls,
             "past": epoch.past,
-            "refused": sum(intake.refused for intake in record.intakes) + epoch.take,
-            "take": epoch.take,
+            "refused": sum(intake.refused for intake in record.intakes) + epoch.revision,
+            "revision": epoch.revision,
             "records": sum(run.rows for kind in ("objects", "queries") for run in epoch.runs_of(kind)),
         }
         return self._leadership.sign(told)
@@ -441,7 +441,7 @@ class Router:
 
 
 def _turn(epoch: Epoch) -> Turn:
-    return epoch.number, epoch.take
+    return epoch.number, epoch.revision
 
 
 def _routed(record: EpochRecord) -> Turn | None:

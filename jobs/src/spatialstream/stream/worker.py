@@ -98,7 +98,7 @@ class RoundRecord:
     @property
     def checkpoint(self) -> Checkpoint:
         """That with which it ends, once it is there."""
-        return Checkpoint((self.round.number, self.round.take), self.ends, self.round.version)
+        return Checkpoint((self.round.number, self.round.revision), self.ends, self.round.version)
 
 
 def rounds_done(storage: Storage) -> Progress:
@@ -196,7 +196,7 @@ class Worker:
         turn = Round(
             number=number,
             epochs=tuple(each["epoch"] for each in news),
-            takes=tuple(each["take"] for each in news),
+            revisions=tuple(each["revision"] for each in news),
             upto=newest["upto"],
             version=version,
             controls=controls,
@@ -235,7 +235,7 @@ class Worker:
 
     def has_checkpoint(self, record: RoundRecord) -> bool:
         """Whether the last checkpoint that is there is that of a round."""
-        return self._there is not None and self._there.round == (record.round.number, record.round.take)
+        return self._there is not None and self._there.round == (record.round.number, record.round.revision)
 
     def written(self, record: RoundRecord) -> None:
         """The checkpoint of a round that is done is there."""
@@ -258,7 +258,7 @@ class Worker:
             before.round,
             number=number,
             epochs=(),
-            takes=(),
+            revisions=(),
             controls=(),
             census=False,
             left=(),
@@ -283,7 +283,7 @@ class Worker:
     def _after(self, before: RoundRecord) -> tuple[int, Turn, Checkpoint | None]:
         """Of the round after one that is done: its number, the one before, and the last checkpoint that is there."""
         turn = before.round
-        return next_turn(turn.number), (turn.number, turn.take), self._there
+        return next_turn(turn.number), (turn.number, turn.revision), self._there
 
     def since_checkpoint(self, record: RoundRecord) -> list[RoundRecord]:
         """The rounds between the checkpoint that a round knows of, and it, as they are done again for state alone.
@@ -311,7 +311,7 @@ class Worker:
     def put_off_checkpoint(self) -> bool:
         """Decide to do the round that is not done without its checkpoint; whether it was to have one.
 
-        Its rows are the same, and so is its take: a checkpoint that somebody writes all the same is one that no record
+        Its rows are the same, and so is its revision: a checkpoint that somebody writes all the same is one that no record
         names.
         """
         record = self.unfinished
@@ -336,9 +336,9 @@ class Worker:
         self._step("clean")
         self._leadership.clean(min(number - 1, 0 if since is None else since.round[0] + 1), record.announced)
         if record.round.before is not None:
-            before, take = record.round.before
-            takes, parts = range(take + 1), range(self._settings.mergers)
-            self._storage.discard(second_name(before, each, part) for each in takes for part in parts)
+            before, revision = record.round.before
+            revisions, parts = range(revision + 1), range(self._settings.mergers)
+            self._storage.discard(second_name(before, each, part) for each in revisions for part in parts)
         if since is not None and since.version != self._dropped:  # not oftener: to look takes a remote storage
             drop_transfers(self._storage, since.version)
             self._dropped = since.version
