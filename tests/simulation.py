@@ -35,8 +35,8 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, M
 from spatialstream.stages import state
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.learning import Learner
-from spatialstream.stages.leaving import Left
 from spatialstream.stages.merge import merger_owner
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.route import registry_owner
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import forget
@@ -136,7 +136,7 @@ class Simulation:
         self.router: Router | None = None
         self.worker: Worker | None = None
         self.failures = {"router": 0, "worker": 0}
-        self.left: list[Left] = []
+        self.left: list[QuarantinedRecord] = []
         self.rounds: list[tuple[RoundRecord, Summary]] = []
         channel, sink = Channel(self.blocks, self.announced), MemorySink(self.results, self.rejected, 3)
         world = settings.world(self.storage, channel, sink, archive, source=self.source, limits=LIMITS)
@@ -223,7 +223,7 @@ class Simulation:
             assert self.router is not None
             assert self.router.last is None, "without the store there is no first version; with one, the stream goes on"
 
-    def _failed(self, name: str, leave_out: Callable[[], Sequence[Left]]) -> None:
+    def _failed(self, name: str, leave_out: Callable[[], Sequence[QuarantinedRecord]]) -> None:
         """A turn has failed; one that has done so twice is narrowed down, unless its process dies meanwhile."""
         self.failures[name] += 1
         assert self.failures[name] < 50, "nothing was found"

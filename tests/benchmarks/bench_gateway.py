@@ -5,7 +5,7 @@ the answer, not transport to actors; rows come from a topic in memory. Clients s
 the same cores. Processor time is that of the gateway's process alone; it says more than wall-clock time where something
 else runs.
 
-Left out are, besides transport and the broker: STQs, rounds that are under way, TLS, tokens and their reviews, who
+QuarantinedRecord out are, besides transport and the broker: STQs, rounds that are under way, TLS, tokens and their reviews, who
 reads what lies back, polls, objects and registrations, the console, and several gateways beside each other.
 """
 

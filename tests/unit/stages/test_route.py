@@ -17,8 +17,8 @@ from spatialstream.sources.keys import read_key
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
 from spatialstream.stages.division import BUCKETS, buckets_of, parts_of
-from spatialstream.stages.leaving import Left
 from spatialstream.stages.messages import numbers
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.route import route_epoch
 from spatialstream.stages.runs import queries_of_epoch, records_of_share, route_share, write_run
 from spatialstream.stages.turns import LAST_TURN, NEVER, Epoch, Run, next_turn
@@ -72,7 +72,8 @@ def test_objects_that_are_left_out_change_the_numbers_of_no_other_partition() ->
     epoch = replace(stored(storage), partitions=2)
     run = next(run for run in epoch.runs if run.kind == "objects")
     whole, rest = (
-        column(each, storage, messages.OBJECTS, "seq") for each in (epoch, replace(epoch, left=(Left(run.name, 0),)))
+        column(each, storage, messages.OBJECTS, "seq")
+        for each in (epoch, replace(epoch, left=(QuarantinedRecord(run.name, 0),)))
     )
     assert set(whole) - set(rest) == {59}, "the first of partition 0 is gone, so its last number"
 

@@ -23,7 +23,7 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, M
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.ingest import CLOCK, mark
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
 from spatialstream.store.memory import MemoryStore
@@ -83,7 +83,7 @@ class Turns(_Job):
     forgotten: int = 0
     narrowed: int = 0
     broken_narrowing: Exception | None = None
-    found: list[Sequence[Left]] = field(default_factory=list)
+    found: list[Sequence[QuarantinedRecord]] = field(default_factory=list)
     begun: list[bool] = field(default_factory=list)
     broken: Exception | None = None
     attended: threading.Event = field(default_factory=threading.Event)
@@ -109,7 +109,7 @@ class Turns(_Job):
             raise outcome
         return outcome
 
-    def _narrow(self) -> Sequence[Left]:
+    def _bisect(self) -> Sequence[QuarantinedRecord]:
         self.narrowed += 1
         if self.broken_narrowing is not None:
             raise self.broken_narrowing
@@ -166,7 +166,7 @@ def fault(text: str, task: int = 7) -> Exception:
     return StageError(f"Job aborted: Lost task 0.0 (TID {task})\n  ...\nValueError: {text}")
 
 
-LEFT = Left("object", 7, "the letter")
+LEFT = QuarantinedRecord("object", 7, "the letter")
 
 
 def test_a_turn_that_fails_twice_of_the_same_exception_is_narrowed_down(given_: Given) -> None:

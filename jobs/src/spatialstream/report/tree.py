@@ -260,7 +260,7 @@ class _View:
         return self.top + (self.bounds[3] - y) / (self.bounds[3] - self.bounds[1]) * self.height
 
     def rect(self, box: Sequence[float]) -> _Rect:
-        """Left, top, width, height in pixels."""
+        """QuarantinedRecord, top, width, height in pixels."""
         left, top = self.x(box[0]), self.y(box[3])
         return left, top, self.x(box[2]) - left, self.y(box[1]) - top
 

@@ -50,7 +50,7 @@ from spatialstream.records.decode import (
 )
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
 from spatialstream.sources.contracts import Records, Source, Storage
-from spatialstream.stages.leaving import AMBIENT
+from spatialstream.stages.quarantine import AMBIENT
 from spatialstream.stages.rows import quoted
 from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run
 from spatialstream.stages.turns import Origin, Run

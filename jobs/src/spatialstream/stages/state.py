@@ -21,7 +21,7 @@ Invariant
     that overwrites files with equal content, and whichever attempt finishes last, the state is the same. What is in
     memory bears the number of its turn, so it is never taken for the state of another.
 
-Only a turn that leaves records out (:mod:`~spatialstream.stages.leaving`) is another than before the decision: each
+Only a turn that leaves records out (:mod:`~spatialstream.stages.quarantine`) is another than before the decision: each
 decision begins a *revision*, of which the names of files and manifests bear the number, if it is not the first.
 
 The files of an owner's checkpoint are put at once, in any order, and its manifest after all of them: where that is, all

@@ -15,11 +15,11 @@ from typing import Any
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Source, Storage, find
+from spatialstream.stages.bisection import bisect_answers, bisect_ask, bisect_merge, bisect_route, bisect_work
 from spatialstream.stages.division import PartRow, divided
 from spatialstream.stages.ingest import Ingest, Part, files_of
 from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, merger_state, view
 from spatialstream.stages.messages import Row
-from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
 from spatialstream.stages.route import admit, dead_letters, registry_owner, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import OwnerState, forget
@@ -125,7 +125,7 @@ class EpochTasks:
     def narrow(self, world: World, partition: int) -> Iterator[str]:
         """What ROUTE fails on."""
         self._have(world)
-        return map(to_json, narrow_route(self.epoch, partition, world.storage))
+        return map(to_json, bisect_route(self.epoch, partition, world.storage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,24 +247,24 @@ class RoundTasks:
         keep(world.storage.place, slot, View.of(objects, self.turn, world.settings.retention))
         return iter(())
 
-    def narrow_work(self, world: World, of: SlotBlocks) -> Iterator[str]:
+    def bisect_work(self, world: World, of: SlotBlocks) -> Iterator[str]:
         """What WORK fails on."""
         given = list(self._blocks(world, of)), self.turn, world.settings, world.storage
-        return map(to_json, narrow_work(of[0], *given))
+        return map(to_json, bisect_work(of[0], *given))
 
-    def narrow_merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def bisect_merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """What MERGE fails on."""
         given = list(rows), self.turn, world.settings, world.storage, world.limits
-        return map(to_json, narrow_merge(*given, part))
+        return map(to_json, bisect_merge(*given, part))
 
-    def narrow_ask(self, world: World, slot: int) -> Iterator[str]:
+    def bisect_ask(self, world: World, slot: int) -> Iterator[str]:
         """What a slot fails on in a second phase."""
-        return (to_json(left) for part in self.asking for left in narrow_ask(slot, self.turn, world.storage, part))
+        return (to_json(left) for part in self.asking for left in bisect_ask(slot, self.turn, world.storage, part))
 
-    def narrow_answers(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def bisect_answers(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """What MERGE fails on in a second phase."""
         given = list(rows), self.turn, world.settings, world.storage, world.limits
-        return map(to_json, narrow_answers(*given, part))
+        return map(to_json, bisect_answers(*given, part))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spatialstream.model.errors import StateError
 from spatialstream.sources.contracts import Storage
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.state import Turn
 from spatialstream.stages.versions import load_version
@@ -140,14 +140,14 @@ class Epoch:
     letters: tuple[str, ...]
     two_phase: bool = True
     measured: bool = True
-    left: tuple[Left, ...] = ()
+    left: tuple[QuarantinedRecord, ...] = ()
     before: Turn | None = None
     since: Turn | None = None
     checkpoint: bool = True
 
     @property
     def revision(self) -> int:
-        """How often it was decided to leave records out, see :mod:`~spatialstream.stages.leaving`."""
+        """How often it was decided to leave records out, see :mod:`~spatialstream.stages.quarantine`."""
         return len(self.left)
 
     @property
@@ -212,7 +212,7 @@ class Round:
     census: bool = False
     two_phase: bool = True
     measured: bool = True
-    left: tuple[Left, ...] = ()
+    left: tuple[QuarantinedRecord, ...] = ()
     before: Turn | None = None
     since: Turn | None = None
     checkpoint: bool = True

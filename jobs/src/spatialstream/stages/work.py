@@ -48,9 +48,9 @@ from spatialstream.sources.keys import read_key
 from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
 from spatialstream.stages.division import parts_of
-from spatialstream.stages.leaving import OBJECT, QUERY, Left
 from spatialstream.stages.messages import Row, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
+from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord
 from spatialstream.stages.rows import match_lines, object_texts
 from spatialstream.stages.snapshots import BLOCK_BYTES, answer, reach
 from spatialstream.stages.state import OwnerState
@@ -225,7 +225,7 @@ def blocks_of_round(slot: int, blocks: Iterable[Block], turn: Round) -> tuple[li
     return rows, foreign
 
 
-def without(slot: int, rows: Sequence[Row], left: Sequence[Left]) -> Iterator[Row]:
+def without(slot: int, rows: Sequence[Row], left: Sequence[QuarantinedRecord]) -> Iterator[Row]:
     """A slot's blocks without what the round leaves out. Queries among that end, if they stand already."""
     if not left:
         yield from rows

@@ -30,7 +30,7 @@ from spatialstream.model.errors import Lost, StateError
 from spatialstream.model.jsonable import from_json
 from spatialstream.sources.contracts import Ranges, find
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Written
 from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, SlotBlocks, Summary
 from spatialstream.stages.turns import Round
@@ -187,7 +187,7 @@ class RouterTurns:
 
         return ingest
 
-    def leave_out(self) -> Sequence[Left]:
+    def leave_out(self) -> Sequence[QuarantinedRecord]:
         """Leave out of the epoch, which has failed, what it cannot be routed with; that, if there is any."""
         record = self.router.unfinished
         if record is None:
@@ -195,7 +195,7 @@ class RouterTurns:
         self.go_back(record)
         self.step("narrow")
         lines = self.engine.map(EpochTasks(record.epoch).narrow, range(record.epoch.partitions))
-        if found := [from_json(Left, line) for line in lines]:
+        if found := [from_json(QuarantinedRecord, line) for line in lines]:
             self.router.leave_out(found)
         return found
 
@@ -380,7 +380,7 @@ class WorkerTurns:
         """What has been announced and is in no round's record has to be heard again."""
         self._heard = None
 
-    def leave_out(self) -> Sequence[Left]:
+    def leave_out(self) -> Sequence[QuarantinedRecord]:
         """Leave out of the round, which has failed, what it cannot be done with; that, if there is any."""
         record = self.worker.unfinished
         if record is None:
@@ -388,15 +388,15 @@ class WorkerTurns:
         engine, tasks, slots = self.engine, _tasks(record), range(self.slots)
         self.go_back(record)
         self.step("narrow")
-        lines = engine.map(tasks.narrow_work, _blocks(record))
+        lines = engine.map(tasks.bisect_work, _blocks(record))
         if not lines:
             self.go_back(record)
-            lines = engine.gather(tasks.work, _blocks(record), tasks.narrow_merge, self._parts)
+            lines = engine.gather(tasks.work, _blocks(record), tasks.bisect_merge, self._parts)
         if not lines and (asking := self._asking(record)):
             tasks = replace(tasks, asking=asking)
-            lines = engine.map(tasks.narrow_ask, slots)
-            lines = lines or engine.gather(tasks.ask, slots, tasks.narrow_answers, asking)
-        found = {(left.what, left.number): left for left in (from_json(Left, line) for line in lines)}
+            lines = engine.map(tasks.bisect_ask, slots)
+            lines = lines or engine.gather(tasks.ask, slots, tasks.bisect_answers, asking)
+        found = {(left.what, left.number): left for left in (from_json(QuarantinedRecord, line) for line in lines)}
         if found:
             self.worker.leave_out(list(found.values()))
         return tuple(found.values())

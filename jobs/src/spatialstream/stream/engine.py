@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 
 from spatialstream.sources.contracts import all_put
 from spatialstream.stages.division import PartRow
-from spatialstream.stages.leaving import AMBIENT
 from spatialstream.stages.messages import Row
+from spatialstream.stages.quarantine import AMBIENT
 from spatialstream.stages.tasks import World
 
 __all__ = ["Engine", "Inline", "Merge", "StageError", "Task", "Work", "stage_errors"]
@@ -37,7 +37,7 @@ class Engine(Protocol):
     What tasks of :meth:`map` have begun to put is there when it returns; so those of one process take the time of one.
 
     A task that fails fails the whole: with :class:`StageError` where a stage has raised something by itself, with the
-    error itself where it is of :data:`~spatialstream.stages.leaving.AMBIENT`. What others have done by then is done,
+    error itself where it is of :data:`~spatialstream.stages.quarantine.AMBIENT`. What others have done by then is done,
     and is done again with the next try.
     """
 

@@ -21,7 +21,7 @@ from spatialstream.model.errors import NoStorage, RunError, StateError, Unavaila
 from spatialstream.sources.contracts import Ranges, Source
 from spatialstream.sources.disk import is_full
 from spatialstream.stages.learning import Learner
-from spatialstream.stages.leaving import AMBIENT, Left
+from spatialstream.stages.quarantine import AMBIENT, QuarantinedRecord
 from spatialstream.stages.state import Written
 from spatialstream.stages.tasks import IdleTasks, Summary, World
 from spatialstream.stages.turns import Round
@@ -270,7 +270,7 @@ class _Job(ABC):
         """Find what a turn fails on that has failed twice of the same exception, and leave it out; whether any was."""
         self.report(f"{self.name}: looking for the records that cause this")
         try:
-            found = self._narrow()
+            found = self._bisect()
         except Exception as error:  # noqa: BLE001 - the turn is tried again without, and fails as it would have
             self.report(f"{self.name}: none found: {_cause(error)}")
             return False
@@ -355,7 +355,7 @@ class _Job(ABC):
         """Do one turn; or wait a little and return False if there is nothing to do."""
 
     @abstractmethod
-    def _narrow(self) -> Sequence[Left]:
+    def _bisect(self) -> Sequence[QuarantinedRecord]:
         """Leave out of the turn that has failed what it fails on."""
 
     @abstractmethod
@@ -455,7 +455,7 @@ class RouterJob(_Job):
         self.observe(record, self._worked_at - began, self._turn_ended())
         return True
 
-    def _narrow(self) -> Sequence[Left]:
+    def _bisect(self) -> Sequence[QuarantinedRecord]:
         assert self._turns is not None
         return self._turns.leave_out()
 
@@ -610,7 +610,7 @@ class WorkerJob(_Job):
             )
             self._passed_over, self._tell_at = 0, time.monotonic() + _TELL_SECONDS
 
-    def _narrow(self) -> Sequence[Left]:
+    def _bisect(self) -> Sequence[QuarantinedRecord]:
         assert self._turns is not None
         return self._turns.leave_out()
 

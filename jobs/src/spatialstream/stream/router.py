@@ -27,7 +27,7 @@ from spatialstream.model.jsonable import to_json
 from spatialstream.records.commonest import commonest
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.runs import INPUT
 from spatialstream.stages.state import Progress, Turn, get_value
 from spatialstream.stages.turns import ACTIVATE, NEVER, Control, Epoch, Past, Run, next_turn
@@ -313,7 +313,7 @@ class Router:
         self._name = self._leadership.decide(record.epoch.number, to_json(record))
         self.last = record
 
-    def leave_out(self, found: Sequence[Left]) -> None:
+    def leave_out(self, found: Sequence[QuarantinedRecord]) -> None:
         """Decide to leave records out of the epoch that is not done."""
         record = self.unfinished
         assert record is not None

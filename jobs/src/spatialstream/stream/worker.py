@@ -21,8 +21,8 @@ from typing import Any
 from spatialstream.model.errors import Conflict, StateError, Unavailable
 from spatialstream.model.jsonable import to_json
 from spatialstream.sources.contracts import Storage
-from spatialstream.stages.leaving import Left
 from spatialstream.stages.moves import drop_transfers
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Progress, Turn
 from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round, next_turn
 from spatialstream.stages.two_phase import second_name
@@ -301,7 +301,7 @@ class Worker:
         self._name = self._leadership.decide(record.round.number, to_json(record))
         self.last = record
 
-    def leave_out(self, found: Sequence[Left]) -> None:
+    def leave_out(self, found: Sequence[QuarantinedRecord]) -> None:
         """Decide to leave records out of the round that is not done."""
         record = self.unfinished
         assert record is not None

@@ -9,7 +9,7 @@ const SPANS = [["1m", "1 minute"], ["5m", "5 minutes"], ["15m", "15 minutes"], [
 const STEPS = [["5s", "5 seconds"], ["10s", "10 seconds"], ["1m", "1 minute"], ["5m", "5 minutes"], ["1h", "1 hour"]];
 const LIVES = [["1h", "1 hour"], ["1d", "1 day"], ["7d", "7 days"], ["", "until cancelled"]];
 const FIELDS = { box: ["West", "South", "East", "North"], circle: ["Longitude", "Latitude", "Radius, km"], at: ["Longitude", "Latitude"] };
-const PLAIN = { box: ["Left", "Bottom", "Right", "Top"], circle: ["x", "y", "Radius"], at: ["x", "y"] };
+const PLAIN = { box: ["QuarantinedRecord", "Bottom", "Right", "Top"], circle: ["x", "y", "Radius"], at: ["x", "y"] };
 
 export class Composer {
   /** @param {HTMLFormElement} form @param {object} app the page: `map`, `space`, `mayWrite`, `submit(query)` */

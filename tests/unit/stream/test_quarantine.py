@@ -22,12 +22,12 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory_storage import Overlay
-from spatialstream.stages import ingest, messages, narrowing, tasks
+from spatialstream.stages import bisection, ingest, messages, tasks
 from spatialstream.stages import merge as merging
 from spatialstream.stages import route as routing
 from spatialstream.stages import work as working
-from spatialstream.stages.leaving import AMBIENT, Left, culprits, failure
 from spatialstream.stages.messages import Row
+from spatialstream.stages.quarantine import AMBIENT, QuarantinedRecord, culprits, failure
 from spatialstream.stages.state import OwnerState
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation, StageError
@@ -291,5 +291,5 @@ def _refused(simulation: Simulation, left: set[str]) -> list[int]:
 
 
 def test_a_decision_is_read_as_it_was_written() -> None:
-    left = Left("run", 7, '{"a": "\u2028"}')
-    assert from_json(Left, to_json(left)) == left
+    left = QuarantinedRecord("run", 7, '{"a": "\u2028"}')
+    assert from_json(QuarantinedRecord, to_json(left)) == left

@@ -7,7 +7,7 @@ the state that it begins with, and without a trace. What is found is *left out*.
 
 Interface
     :func:`culprits` finds the records; a stage is rehearsed over an
-    :class:`~spatialstream.sources.memory_storage.Overlay`. :class:`Left` is one decision, which is written into the
+    :class:`~spatialstream.sources.memory_storage.Overlay`. :class:`QuarantinedRecord` is one decision, which is written into the
     turn's record before the turn is tried again.
 
 Invariant
@@ -41,7 +41,7 @@ import pyarrow as pa
 from spatialstream.model.errors import SpatialStreamError
 from spatialstream.records.decode import LONGEST_ECHO
 
-__all__ = ["AMBIENT", "OBJECT", "QUERY", "Left", "culprits", "dead_letter", "failure"]
+__all__ = ["AMBIENT", "OBJECT", "QUERY", "QuarantinedRecord", "culprits", "dead_letter", "failure"]
 
 AMBIENT = (MemoryError, OSError, pa.ArrowMemoryError, SpatialStreamError)
 """Failures that are not for a record's sake: a narrowing that meets one fails."""
@@ -57,7 +57,7 @@ _LARGEST_SET = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class QuarantinedRecord:
     """A record that a turn leaves out.
 
     Attributes:

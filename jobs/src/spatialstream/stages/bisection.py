@@ -1,4 +1,4 @@
-"""Which records a stage fails on: it is rehearsed without some of them (:mod:`~spatialstream.stages.leaving`)."""
+"""Which records a stage fails on: it is rehearsed without some of them (:mod:`~spatialstream.stages.quarantine`)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from spatialstream.stages import merge as merging
 from spatialstream.stages import messages, views
 from spatialstream.stages import route as routing
 from spatialstream.stages.division import PER_EPOCH
-from spatialstream.stages.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure
 from spatialstream.stages.merge import ask, merge, merge_second, merger_state
 from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord, culprits, dead_letter, failure
 from spatialstream.stages.route import registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.runs import records_of_share, unpack_place
@@ -41,17 +41,19 @@ from spatialstream.stages.work import (
     work,
 )
 
-__all__ = ["narrow_answers", "narrow_ask", "narrow_merge", "narrow_route", "narrow_work"]
+__all__ = ["bisect_answers", "bisect_ask", "bisect_merge", "bisect_route", "bisect_work"]
 
 _OF_LINES = frozenset({messages.ENDED, messages.LINES, messages.COUNTED})
 _Name = tuple[str, int]
-"""Of a record: what and number of :class:`~spatialstream.stages.leaving.Left`."""
+"""Of a record: what and number of :class:`~spatialstream.stages.quarantine.QuarantinedRecord`."""
 
 
 _Turn = TypeVar("_Turn", Epoch, Round)
 
 
-def _found(names: Sequence[_Name], rehearse: Callable[[tuple[Left, ...]], object]) -> list[tuple[_Name, Exception]]:
+def _found(
+    names: Sequence[_Name], rehearse: Callable[[tuple[QuarantinedRecord, ...]], object]
+) -> list[tuple[_Name, Exception]]:
     """The records without which a stage does not fail, and what it raises because of each.
 
     Args:
@@ -60,7 +62,7 @@ def _found(names: Sequence[_Name], rehearse: Callable[[tuple[Left, ...]], object
     """
 
     def outcome(kept: np.ndarray) -> Exception | None:
-        others = tuple(Left(*names[i]) for i in np.setdiff1d(np.arange(len(names)), kept).tolist())
+        others = tuple(QuarantinedRecord(*names[i]) for i in np.setdiff1d(np.arange(len(names)), kept).tolist())
         return failure(lambda: rehearse(others))
 
     return [(names[i], error) for i, error in culprits(len(names), outcome)]
@@ -102,7 +104,7 @@ def _scratch(
         views.forget(copy.place)
 
 
-def narrow_route(epoch: Epoch, partition: int, storage: Storage) -> list[Left]:
+def bisect_route(epoch: Epoch, partition: int, storage: Storage) -> list[QuarantinedRecord]:
     """What of a router partition's share has to be left out for ROUTE not to fail."""
     known = {(left.what, left.number) for left in epoch.left}
     items = {
@@ -113,11 +115,11 @@ def narrow_route(epoch: Epoch, partition: int, storage: Storage) -> list[Left]:
 
     with _scratch(registry_state(epoch, partition, storage), routing.restored, epoch, storage) as (scratch, again):
 
-        def rehearse(others: tuple[Left, ...]) -> None:
+        def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
             deque(route_epoch(replace(again, left=(*epoch.left, *others)), partition, scratch()), 0)
 
         found = _found(list(items), rehearse)
-    return [Left(*name, _routed_letter(epoch.number, *items[name], error)) for name, error in found]
+    return [QuarantinedRecord(*name, _routed_letter(epoch.number, *items[name], error)) for name, error in found]
 
 
 def _routed_letter(epoch: int, run: Run, record: pa.RecordBatch, error: Exception) -> str:
@@ -128,9 +130,9 @@ def _routed_letter(epoch: int, run: Run, record: pa.RecordBatch, error: Exceptio
     return dead_letter(error, "ROUTE", _echo(record, run.kind), run.source, epoch, **place)
 
 
-def narrow_work(
+def bisect_work(
     slot: int, blocks: Sequence[Block], turn: Round, settings: WorkSettings, storage: Storage
-) -> list[Left]:
+) -> list[QuarantinedRecord]:
     """What of a slot's blocks has to be left out for WORK not to fail; arguments as those of WORK."""
     rows = list(without(slot, blocks_of_round(slot, blocks, turn)[0], turn.left))
     known = {(left.what, left.number) for left in turn.left}
@@ -144,11 +146,13 @@ def narrow_work(
     restore = partial(SlotIndexes.restore, settings, slot)
     with _scratch(slot_state(slot, turn, storage), restore, turn, storage) as (scratch, again):
 
-        def rehearse(others: tuple[Left, ...]) -> None:
+        def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
             deque(work(slot, blocks, replace(again, left=(*turn.left, *others)), settings, scratch()), 0)
 
         found = _found(list(items), rehearse)
-    return [Left(*name, _letter(name, "WORK", _echo_of(name, items[name]), error)) for name, error in found]
+    return [
+        QuarantinedRecord(*name, _letter(name, "WORK", _echo_of(name, items[name]), error)) for name, error in found
+    ]
 
 
 def _echo_of(name: _Name, record: pa.RecordBatch) -> str:
@@ -170,14 +174,14 @@ def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
     return dead_letter(error, stage, echo, "queries" if what == QUERY else "objects", number // PER_EPOCH)
 
 
-def narrow_merge(
+def bisect_merge(
     rows: Sequence[Row],
     turn: Round,
     settings: WorkSettings,
     storage: Storage,
     limits: RowLimits | None = None,
     part: int = 0,
-) -> list[Left]:
+) -> list[QuarantinedRecord]:
     """What has to be left out of a round for MERGE not to fail. If there is nothing, its second phase can be done next.
 
     Args:
@@ -206,7 +210,7 @@ def narrow_merge(
     restore = partial(merging.restored, settings.space)
     with _scratch(merger_state(part, turn, storage), restore, turn, storage) as (scratch, again):
 
-        def rehearse(others: tuple[Left, ...]) -> Second | None:
+        def rehearse(others: tuple[QuarantinedRecord, ...]) -> Second | None:
             results = merge(_kept(rows, others), again, settings.space, scratch(), limits, part)
             deque(results.lines, 0)
             return results.second
@@ -215,37 +219,37 @@ def narrow_merge(
         storage.delete([second_name(turn.number, turn.revision, part)])
         if not found and (second := rehearse(())) is not None:
             second.save(storage, turn, part)
-    return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in found]
+    return [QuarantinedRecord(*name, _letter(name, "MERGE", items[name], error)) for name, error in found]
 
 
-def narrow_ask(slot: int, turn: Round, storage: Storage, part: int = 0) -> list[Left]:
+def bisect_ask(slot: int, turn: Round, storage: Storage, part: int = 0) -> list[QuarantinedRecord]:
     """What has to be left out of a round, which a slot has done, for the slot not to fail in the second phase."""
     rows = Second.load(storage, turn, part)
 
-    def rehearse(others: tuple[Left, ...]) -> None:
+    def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
         deque(ask(slot, _kept(rows, others), turn, storage), 0)
 
     return _asked(rows, rehearse)
 
 
-def narrow_answers(
+def bisect_answers(
     rows: Sequence[Row],
     turn: Round,
     settings: WorkSettings,
     storage: Storage,
     limits: RowLimits | None = None,
     part: int = 0,
-) -> list[Left]:
-    """What has to be left out of a round for MERGE not to fail in the second phase; see :func:`narrow_merge`."""
+) -> list[QuarantinedRecord]:
+    """What has to be left out of a round for MERGE not to fail in the second phase; see :func:`bisect_merge`."""
     known = Second.load(storage, turn, part)
 
-    def rehearse(others: tuple[Left, ...]) -> None:
+    def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
         deque(merge_second(_kept([*known, *rows], others), settings.space, limits), 0)
 
     return _asked(known, rehearse)
 
 
-def _asked(rows: Sequence[Row], rehearse: Callable[[tuple[Left, ...]], object]) -> list[Left]:
+def _asked(rows: Sequence[Row], rehearse: Callable[[tuple[QuarantinedRecord, ...]], object]) -> list[QuarantinedRecord]:
     """The queries of a second phase that have to be left out, of rows that :class:`Second` kept."""
     items = {
         (QUERY, number): json.dumps({"id": name})
@@ -253,10 +257,13 @@ def _asked(rows: Sequence[Row], rehearse: Callable[[tuple[Left, ...]], object]) 
         if kind == messages.SNAPSHOT_QUERIES
         for number, name in zip(numbers(content, "number").tolist(), content.column("id").to_pylist(), strict=True)
     }
-    return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in _found(list(items), rehearse)]
+    return [
+        QuarantinedRecord(*name, _letter(name, "MERGE", items[name], error))
+        for name, error in _found(list(items), rehearse)
+    ]
 
 
-def _kept(rows: Sequence[Row], others: tuple[Left, ...]) -> list[Row]:
+def _kept(rows: Sequence[Row], others: tuple[QuarantinedRecord, ...]) -> list[Row]:
     """Partials without some queries and without the matches of some objects."""
     seq, number = (
         np.array([each.number for each in others if each.what == what], np.int64) for what in (OBJECT, QUERY)
