@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import Ranges, Records
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.records.decode import REJECTED, Decoded
-from spatialstream.sources.contracts import Ranges, Records
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages import state, views
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.messages import Row

@@ -19,11 +19,11 @@ from spatialstream.actors.actor import ActorSpec
 from spatialstream.actors.engine import ActorEngine
 from spatialstream.actors.query_metrics import none_asked
 from spatialstream.actors.wire import ROWS, act, client_of, endpoint, options
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.requests import no_requests
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.jsonable import to_json
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.requests import no_requests
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.tasks import InputTasks, Summary
 from spatialstream.stages.turns import Run

@@ -23,15 +23,15 @@ import pyarrow as pa
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.delivery import Assembler, Deduplicator
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import Conflict, Lost, NoStorage, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.delivery import Assembler, Deduplicator
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
 from spatialstream.stages import state
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.learning import Learner

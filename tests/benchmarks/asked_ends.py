@@ -24,10 +24,10 @@ from spatialstream.actors.actor import ActorSpec, run_actor
 from spatialstream.actors.query_endpoint import QueryEndpoint
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.client import Stream
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version

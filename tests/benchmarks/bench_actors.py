@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.actors.engine import ActorEngine
+from spatialstream.connectors.contracts import Channel
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.keys import read_key
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.contracts import Channel
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.keys import read_key
-from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages import messages, tasks
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.ingest import Ingest, Intake

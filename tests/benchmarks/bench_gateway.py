@@ -29,13 +29,13 @@ import numpy as np
 from spatialstream import kernels
 from spatialstream.client import SnapshotAsker
 from spatialstream.client.results import Row
+from spatialstream.connectors.delivery import Place
 from spatialstream.gateway import logs
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.server import listen, server_of
 from spatialstream.gateway.streams import ServedStream
-from spatialstream.sources.delivery import Place
 from tests.benchmarks.bench_asked import SPACE, Slots, questions
 from tests.benchmarks.workload import objects
 

@@ -21,12 +21,12 @@ from pyarrow import flight
 
 from spatialstream.actors.call_pool import CallPool, serve_calls
 from spatialstream.actors.wire import client_of
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.row_counts import Counts
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.merge import merge

@@ -43,6 +43,8 @@ import pyarrow as pa
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
 from spatialstream.balance.proposal import Proposal, propose
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.keys import block_key
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.kernels import compile_kernels
@@ -51,8 +53,6 @@ from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.terms import TermLists
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
 from spatialstream.stages.division import buckets_of, numbers_of
 from spatialstream.stages.messages import Row

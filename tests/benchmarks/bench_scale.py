@@ -26,13 +26,13 @@ from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.kinds import TYPES, QueryType
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.route import route_epoch
 from spatialstream.stages.runs import write_run
 from spatialstream.stages.tasks import RoundTasks, Summary

@@ -90,14 +90,14 @@ def _clocked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _clock_parts() -> None:
     """Put clocks around the parts of the stages."""
+    from spatialstream.connectors import result_files
+    from spatialstream.connectors.folder import Folder
+    from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.local.nearest.ckq import ContinuousNearestIndex
     from spatialstream.local.range.crq import ContinuousRangeIndex
     from spatialstream.local.registry import QueryRegistry
     from spatialstream.local.snapshot.segments import SegmentStore
     from spatialstream.local.terms.ctq import ContinuousTermsIndex
-    from spatialstream.sources import result_files
-    from spatialstream.sources.folder import Folder
-    from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.stages import ingest, merge, messages, route, work
 
     for owner, attribute, name in (

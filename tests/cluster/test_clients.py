@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 
 from spatialstream.client import Inlet, Results
+from spatialstream.connectors import kafka_clients
+from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka_security import read_properties
+from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink
+from spatialstream.connectors.keys import block_key
 from spatialstream.model.errors import Unavailable
 from spatialstream.servers.kafka import KafkaServer
-from spatialstream.sources import kafka_clients
-from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_security import read_properties
-from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
-from spatialstream.sources.keys import block_key
 from spatialstream.store.tls import TlsFiles
 from tests.certificates import Authority
 from tests.cluster.stream import PATIENCE, Servers

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import TopicPartition
 
-from spatialstream.sources import kafka_clients
-from spatialstream.sources.contracts import Channel, Sink
-from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
-from spatialstream.sources.memory import Message
+from spatialstream.connectors import kafka_clients
+from spatialstream.connectors.contracts import Channel, Sink
+from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
+from spatialstream.connectors.memory import Message
 from tests.cluster.stream import Servers
 from tests.contracts.harness import Channels, Sinks, Sources
 from tests.contracts.test_channel import TestChannel

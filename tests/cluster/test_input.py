@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from spatialstream.client import CLOCK, mark
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.space import Space
 from spatialstream.servers.process import await_condition
-from spatialstream.sources.kafka import Topics
 from tests.cluster.stream import PARTITIONS, PATIENCE, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spatialstream.connectors import object_store
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.local_cache import LocalCache
+from spatialstream.connectors.object_store import ObjectStorage
+from spatialstream.connectors.requests import REQUESTS, requests
 from spatialstream.model.errors import Missing, NoStorage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources import object_store
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.local_cache import LocalCache
-from spatialstream.sources.object_store import ObjectStorage
-from spatialstream.sources.requests import REQUESTS, requests
 from spatialstream.stages.archive import write_archive
 from tests import streams
 from tests.certificates import Authority

@@ -21,13 +21,13 @@ from typing import Any
 import pytest
 
 from spatialstream.cli import main
+from spatialstream.connectors.local_cache import LocalCache
+from spatialstream.connectors.object_store import ObjectStorage
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
-from spatialstream.sources.local_cache import LocalCache
-from spatialstream.sources.object_store import ObjectStorage
 from spatialstream.spark.run import RunSettings, open_run
 from spatialstream.stages.state import forget
 from spatialstream.stream.settings import StreamSettings

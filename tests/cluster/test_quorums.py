@@ -19,6 +19,8 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from kazoo.client import KazooClient
 
 from spatialstream.client import Connection, Results, connect
+from spatialstream.connectors.kafka import Topics
+from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Query
@@ -26,8 +28,6 @@ from spatialstream.model.space import WGS84
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import metadata_of
 from spatialstream.servers.process import Server, await_condition
-from spatialstream.sources.kafka import Topics
-from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
 from tests.cluster.quorum import KafkaQuorum, ZooKeeperQuorum
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.cluster.test_asked import SNAPSHOTS, Asking

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from spatialstream.cli import main
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import Connection, cluster_of
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.kafka import Connection, cluster_of
 from spatialstream.store.reports import UsedTopics, read_topics, save_topics
 from spatialstream.store.zookeeper import ZooKeeperStore
 from spatialstream.stream.bootstrap import ensure_first_version

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors import kafka, kafka_clients
+from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka_security import read_properties
+from spatialstream.connectors.kafka_stream import KafkaChannel
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import await_condition
-from spatialstream.sources import kafka, kafka_clients
-from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_security import read_properties
-from spatialstream.sources.kafka_stream import KafkaChannel
 from spatialstream.store.tls import TlsFiles
 from tests.certificates import Authority, Files
 from tests.cluster.stream import PATIENCE

@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from spatialstream.actors.actor import ActorSpec, run_actor
 from spatialstream.actors.engine import ActorEngine
+from spatialstream.connectors.folder import Folder
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made
-from spatialstream.sources.folder import Folder
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
 from spatialstream.stages.tasks import World

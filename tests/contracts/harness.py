@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from spatialstream.sources.contracts import Channel, Sink, Source
-from spatialstream.sources.delivery import Place
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
-from spatialstream.sources.result_files import ResultFiles
+from spatialstream.connectors.contracts import Channel, Sink, Source
+from spatialstream.connectors.delivery import Place
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
+from spatialstream.connectors.result_files import ResultFiles
 
 
 class Sources(Protocol):

@@ -1,4 +1,4 @@
-"""What every channel keeps (:class:`spatialstream.sources.contracts.Channel`)."""
+"""What every channel keeps (:class:`spatialstream.connectors.contracts.Channel`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.contracts import Channel
+from spatialstream.connectors.keys import block_key
 from spatialstream.model.errors import StateError
-from spatialstream.sources.contracts import Channel
-from spatialstream.sources.keys import block_key
 from tests.contracts.harness import Channels
 
 LARGE = (16 << 20) - 1024

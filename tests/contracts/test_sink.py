@@ -1,4 +1,4 @@
-"""What every sink keeps (:class:`spatialstream.sources.contracts.Sink`)."""
+"""What every sink keeps (:class:`spatialstream.connectors.contracts.Sink`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from spatialstream.sources.delivery import Deduplicator
+from spatialstream.connectors.delivery import Deduplicator
 from tests.contracts.harness import Sinks
 
 

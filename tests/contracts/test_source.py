@@ -1,4 +1,4 @@
-"""What every source keeps (:class:`spatialstream.sources.contracts.Source`)."""
+"""What every source keeps (:class:`spatialstream.connectors.contracts.Source`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.contracts import MESSAGE, Source
+from spatialstream.connectors.memory import Message
 from spatialstream.model.errors import StateError
-from spatialstream.sources.contracts import MESSAGE, Source
-from spatialstream.sources.memory import Message
 from tests.contracts.harness import Sources
 
 LARGE = (16 << 20) - 1024

@@ -1,4 +1,4 @@
-"""What every storage does, see :class:`spatialstream.sources.contracts.Storage`."""
+"""What every storage does, see :class:`spatialstream.connectors.contracts.Storage`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory_storage import MemoryStorage, Overlay
 from spatialstream.model.errors import Missing
 from spatialstream.servers.process import await_condition
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory_storage import MemoryStorage, Overlay
 
 
 def _overlay(folder: Path) -> Overlay:
@@ -316,7 +316,7 @@ def test_a_file_whose_parts_fail_is_as_it_was(storage: Storage, tmp_path: Path) 
 WRITER = """
 import resource, signal, sys
 from pathlib import Path
-from spatialstream.sources.folder import Folder
+from spatialstream.connectors.folder import Folder
 
 storage, what = Folder(Path(sys.argv[1])), sys.argv[2]
 if what == "full":  # and killed for it, in the middle of writing

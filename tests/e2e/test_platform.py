@@ -343,7 +343,7 @@ def stored(platform: Platform, prefix: str) -> list[str]:
     assert secret is not None
     platform.kube.exec(TOOLBOX, "sh", "-c", "cat > /tmp/keys", data=base64.b64decode(secret["data"]["credentials"]))
     script = (
-        "import sys; from spatialstream.sources.places import storage_at; "
+        "import sys; from spatialstream.connectors.places import storage_at; "
         "print(*storage_at(sys.argv[1], 'url').list(''), sep='\\n')"
     )
     told = ("AWS_ENDPOINT_URL=http://dev-objects:8333", "AWS_SHARED_CREDENTIALS_FILE=/tmp/keys")

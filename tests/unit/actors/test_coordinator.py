@@ -12,10 +12,10 @@ import pytest
 from spatialstream.actors import coordinator
 from spatialstream.actors.coordinator import CoordinatedAnswer, QueryCoordinator
 from spatialstream.actors.read_point import LocatedReadPoint, ReadPoints
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.queries import Query, QueryBatch, parse_query
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.versions import save_version

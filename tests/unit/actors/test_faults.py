@@ -23,8 +23,8 @@ from spatialstream.actors.actor import Actor, ActorSpec
 from spatialstream.actors.engine import ActorEngine
 from spatialstream.actors.query_metrics import none_asked
 from spatialstream.actors.wire import _CLIENT, PINGS_SECONDS, ActorLost, Command, act, client_of, options
+from spatialstream.connectors.requests import no_requests
 from spatialstream.model.errors import RunError, SpatialStreamError
-from spatialstream.sources.requests import no_requests
 from spatialstream.stream.engine import StageError
 from tests.contracts.engines import PROCESSES, TASKS, WITHIN, Processes, TestTasks, Threads, engine_of, until, world
 from tests.lengths import AT_LENGTH

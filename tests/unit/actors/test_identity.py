@@ -10,7 +10,7 @@ from spatialstream.actors.identity import is_loopback, new_identity
 from spatialstream.actors.query_metrics import none_asked
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.actors.wire import ActorLost, act, client_of, options
-from spatialstream.sources.requests import no_requests
+from spatialstream.connectors.requests import no_requests
 
 ABOUT = {"name": "a", "number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "known": False}
 COUNTS = {"asked": none_asked().tolist(), "requests": no_requests().tolist(), "progress": 0, "memory": 0}

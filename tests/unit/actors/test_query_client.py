@@ -23,6 +23,8 @@ from spatialstream.actors.registry import ActorRegistry
 from spatialstream.cli import router
 from spatialstream.client import Stream
 from spatialstream.client import stream as client_stream
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.local.catalogue import Catalogue
 from spatialstream.model.answer_bounds import AnswerBounds
@@ -31,8 +33,6 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.rows import RowLimits

@@ -12,14 +12,14 @@ from spatialstream.actors.actor import Actor, ActorSpec
 from spatialstream.actors.query_endpoint import QueryClient, QueryEndpoint
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.actors.wire import ActorLost, Command, act, client_of, options
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import Gone, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermRule
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.tasks import IdleTasks, World

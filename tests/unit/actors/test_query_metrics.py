@@ -12,10 +12,10 @@ import pytest
 from spatialstream.actors.query_metrics import ASKED, LIMITS, OUTCOMES, Counts, QueryMetrics, none_asked
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.actors.wire import act, client_of, options
+from spatialstream.connectors.requests import no_requests
 from spatialstream.model.errors import Gone
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import WGS84
-from spatialstream.sources.requests import no_requests
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.two_phase import requests
 

@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from spatialstream.actors.query_metrics import none_asked
 from spatialstream.actors.read_point import LocatedReadPoint, PublishedReadPoint, ReadPoints, trust
 from spatialstream.actors.registry import ActorRegistry
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.requests import no_requests
 from spatialstream.model.errors import Unavailable
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.requests import no_requests
 from spatialstream.stages import views
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.tasks import World

@@ -11,9 +11,9 @@ from spatialstream.actors import scatter
 from spatialstream.actors.query_metrics import OUTCOMES, QueryMetrics
 from spatialstream.actors.scatter import Scatter
 from spatialstream.actors.wire import ActorLost
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.queries import Query, QueryBatch, parse_query
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.questions import lines_of
 from spatialstream.stages.tasks import World

@@ -14,12 +14,12 @@ import pytest
 
 from spatialstream.cli import live
 from spatialstream.cli.live import Begun
+from spatialstream.connectors.calls import called
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.secret_file import bring
 from spatialstream.model.errors import Missing, SettingError, StateError
 from spatialstream.model.space import WGS84
-from spatialstream.sources.calls import called
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.secret_file import bring
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
 from tests.leases import Leases, MemoryLease

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from spatialstream.cli import cluster, main
+from spatialstream.connectors.program import program
 from spatialstream.servers import job
-from spatialstream.sources.program import program
 
 
 class Gateway:

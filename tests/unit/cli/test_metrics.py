@@ -16,14 +16,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spatialstream.actors.query_metrics import ASKED, LIMITS, OUTCOMES, QueryMetrics
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics, serve
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.requests import REQUESTS
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.requests import REQUESTS
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.turns import Epoch
 from spatialstream.stages.versions import save_version

@@ -8,9 +8,9 @@ import pytest
 
 from spatialstream.cli import main
 from spatialstream.cli.remove import check_checkpoint, empty_checkpoint
+from spatialstream.connectors.disk import write_whole
+from spatialstream.connectors.folder import Folder
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.disk import write_whole
-from spatialstream.sources.folder import Folder
 from spatialstream.stream.bootstrap import locked
 from spatialstream.stream.settings import StreamSettings
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from spatialstream.cli import live, main
+from spatialstream.connectors import kafka
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.errors import Unavailable
-from spatialstream.sources import kafka
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import Topics
 from spatialstream.stream.made import note_topics
 from spatialstream.stream.settings import StreamSettings
 from tests.leases import Leases, MemoryLease

@@ -21,12 +21,12 @@ from spatialstream.balance.loads import LeafCounts
 from spatialstream.cli import live, main
 from spatialstream.cli.status import slot_lines, slots_of, store_text, stream_text, table_text
 from spatialstream.cli.tree import live_table
+from spatialstream.connectors.program import program
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.program import program
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import LoadReport, save_load, save_sample, save_unknown
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from spatialstream.client import before
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.space import WGS84
-from spatialstream.sources.kafka import Topics
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.turns import NEVER
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.results import Row
+from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.delivery import Place
 
 ROWS = st.builds(
     lambda round_, phase, upto, incarnation, offset, partition: Row(

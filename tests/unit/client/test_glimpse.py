@@ -9,8 +9,8 @@ import pytest
 
 from spatialstream.client import glimpse
 from spatialstream.client.glimpse import Glimpse, dead_letters
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.space import WGS84
-from spatialstream.sources.kafka import Topics
 
 MARK = b"clock"
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.client.results import Results, bounds
+from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.delivery import Place
 from tests.unit.client.broker import Broker, Topic
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from spatialstream.client import sending
 from spatialstream.client.sending import Sender
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
 from spatialstream.records.encode import object_lines
-from spatialstream.sources.kafka import Topics
 from tests.unit.index.samples import query
 
 _TEXTS = st.text(max_size=8) | st.sampled_from(['", "t": 1000000000000', '"t": 1000000000000', "1000000000000", "\n"])

@@ -14,10 +14,10 @@ from spatialstream.client import watching
 from spatialstream.client.inlet import Sent
 from spatialstream.client.stream import Standing
 from spatialstream.client.watching import Watching
+from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import Gone, SettingError, Unavailable
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.sources.delivery import Place
 from tests.unit.client.broker import Broker, Topic
 
 CRQ = {"id": "q", "type": "CRQ", "region": {"circle": [13.4, 52.5, 1_000]}, "duration": "1h"}

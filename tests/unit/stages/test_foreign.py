@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.announcements import read_announcement
+from spatialstream.connectors.keys import block_key, read_key
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.announcements import read_announcement
-from spatialstream.sources.keys import block_key, read_key
-from spatialstream.sources.memory import MemoryChannel, MemoryLog
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
 from spatialstream.stream.leadership import Leadership, Superseded
 from spatialstream.stream.settings import StreamSettings

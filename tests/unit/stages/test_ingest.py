@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.contracts import MESSAGE
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.input_files import InputFiles
+from spatialstream.connectors.memory import MemorySource
 from spatialstream.model.errors import StateError
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import TIME_LIMIT
-from spatialstream.sources.contracts import MESSAGE
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.input_files import InputFiles
-from spatialstream.sources.memory import MemorySource
 from spatialstream.stages import ingest
 from spatialstream.stages.ingest import CLOCK, Ingest, Intake, files_of, mark
 from spatialstream.stages.runs import INPUT, unpack_place

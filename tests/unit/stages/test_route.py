@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.keys import read_key
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.keys import read_key
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
 from spatialstream.stages.division import BUCKETS, buckets_of, parts_of
 from spatialstream.stages.messages import numbers

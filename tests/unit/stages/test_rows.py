@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.delivery import Assembler
 from spatialstream.model.space import WGS84
-from spatialstream.sources.delivery import Assembler
 from spatialstream.stages import rows as result_rows
 from spatialstream.stages.rows import RowLimits, match_lines, object_texts, row_lines, term_texts
 

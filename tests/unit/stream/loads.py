@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.generate import GenerateSettings, object_batches, query_batch
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import Round
 from spatialstream.store.base import RoutingStore

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.local.state import Manifest, WriteFile
 from spatialstream.model.errors import Lost
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Cancellation, Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.route import registry_owner
 from spatialstream.stages.state import OwnerState, forget

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog
 from spatialstream.model.errors import StateError
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory import MemoryChannel, MemoryLog
 from spatialstream.stream.leadership import Alone, Leadership
 from spatialstream.stream.router import EpochRecord
 from spatialstream.stream.worker import ROUNDS, RoundRecord

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.local.state import Manifest, WriteFile
 from spatialstream.model.errors import Lost
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.ingest import Ingest
 from spatialstream.stages.state import OwnerState, Written, forget
 from spatialstream.stages.turns import Run

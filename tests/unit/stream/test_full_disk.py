@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.delivery import Deduplicator
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import NoStorage
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.delivery import Deduplicator
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.state import Written, forget

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.delivery import Deduplicator
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.delivery import Deduplicator
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.quarantine import QuarantinedRecord

@@ -20,13 +20,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spatialstream.connectors.contracts import find
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory import MemoryChannel
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.errors import Missing, StateError, Unavailable
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.contracts import find
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory import MemoryChannel
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.leadership import Alone, Leadership, Standing, Superseded
 from spatialstream.stream.router import EPOCHS, Router

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.keys import block_key, key_of_incarnation, key_within
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.keys import block_key, key_of_incarnation, key_within
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.bootstrap import check_incarnation, claim, ensure_first_version, locked
 from spatialstream.stream.engine import Inline

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from spatialstream.balance.loads import LeafCounts, slot_loads
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.space import WGS84
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import LoadReport, read_load, save_load, save_sample

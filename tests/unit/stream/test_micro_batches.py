@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stream.embedded import embedded_world
 from spatialstream.stream.micro_batches import LocalStream, WaitingClock, intakes_of_part

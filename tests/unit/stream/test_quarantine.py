@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory_storage import Overlay
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.queries import Cancellation
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import bisection, ingest, messages, tasks
 from spatialstream.stages import merge as merging
 from spatialstream.stages import route as routing

@@ -10,12 +10,12 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
 from spatialstream.index.version import build
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Inline

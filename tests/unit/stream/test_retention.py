@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from spatialstream.connectors.folder import Folder
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.folder import Folder
 from spatialstream.stages.state import get_value
 from spatialstream.stages.work import slot_objects
 from spatialstream.stream.settings import StreamSettings

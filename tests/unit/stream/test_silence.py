@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.sources.memory import MemoryChannel, MemoryLog
 from spatialstream.stages import views
 from spatialstream.stages.state import forget
 from spatialstream.stream.job import RouterJob, WorkerJob

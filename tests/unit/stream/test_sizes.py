@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.contracts import MESSAGE
+from spatialstream.connectors.delivery import result_messages
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.kafka import LARGEST_MESSAGE, Topics
 from spatialstream.model.errors import SettingError
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
 from spatialstream.records.decode import rejected_line
-from spatialstream.sources.contracts import MESSAGE
-from spatialstream.sources.delivery import result_messages
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import LARGEST_MESSAGE, Topics
 from spatialstream.stages import messages, route
 from spatialstream.stages.ingest import LARGEST_ID, LARGEST_RECORD, Ingest, Intake
 from spatialstream.stages.rows import RowLimits, match_lines, object_texts, row_lines, term_texts

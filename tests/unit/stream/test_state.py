@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.owned import STREAM
 from spatialstream.model.space import WGS84
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.owned import STREAM
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.space import WGS84
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.ingest import Intake
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import read_named, save_named

@@ -54,12 +54,12 @@ from spatialstream.actors.wire import (
     told_of,
     write_rows,
 )
+from spatialstream.connectors.calls import called
+from spatialstream.connectors.contracts import all_put
+from spatialstream.connectors.process_memory import resident_bytes
+from spatialstream.connectors.requests import requests
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made, watched
-from spatialstream.sources.calls import called
-from spatialstream.sources.contracts import all_put
-from spatialstream.sources.process_memory import resident_bytes
-from spatialstream.sources.requests import requests
 from spatialstream.stages import messages
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row

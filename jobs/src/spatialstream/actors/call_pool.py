@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.actors.wire import ActorLost, answering, options
-from spatialstream.sources.calls import called
+from spatialstream.connectors.calls import called
 
 __all__ = ["CallPool", "serve_calls"]
 

@@ -25,9 +25,9 @@ from spatialstream.actors.query_metrics import Counts
 from spatialstream.actors.read_point import PublishedReadPoint
 from spatialstream.actors.registry import ActorRegistry, RegisteredActor
 from spatialstream.actors.wire import ActorLost, Command, Gathering, act, endpoint, options
+from spatialstream.connectors.calls import called
+from spatialstream.connectors.requests import Requests, requests
 from spatialstream.model.errors import RunError
-from spatialstream.sources.calls import called
-from spatialstream.sources.requests import Requests, requests
 from spatialstream.stages.tasks import TASKS, IdleTasks, World
 from spatialstream.stream.engine import Merge, Task, Work
 

@@ -24,6 +24,7 @@ from pyarrow import flight
 from spatialstream.actors.block_buffer import RowBuffer
 from spatialstream.actors.call_pool import CallPool
 from spatialstream.actors.wire import ActorLost, act, answering, client_of, options, received
+from spatialstream.connectors.calls import called
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.catalogue import Listed
 from spatialstream.model.errors import Gone, Replaced, StateError, Suspended, Unavailable
@@ -33,7 +34,6 @@ from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import QUERY_WORDS, TermRule
 from spatialstream.model.unicode_data import UNICODE
-from spatialstream.sources.calls import called
 from spatialstream.stages import messages
 from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory

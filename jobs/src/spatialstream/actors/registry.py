@@ -15,7 +15,7 @@ from pyarrow import flight
 from spatialstream.actors.query_metrics import Counts, none_asked
 from spatialstream.actors.read_point import trust
 from spatialstream.actors.wire import Guard, answer, client_of, endpoint
-from spatialstream.sources.requests import Requests, no_requests
+from spatialstream.connectors.requests import Requests, no_requests
 
 __all__ = ["ActorRegistry", "RegisteredActor"]
 

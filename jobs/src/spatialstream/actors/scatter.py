@@ -20,9 +20,9 @@ from spatialstream.actors.call_pool import CallPool
 from spatialstream.actors.coordinator import LARGEST
 from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.wire import ActorLost, told_of
+from spatialstream.connectors.calls import called
 from spatialstream.model.errors import Gone
 from spatialstream.model.queries import Query
-from spatialstream.sources.calls import called
 from spatialstream.stages import messages
 from spatialstream.stages.questions import Directory, Found, Wanted, blocks_of, found_in, found_of, lines_here
 from spatialstream.stages.tasks import World

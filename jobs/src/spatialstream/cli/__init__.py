@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 import spatialstream
 from spatialstream.cli.attached import attach
+from spatialstream.connectors.process_memory import few_arenas
 from spatialstream.model.errors import AllRejected, RecordError, RunError, SpatialStreamError
-from spatialstream.sources.process_memory import few_arenas
 
 __all__ = ["main", "parser"]
 

@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 from spatialstream.cli import options as shared
 from spatialstream.cli.live import BOOTSTRAP, ZOOKEEPER
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.program import program
 
 if TYPE_CHECKING:
     from spatialstream.servers.process import Server

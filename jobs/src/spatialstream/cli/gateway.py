@@ -159,7 +159,7 @@ def _of(options: argparse.Namespace, name: str) -> argparse.Namespace:
 def _at_place(place: Place) -> ServedStream:
     """A stream of the cluster."""
     from spatialstream.client import Connection
-    from spatialstream.sources.kafka_security import read_properties
+    from spatialstream.connectors.kafka_security import read_properties
     from spatialstream.store.tls import TlsTexts
     from spatialstream.store.zookeeper import ZooKeeperStore
 

@@ -27,8 +27,8 @@ from spatialstream.model.errors import SettingError, StateError, Unavailable
 if TYPE_CHECKING:
     from spatialstream.actors.engine import ActorEngine
     from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
-    from spatialstream.sources.contracts import Storage
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.connectors.contracts import Storage
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.spark.session import SparkSession
     from spatialstream.stages.tasks import World
     from spatialstream.store.lease import Lease
@@ -111,7 +111,7 @@ def add_broker(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
 
 
 def _topic(text: str) -> tuple[str, str]:
-    from spatialstream.sources.kafka import read_topic
+    from spatialstream.connectors.kafka import read_topic
 
     return read_topic(text)
 
@@ -196,8 +196,8 @@ def _property(text: str) -> tuple[str, str]:
 
 def connection(options: argparse.Namespace) -> Connection:
     """How to reach the broker."""
-    from spatialstream.sources.kafka import Connection
-    from spatialstream.sources.kafka_security import read_properties
+    from spatialstream.connectors.kafka import Connection
+    from spatialstream.connectors.kafka_security import read_properties
 
     security = {} if options.kafka_security is None else read_properties(options.kafka_security)
     said = dict(_topic(text) for text in (_environment("topics") or "").split(",") if text)
@@ -342,7 +342,7 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
     Raises:
         SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
     """
-    from spatialstream.sources.calls import called
+    from spatialstream.connectors.calls import called
     from spatialstream.stream.bootstrap import claim, claimed
 
     broker, storage = connection(options), options.checkpoint
@@ -427,9 +427,9 @@ def _spark_secret(options: argparse.Namespace) -> Iterator[Path]:
     """A new secret of Spark's processes: the file in which executors on Kubernetes have it too.
 
     They see it in the checkpoint's folder. Where that is none they bring it from there, before they begin
-    (:mod:`spatialstream.sources.secret_file`), to the path that it has here.
+    (:mod:`spatialstream.connectors.secret_file`), to the path that it has here.
     """
-    from spatialstream.sources.folder import Folder
+    from spatialstream.connectors.folder import Folder
     from spatialstream.spark.session import new_secret
 
     name, checkpoint = f"{options.command}.secret", options.checkpoint
@@ -445,7 +445,7 @@ def _spark_secret(options: argparse.Namespace) -> Iterator[Path]:
 
 def _memory(session: SparkSession, engine: ActorEngine) -> dict[str, int]:
     """Bytes that each process of a job has: the driver, its Java, and the actors, wherever they are."""
-    from spatialstream.sources.process_memory import resident_bytes
+    from spatialstream.connectors.process_memory import resident_bytes
 
     java: Any = getattr(session.sparkContext._gateway, "proc", None)
     known = {"driver": resident_bytes()} | ({} if java is None else {"java": resident_bytes(java.pid)})

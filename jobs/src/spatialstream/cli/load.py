@@ -20,7 +20,7 @@ from spatialstream.model.times import check_times
 from spatialstream.records.reasons import all_rejected, told_reasons
 
 if TYPE_CHECKING:
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.stream.bootstrap import Refused
 
 __all__ = ["add_parser", "own_rows"]

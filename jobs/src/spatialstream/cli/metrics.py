@@ -22,12 +22,12 @@ from prometheus_client.utils import floatToGoString
 
 from spatialstream.actors.query_metrics import ASKED, LIMITS, OUTCOMES, Counts, none_asked
 from spatialstream.balance.loads import LeafCounts, imbalance, model_error
+from spatialstream.connectors.process_memory import resident_bytes
+from spatialstream.connectors.requests import REQUESTS, Requests, no_requests
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
-from spatialstream.sources.process_memory import resident_bytes
-from spatialstream.sources.requests import REQUESTS, Requests, no_requests
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
 from spatialstream.stream.load_report import LoadObserver

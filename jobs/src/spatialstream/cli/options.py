@@ -64,7 +64,7 @@ def storage(setting: str) -> Callable[[str], Any]:
     """A reader of a folder's path, or of a URL: gives a storage."""
 
     def read(text: str) -> Any:
-        from spatialstream.sources.places import storage_at
+        from spatialstream.connectors.places import storage_at
 
         return storage_at(text, setting)
 

@@ -21,10 +21,10 @@ from typing import Any
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.results import print_row
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, QUERY_WORDS, TermRule, extract_terms
-from spatialstream.sources.program import program
 
 __all__ = ["add_parser", "from_options", "read"]
 

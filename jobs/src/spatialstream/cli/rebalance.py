@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.attached import write_file
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import Conflict, RunError, SettingError, Unavailable
-from spatialstream.sources.program import program
 
 if TYPE_CHECKING:
     from spatialstream.balance.proposal import Proposal

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
+from spatialstream.connectors.owned import MADE
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
-from spatialstream.sources.owned import MADE
 
 if TYPE_CHECKING:
-    from spatialstream.sources.contracts import Storage
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.connectors.contracts import Storage
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.store.zookeeper import ZooKeeperStore
     from spatialstream.stream.made import Made
 
@@ -70,7 +70,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 def _made(storage: Storage) -> Made | None:
     """What the checkpoint says of topics and of the stream's incarnation; None if there is no incarnation."""
-    from spatialstream.sources.owned import STREAM
+    from spatialstream.connectors.owned import STREAM
     from spatialstream.stages.state import get_json
     from spatialstream.stream.made import Made, read_made
 
@@ -156,7 +156,7 @@ def _used_by_others(connection: Connection, store: ZooKeeperStore) -> dict[str, 
     Raises:
         Unavailable: Kafka or ZooKeeper cannot be asked.
     """
-    from spatialstream.sources.kafka import cluster_of
+    from spatialstream.connectors.kafka import cluster_of
     from spatialstream.store.reports import TOPICS, UsedTopics
 
     cluster, used = cluster_of(connection), dict[str, str]()
@@ -179,8 +179,8 @@ def check_checkpoint(storage: Storage, stream: str) -> None:
     Raises:
         SettingError: it holds what no stream has written, or belongs to another stream.
     """
-    from spatialstream.sources.folder import Folder
-    from spatialstream.sources.owned import STREAM
+    from spatialstream.connectors.folder import Folder
+    from spatialstream.connectors.owned import STREAM
 
     if isinstance(storage, Folder):
         STREAM.check(storage.path, "checkpoint")
@@ -200,8 +200,8 @@ def empty_checkpoint(storage: Storage) -> None:
     Raises:
         SettingError: something cannot be removed.
     """
-    from spatialstream.sources.folder import Folder
-    from spatialstream.sources.owned import STREAM
+    from spatialstream.connectors.folder import Folder
+    from spatialstream.connectors.owned import STREAM
 
     if not isinstance(storage, Folder):
         return STREAM.empty_storage(storage, [MADE])

@@ -12,7 +12,7 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import StateError, Unavailable
 
 if TYPE_CHECKING:
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.store.base import RoutingStore
     from spatialstream.stream.settings import StreamSettings
 
@@ -54,9 +54,9 @@ def add_parser(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import RouterMetrics, serve
+    from spatialstream.connectors.kafka import INTERNAL
+    from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.kernels import compile_kernels
-    from spatialstream.sources.kafka import INTERNAL
-    from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.stream.bootstrap import check_incarnation, ensure_first_version
     from spatialstream.stream.job import RouterJob
     from spatialstream.stream.made import note_topics
@@ -120,7 +120,7 @@ def _keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
 
 def _keep_topics(options: argparse.Namespace, store: RoutingStore, connection: Connection) -> None:
     """Tell the routing store which topics the stream uses, so that no other one's removal deletes them."""
-    from spatialstream.sources.kafka import cluster_of
+    from spatialstream.connectors.kafka import cluster_of
     from spatialstream.store.reports import UsedTopics, read_topics, save_topics
 
     try:

@@ -15,9 +15,9 @@ from typing import Any
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.run import unknown_text
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.model.tables import aligned, ratio
-from spatialstream.sources.program import program
 
 __all__ = ["add_parser", "slot_lines", "slots_of", "store_text", "stream_text", "table_text"]
 

@@ -46,8 +46,8 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.actors.query_endpoint import QueryEndpoint
     from spatialstream.cli.metrics import WorkerMetrics, serve
+    from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.kernels import compile_kernels
-    from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.stages.questions import Directory
     from spatialstream.stream.bootstrap import check_incarnation
     from spatialstream.stream.job import WorkerJob

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from spatialstream.client.snapshots import SnapshotAsker
     from spatialstream.client.stream import Stream, connect
     from spatialstream.client.watching import Watching
-    from spatialstream.sources.delivery import Assembler, Deduplicator
-    from spatialstream.sources.folder import Folder
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.connectors.delivery import Assembler, Deduplicator
+    from spatialstream.connectors.folder import Folder
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.stages.archive import write_archive
     from spatialstream.stages.ingest import CLOCK, mark
     from spatialstream.store.tls import TlsFiles
@@ -78,10 +78,10 @@ _MODULES = {
     "client.sending": ("Sender", "with_own_ids"),
     "client.snapshots": ("SnapshotAsker",),
     "client.watching": ("Watching",),
-    "sources.folder": ("Folder",),
-    "sources.kafka": ("Connection",),
+    "connectors.folder": ("Folder",),
+    "connectors.kafka": ("Connection",),
     "stages.archive": ("write_archive",),
-    "sources.delivery": ("Assembler", "Deduplicator"),
+    "connectors.delivery": ("Assembler", "Deduplicator"),
     "stages.ingest": ("CLOCK", "mark"),
     "store.tls": ("TlsFiles",),
 }

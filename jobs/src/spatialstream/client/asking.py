@@ -24,12 +24,12 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from spatialstream.client.inlet import probe_of
 from spatialstream.client.results import Results, answering, bounds
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
 from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, TermRule
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.program import program
 
 __all__ = ["Asker", "Awaited", "check_queries", "checked_query"]
 
@@ -318,7 +318,7 @@ class Asker:
                 self._producer.produce(self._topic, value, on_delivery=self._noted(str(record["id"])))
             except KafkaException as error:
                 raise SettingError("query", f"{len(value)} bytes cannot be sent: {error.args[0].str()}") from None
-            if not self._known:  # see spatialstream.sources.kafka_clients: the first message goes alone
+            if not self._known:  # see spatialstream.connectors.kafka_clients: the first message goes alone
                 self._known = self._producer.flush(30.0) == 0
         left = self._producer.flush(30.0)
         if left or self._failed:

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 from confluent_kafka import Message
 
+from spatialstream.connectors.announcements import read_announcement
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.kafka_clients import offsets, read
 from spatialstream.model.arrays import Flags, Floats
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.records.decode import decode_objects
-from spatialstream.sources.announcements import read_announcement
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.kafka_clients import offsets, read
 from spatialstream.stages.ingest import CLOCK
 
 __all__ = ["latest_objects", "look_exchanged", "reached"]

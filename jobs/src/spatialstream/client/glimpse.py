@@ -16,11 +16,11 @@ from typing import Any
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from spatialstream.client.results import answering, bounds
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.kafka_clients import offsets, read
 from spatialstream.model.errors import RecordError
 from spatialstream.model.objects import SpatialObject, parse_object
 from spatialstream.model.space import Space
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.kafka_clients import offsets, read
 from spatialstream.stages.ingest import CLOCK
 
 __all__ = ["DeadLetters", "Glimpse", "Seen", "dead_letters"]

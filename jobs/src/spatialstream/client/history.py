@@ -21,10 +21,10 @@ from confluent_kafka import Message
 
 from spatialstream.client.cursor import Cursor, Reached
 from spatialstream.client.results import Row
+from spatialstream.connectors.delivery import Assembler, Place
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.kafka_clients import offsets, read
 from spatialstream.model.errors import Gone, StateError, Unavailable
-from spatialstream.sources.delivery import Assembler, Place
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.kafka_clients import offsets, read
 
 __all__ = ["Counted", "History", "Log", "Page", "ResultsLog"]
 

@@ -19,10 +19,10 @@ import numpy as np
 from confluent_kafka import KafkaException, Producer
 
 from spatialstream.client.sending import messages_of
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.kafka_clients import offsets, read, send
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.space import Space
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.kafka_clients import offsets, read, send
 
 __all__ = ["Inlet", "Sent", "probe_of"]
 
@@ -91,7 +91,7 @@ class Inlet:
         """
         value = b"\n".join(json.dumps(record, ensure_ascii=False).encode() for record in records)
         unread = dict(enumerate(self._ends()))
-        with self._lock:  # one at a time, see spatialstream.sources.kafka_clients: what is first sent goes alone
+        with self._lock:  # one at a time, see spatialstream.connectors.kafka_clients: what is first sent goes alone
             if self._producer is None or self._connection.shown is not self._shown:
                 self._shown = self._connection.shown
                 self._producer = self._connection.producer(**{"message.timeout.ms": int(_PATIENCE * 1000)})

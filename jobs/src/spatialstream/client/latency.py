@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from spatialstream.client.results import Results
-from spatialstream.sources.kafka import Connection
+from spatialstream.connectors.kafka import Connection
 
 __all__ = ["Latencies", "Watch"]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spatialstream.connectors.delivery import Deduplicator
+from spatialstream.connectors.disk import write_whole
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.delivery import Deduplicator
-from spatialstream.sources.disk import write_whole
 
 __all__ = ["Position"]
 

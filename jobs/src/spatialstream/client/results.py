@@ -23,9 +23,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
 from spatialstream.client.position import Position
+from spatialstream.connectors.delivery import Assembler, Deduplicator, Place
+from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import Gone, Unavailable
-from spatialstream.sources.delivery import Assembler, Deduplicator, Place
-from spatialstream.sources.kafka import Connection
 
 __all__ = ["Results", "Row", "answering", "bounds"]
 

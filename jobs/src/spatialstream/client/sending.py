@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaException, Producer
 
 from spatialstream.client.results import answering
+from spatialstream.connectors.kafka import LARGEST_MESSAGE, Connection
 from spatialstream.model.arrays import Bytes, Ints
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.kinds import STANDING
@@ -32,7 +33,6 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.records.encode import object_lines, query_lines
-from spatialstream.sources.kafka import LARGEST_MESSAGE, Connection
 from spatialstream.stages.ingest import CLOCK, mark
 
 __all__ = ["Sender", "messages_of", "with_own_ids"]
@@ -111,7 +111,10 @@ class Sender:
                 problem = f"a record of {len(value)} bytes is longer than a message may be ({LARGEST_MESSAGE} bytes)"
                 raise SettingError(name, problem) from None
             self._producer.poll(0)
-            if (topic, partition) not in self._known:  # see spatialstream.sources.kafka_clients: the first goes alone
+            if (
+                topic,
+                partition,
+            ) not in self._known:  # see spatialstream.connectors.kafka_clients: the first goes alone
                 self._producer.flush(120.0)
                 self._known.add((topic, partition))
             return

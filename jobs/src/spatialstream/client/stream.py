@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from spatialstream.actors.query_endpoint import QueryClient
 from spatialstream.client.inside import Inside
 from spatialstream.client.snapshots import SnapshotAsker
+from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import Replaced, SettingError, StateError, Unavailable
 from spatialstream.model.space import Space
-from spatialstream.sources.kafka import Connection
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import TimeLimits, read_limits
 from spatialstream.store.tls import TlsFiles

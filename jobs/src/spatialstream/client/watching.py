@@ -22,10 +22,10 @@ from spatialstream.client.asking import checked_query
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.inlet import Inlet, probe_of
 from spatialstream.client.results import Results, Row
+from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.times import check_time
-from spatialstream.sources.kafka import Connection
 
 if TYPE_CHECKING:
     from spatialstream.client.stream import Stream

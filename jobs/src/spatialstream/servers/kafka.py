@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from spatialstream.connectors.kafka import COPIES
 from spatialstream.model.errors import ServerError
 from spatialstream.servers.certificates import write_stores
 from spatialstream.servers.jars import java, kafka_class_path
 from spatialstream.servers.ports import HOST, free_port
 from spatialstream.servers.process import Server
-from spatialstream.sources.kafka import COPIES
 from spatialstream.store.tls import TlsFiles
 
 __all__ = ["MESSAGE_BYTES", "KafkaServer", "Tokens", "metadata_of", "new_cluster"]

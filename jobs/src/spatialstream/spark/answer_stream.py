@@ -24,6 +24,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spatialstream.actors.engine import ActorEngine
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.disk import disk_errors
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.object_store import is_url
+from spatialstream.connectors.owned import REJECTED, RESULTS
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.jsonable import from_json, to_json
@@ -33,12 +39,6 @@ from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times, duration_of, whole_number
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.records.decode import decode_objects, decode_queries
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.disk import disk_errors
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.object_store import is_url
-from spatialstream.sources.owned import REJECTED, RESULTS
-from spatialstream.sources.result_files import ResultFiles
 from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.answers import Queries, rejected_records, result_schema
 from spatialstream.spark.failures import explained

@@ -17,11 +17,11 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, desc, first, regexp_replace
 
+from spatialstream.connectors.disk import disk_errors, made
 from spatialstream.model.errors import AllRejected, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.records.reasons import VALUES, all_rejected
-from spatialstream.sources.disk import disk_errors, made
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
 from spatialstream.spark.run import RunSettings, RunSummary, run

@@ -11,8 +11,8 @@ import gc
 from pyspark import daemon
 
 from spatialstream.actors import actor  # noqa: F401 - imported for the forks
+from spatialstream.connectors.process_memory import few_arenas
 from spatialstream.kernels import prepare
-from spatialstream.sources.process_memory import few_arenas
 from spatialstream.stages import tasks  # noqa: F401 - imported for the forks
 
 if __name__ == "__main__":

@@ -20,20 +20,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spatialstream.actors.engine import ActorEngine
+from spatialstream.connectors.contracts import find
+from spatialstream.connectors.disk import disk_errors, undamaged, write_whole
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.input_files import InputFiles
+from spatialstream.connectors.object_store import ObjectStorage
+from spatialstream.connectors.owned import REJECTED, RESULTS, RUN
+from spatialstream.connectors.places import storage_at
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, time_unit, whole_number
 from spatialstream.model.unicode_data import UNICODE
-from spatialstream.sources.contracts import find
-from spatialstream.sources.disk import disk_errors, undamaged, write_whole
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.input_files import InputFiles
-from spatialstream.sources.object_store import ObjectStorage
-from spatialstream.sources.owned import REJECTED, RESULTS, RUN
-from spatialstream.sources.places import storage_at
-from spatialstream.sources.result_files import ResultFiles
 from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.failures import explained
 from spatialstream.spark.session import used_session

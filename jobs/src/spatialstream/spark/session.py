@@ -21,9 +21,9 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spatialstream.connectors.disk import private_file
+from spatialstream.connectors.process_memory import ARENAS
 from spatialstream.model.errors import RunError, SettingError
-from spatialstream.sources.disk import private_file
-from spatialstream.sources.process_memory import ARENAS
 from spatialstream.spark.java import java_home, mapped_classes
 
 __all__ = [

@@ -26,9 +26,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
 
 __all__ = ["write_archive"]
 

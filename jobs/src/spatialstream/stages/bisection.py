@@ -13,11 +13,11 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.memory_storage import Overlay
 from spatialstream.local.state import Manifest, ReadFile
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import merge as merging
 from spatialstream.stages import messages, views
 from spatialstream.stages import route as routing

@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.connectors.contracts import Records, Source, Storage
 from spatialstream.model.arrays import Flags, Ints, numpy_view
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.jsonable import to_json
@@ -49,7 +50,6 @@ from spatialstream.records.decode import (
     rejected_line,
 )
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
-from spatialstream.sources.contracts import Records, Source, Storage
 from spatialstream.stages.quarantine import AMBIENT
 from spatialstream.stages.rows import quoted
 from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run

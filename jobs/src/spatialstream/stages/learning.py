@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.index.sample import MEMORY, Sample
 from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import Unavailable
@@ -26,7 +27,6 @@ from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.state import get_records, records_file
 from spatialstream.stages.turns import Epoch
 from spatialstream.store.base import RoutingStore

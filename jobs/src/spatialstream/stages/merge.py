@@ -35,6 +35,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.local.catalogue import Catalogue
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.local.row_counts import Counts, RowCounts
@@ -44,7 +45,6 @@ from spatialstream.model.errors import Lost
 from spatialstream.model.kinds import QueryType, Route, having
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages, views
 from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import Row, numbers

@@ -28,12 +28,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.connectors.contracts import Storage, find
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.state import Manifest
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.state import get_records, put_records

@@ -7,7 +7,7 @@ the state that it begins with, and without a trace. What is found is *left out*.
 
 Interface
     :func:`culprits` finds the records; a stage is rehearsed over an
-    :class:`~spatialstream.sources.memory_storage.Overlay`. :class:`QuarantinedRecord` is one decision, which is written into the
+    :class:`~spatialstream.connectors.memory_storage.Overlay`. :class:`QuarantinedRecord` is one decision, which is written into the
     turn's record before the turn is tried again.
 
 Invariant

@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.keys import block_key
 from spatialstream.local.registry import QueryRegistry
 from spatialstream.local.state import Manifest, ReadFile
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.records.decode import rejected_line
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
 from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.learning import write_sample

@@ -2,7 +2,7 @@
 
 A row that holds a list may be of any length. A broker takes messages up to a size, so in a live stream a long list
 leaves in *parts*: rows that say which one of how many they are, and that a consumer puts together again
-(:class:`~spatialstream.sources.delivery.Assembler`). Files hold whole rows.
+(:class:`~spatialstream.connectors.delivery.Assembler`). Files hold whole rows.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.division import buckets_of, numbers_of, parts_of
 from spatialstream.stages.state import get_records, records_file
 from spatialstream.stages.turns import Epoch, Run

@@ -45,13 +45,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import File, Puts, Storage, find
+from spatialstream.connectors.disk import DAMAGED, is_full, undamaged
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import Lost, Missing, StateError
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.progress import made
-from spatialstream.sources.contracts import File, Puts, Storage, find
-from spatialstream.sources.disk import DAMAGED, is_full, undamaged
 
 __all__ = [
     "FORMAT",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from spatialstream.connectors.contracts import Channel, Sink, Source, Storage, find
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.terms import TermRule
-from spatialstream.sources.contracts import Channel, Sink, Source, Storage, find
 from spatialstream.stages.bisection import bisect_answers, bisect_ask, bisect_merge, bisect_route, bisect_work
 from spatialstream.stages.division import PartRow, divided
 from spatialstream.stages.ingest import Ingest, Part, files_of

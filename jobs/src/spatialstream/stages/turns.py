@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.errors import StateError
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.state import Turn

@@ -19,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
 from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.routing import Routing

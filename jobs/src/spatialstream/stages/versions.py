@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.index.version import RoutingVersion
-from spatialstream.sources.contracts import Storage
 
 __all__ = ["VERSIONS", "load_version", "number_of", "save_version", "version_name"]
 

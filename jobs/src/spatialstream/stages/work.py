@@ -27,6 +27,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.balance.attribution import Spent
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.keys import read_key
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.base import StandingIndex
 from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
@@ -43,8 +45,6 @@ from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.keys import read_key
 from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
 from spatialstream.stages.division import parts_of

@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.owned import STREAM
+from spatialstream.connectors.program import program
 from spatialstream.index.version import build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.kinds import CANCEL
@@ -20,9 +23,6 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.records.decode import Decoded
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.records.reasons import common_reasons, told_reasons
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.owned import STREAM
-from spatialstream.sources.program import program
 from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
 from spatialstream.store.lease import FolderLease, Lease

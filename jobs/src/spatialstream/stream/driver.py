@@ -26,9 +26,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from spatialstream.connectors.contracts import Ranges, find
 from spatialstream.model.errors import Lost, StateError
 from spatialstream.model.jsonable import from_json
-from spatialstream.sources.contracts import Ranges, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Written

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from spatialstream.connectors.block_files import BlockFiles
+from spatialstream.connectors.contracts import Sink, Source, Storage, find
 from spatialstream.index.version import build
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.block_files import BlockFiles
-from spatialstream.sources.contracts import Sink, Source, Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.runs import sample
 from spatialstream.stages.tasks import World

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from spatialstream.sources.contracts import all_put
+from spatialstream.connectors.contracts import all_put
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
 from spatialstream.stages.quarantine import AMBIENT

@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from spatialstream.connectors.contracts import Ranges, Source
+from spatialstream.connectors.disk import is_full
 from spatialstream.model.errors import NoStorage, RunError, StateError, Unavailable
-from spatialstream.sources.contracts import Ranges, Source
-from spatialstream.sources.disk import is_full
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.quarantine import AMBIENT, QuarantinedRecord
 from spatialstream.stages.state import Written

@@ -78,11 +78,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.disk import DAMAGED, undamaged
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, StateError, Unavailable
 from spatialstream.model.jsonable import from_json
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.disk import DAMAGED, undamaged
-from spatialstream.sources.program import program
 from spatialstream.stages.state import get_value
 
 __all__ = ["ROUTER", "WORKER", "Alone", "Leadership", "Log", "Standing", "Superseded"]
@@ -115,16 +115,16 @@ class Superseded(RunError):  # noqa: N818 (it says what is)
 
 
 class Log(Protocol):
-    """The part of a :class:`~spatialstream.sources.contracts.Channel` that is told here."""
+    """The part of a :class:`~spatialstream.connectors.contracts.Channel` that is told here."""
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
 
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
 
     def cut(self, before: int) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
 
 
 @dataclass(frozen=True, slots=True)

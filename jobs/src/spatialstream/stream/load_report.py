@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.balance.loads import LeafCounts, leaf_loads, slot_loads
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.versions import load_version
 from spatialstream.store.base import RoutingStore

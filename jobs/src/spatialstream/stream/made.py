@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.owned import MADE
 from spatialstream.model.errors import StateError
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.owned import MADE
 from spatialstream.stages.state import get_json, put_json
 from spatialstream.stream.router import EPOCHS
 

@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.connectors.contracts import MESSAGE, find
+from spatialstream.connectors.disk import undamaged
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.times import check_times
-from spatialstream.sources.contracts import MESSAGE, find
-from spatialstream.sources.disk import undamaged
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
 from spatialstream.stream.driver import Ingestion

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from spatialstream.connectors.contracts import Storage, find
 from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.model.jsonable import to_json
 from spatialstream.records.commonest import commonest
-from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.runs import INPUT

@@ -7,12 +7,12 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from spatialstream.connectors.contracts import Channel, Sink, Storage, find
+from spatialstream.connectors.owned import STREAM
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.unicode_data import UNICODE
-from spatialstream.sources.contracts import Channel, Sink, Storage, find
-from spatialstream.sources.owned import STREAM
 from spatialstream.stages.division import BUCKETS
 from spatialstream.stages.state import FORMAT, get_json
 from spatialstream.stages.tasks import World

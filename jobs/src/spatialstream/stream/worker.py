@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.errors import Conflict, StateError, Unavailable
 from spatialstream.model.jsonable import to_json
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.moves import drop_transfers
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Progress, Turn

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors import kafka_security
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.kafka_security import client_settings, read_properties
 from spatialstream.model.errors import SettingError
-from spatialstream.sources import kafka_security
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.kafka_security import client_settings, read_properties
 from tests.certificates import Authority
 
 _OAUTH = "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"

@@ -10,10 +10,10 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.folder import checked
+from spatialstream.connectors.near import NearStorage
 from spatialstream.model.errors import Missing
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.folder import checked
-from spatialstream.sources.near import NearStorage
 
 __all__ = ["MemoryStorage", "Overlay"]
 
@@ -33,26 +33,26 @@ class MemoryStorage(NearStorage):
         return _of_place, (self.place,)
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         self._files[checked(name)] = b"".join(parts)
 
     def create(self, name: str, data: bytes) -> bool:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         return self._files.setdefault(checked(name), bytes(data)) == data
 
     def get(self, name: str) -> pa.Buffer:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         data = self._files.get(checked(name))
         if data is None:
             raise Missing(f"{self.place}/{name} is missing")
         return pa.py_buffer(bytearray(data))
 
     def list(self, prefix: str) -> list[str]:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         return sorted(name for name in tuple(self._files) if name.startswith(prefix))
 
     def delete(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         for name in names:
             self._files.pop(checked(name), None)
 
@@ -82,17 +82,17 @@ class Overlay(NearStorage):
         self._deleted: set[str] = set()
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         self._above.put(name, *parts)
 
     def create(self, name: str, data: bytes) -> bool:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         if (known := find(self, name)) is not None:
             return bool(known.to_pybytes() == data)
         return self._above.create(name, data)
 
     def get(self, name: str) -> pa.Buffer:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         try:
             return self._above.get(name)
         except Missing:
@@ -101,12 +101,12 @@ class Overlay(NearStorage):
             return self._base.get(name)
 
     def list(self, prefix: str) -> list[str]:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         below = set(self._base.list(prefix)) - self._deleted
         return sorted(below.union(self._above.list(prefix)))
 
     def delete(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         gone = [checked(name) for name in names]
         self._above.delete(gone)
         self._deleted.update(gone)

@@ -9,13 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spatialstream.sources.process_memory import ARENAS, few_arenas, resident_bytes
+from spatialstream.connectors.process_memory import ARENAS, few_arenas, resident_bytes
 
 ROOT = Path(__file__).parents[3]
 
 _MANY_THREADS = """
 import ctypes, os, sys, threading
-from spatialstream.sources.process_memory import few_arenas
+from spatialstream.connectors.process_memory import few_arenas
 
 if sys.argv[1] == "few":
     few_arenas()

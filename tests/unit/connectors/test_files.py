@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spatialstream.sources.block_files import BlockFiles
-from spatialstream.sources.keys import block_key
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.result_files import ResultFiles
+from spatialstream.connectors.block_files import BlockFiles
+from spatialstream.connectors.keys import block_key
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.result_files import ResultFiles
 
 
 def blocks(epoch: int, partition: int, size: int = 3) -> list[tuple[int, bytes, pa.Buffer]]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from spatialstream.connectors.disk import mapped, new_file, whole_file
+from spatialstream.connectors.near import NearStorage
 from spatialstream.model.errors import Missing
-from spatialstream.sources.disk import mapped, new_file, whole_file
-from spatialstream.sources.near import NearStorage
 
 __all__ = ["Folder", "checked"]
 
@@ -35,7 +35,7 @@ def checked(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Folder(NearStorage):
-    """A folder as a :class:`~spatialstream.sources.contracts.Storage`; nothing is made before something is written.
+    """A folder as a :class:`~spatialstream.connectors.contracts.Storage`; nothing is made before something is written.
 
     A file is written aside, under a hidden name of its own, and renamed. What is read is
     mapped, so pages are shared between processes and read on demand; a file that is replaced or removed stays, without
@@ -50,22 +50,22 @@ class Folder(NearStorage):
 
     @property
     def place(self) -> str:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         return str(self.path)
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         with whole_file(self.path / checked(name)) as file:
             for part in parts:
                 file.write(part)
 
     def create(self, name: str, data: bytes) -> bool:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         path = self.path / checked(name)
         return new_file(path, data) or path.read_bytes() == data
 
     def get(self, name: str) -> pa.Buffer:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         path = self.path / checked(name)
         try:
             return mapped(path)
@@ -73,13 +73,13 @@ class Folder(NearStorage):
             raise Missing(f"{path} is missing") from None
 
     def list(self, prefix: str) -> list[str]:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         if prefix:
             checked(prefix.removesuffix("/"))
         return sorted(_below(f"{self.path}/{prefix}", prefix))
 
     def delete(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`. Folders that are empty then go too."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`. Folders that are empty then go too."""
         folders: set[str] = set()
         for name in names:
             folders.add(checked(name).rpartition("/")[0])

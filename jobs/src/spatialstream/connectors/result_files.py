@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.sources.delivery import with_newlines
-from spatialstream.sources.disk import whole_file
+from spatialstream.connectors.delivery import with_newlines
+from spatialstream.connectors.disk import whole_file
 
 __all__ = ["ResultFiles"]
 
@@ -21,7 +21,7 @@ _LETTERS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """See :class:`~spatialstream.sources.contracts.Sink`. What gives nothing has no file.
+    """See :class:`~spatialstream.connectors.contracts.Sink`. What gives nothing has no file.
 
     Attributes:
         results: folder of rows: ``epoch-000000017.jsonl``, and ``epoch-000000017_1.jsonl`` of a second phase. Read in
@@ -34,12 +34,12 @@ class ResultFiles:
     dead: Path
 
     def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
-        """See :class:`~spatialstream.sources.contracts.Sink`."""
+        """See :class:`~spatialstream.connectors.contracts.Sink`."""
         folder = self.results / f"part-{part:04d}" if part else self.results
         return _write(folder / f"epoch-{turn:09d}{f'_{phase}' if phase else ''}.jsonl", lines)
 
     def rejected(self, turn: int, stage: str, letters: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Sink`."""
+        """See :class:`~spatialstream.connectors.contracts.Sink`."""
         name = "input" if stage == "input" else "epoch"
         rest = iter(letters)
         pieces = iter(lambda: pa.array(islice(rest, _LETTERS), pa.large_string()), pa.array([], pa.large_string()))

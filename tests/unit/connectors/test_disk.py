@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spatialstream.sources.disk import new_file
+from spatialstream.connectors.disk import new_file
 
 
 @pytest.mark.parametrize("refusal", [None, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])

@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from spatialstream.connectors.kafka import NEAR, Connection, Offsets
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.sources.kafka import NEAR, Connection, Offsets
 
 __all__ = ["cut", "follow", "offsets", "read", "send"]
 

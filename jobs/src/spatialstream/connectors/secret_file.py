@@ -1,6 +1,6 @@
 """Brings the secret of Spark's processes to an executor, where the checkpoint is no folder that it could mount.
 
-Usage: python -m spatialstream.sources.secret_file CHECKPOINT FILE
+Usage: python -m spatialstream.connectors.secret_file CHECKPOINT FILE
 
 The driver has put it into the checkpoint, under the name of the file, before it made any executor.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from spatialstream.connectors.disk import private_file
+from spatialstream.connectors.places import storage_at
 from spatialstream.model.errors import SpatialStreamError
-from spatialstream.sources.disk import private_file
-from spatialstream.sources.places import storage_at
 
 __all__ = ["bring"]
 

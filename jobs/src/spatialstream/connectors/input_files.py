@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spatialstream.connectors.contracts import Ranges, Records
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times
 from spatialstream.records.decode import Decoded
 from spatialstream.records.files import Chunk, Kind, decode_chunk, plan
-from spatialstream.sources.contracts import Ranges, Records
 
 __all__ = ["InputFiles"]
 
@@ -22,7 +22,7 @@ _LOOKED_AT = 32
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
-    """See :class:`~spatialstream.sources.contracts.Source`.
+    """See :class:`~spatialstream.connectors.contracts.Source`.
 
     Each chunk (:func:`spatialstream.records.files.plan`) is a partition of its own, of which it is the only record:
     so chunks are read at the same time, and all of them are there from the start.
@@ -68,11 +68,11 @@ class InputFiles:
         return sum(chunk.size for chunks in self.chunks.values() for chunk in chunks)
 
     def bounds(self) -> Ranges:
-        """See :class:`~spatialstream.sources.contracts.Source`."""
+        """See :class:`~spatialstream.connectors.contracts.Source`."""
         return {f"{kind}/{i}": (0, 1) for kind, chunks in self.chunks.items() for i in range(len(chunks))}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Records]:
-        """See :class:`~spatialstream.sources.contracts.Source`."""
+        """See :class:`~spatialstream.connectors.contracts.Source`."""
         kind, _, number = partition.partition("/")
         for chunk in [self.chunks[kind][int(number)]][start:end]:  # type: ignore[index]  # a name is made of its kind
             for decoded in self._decoded(chunk, kind):  # type: ignore[arg-type]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
 
 
 def test_topics_begin_with_the_streams_name() -> None:

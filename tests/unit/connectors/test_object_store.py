@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from spatialstream.connectors import object_store
+from spatialstream.connectors.object_store import ObjectStorage, _Later
 from spatialstream.model.errors import NoStorage
 from spatialstream.servers.process import await_condition
-from spatialstream.sources import object_store
-from spatialstream.sources.object_store import ObjectStorage, _Later
 
 
 class Away(ObjectStorage):

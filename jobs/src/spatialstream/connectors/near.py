@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from spatialstream.sources.contracts import File, Puts
+from spatialstream.connectors.contracts import File, Puts
 
 __all__ = ["NearStorage"]
 
 
 class NearStorage(ABC):
-    """A :class:`~spatialstream.sources.contracts.Storage` in which nothing is only begun, or put later: it is there."""
+    """A :class:`~spatialstream.connectors.contracts.Storage` in which nothing is only begun, or put later: it is there."""
 
     __slots__ = ()
 
@@ -21,41 +21,41 @@ class NearStorage(ABC):
 
     @abstractmethod
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
 
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
 
     def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         self.put(name, *parts)
 
     def await_puts(self) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         return  # all is there already
 
     def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         for name, parts in (*files, seal):
             self.put(name, *parts)
         return _Done()
 
     def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         self.put(name, data)
 
     def share(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         self.put(name, data)
 
     def discard(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         self.delete(names)
 
 
 class _Done:
-    """A set of files that has been put, see :class:`~spatialstream.sources.contracts.Puts`."""
+    """A set of files that has been put, see :class:`~spatialstream.connectors.contracts.Puts`."""
 
     trouble = None
 

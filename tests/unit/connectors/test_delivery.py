@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.sources.delivery import Assembler, Deduplicator, Place, result_messages
+from spatialstream.connectors.delivery import Assembler, Deduplicator, Place, result_messages
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=30), max_size=40)
 

@@ -13,20 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from spatialstream.connectors.announcements import announcements_within
+from spatialstream.connectors.contracts import MESSAGE, Ranges
+from spatialstream.connectors.delivery import result_messages
+from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka_clients import cut, follow, offsets, read, send
+from spatialstream.connectors.keys import key_of_incarnation, key_within
 from spatialstream.model.errors import Unavailable
-from spatialstream.sources.announcements import announcements_within
-from spatialstream.sources.contracts import MESSAGE, Ranges
-from spatialstream.sources.delivery import result_messages
-from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_clients import cut, follow, offsets, read, send
-from spatialstream.sources.keys import key_of_incarnation, key_within
 
 __all__ = ["KafkaChannel", "KafkaSink", "KafkaSource"]
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """The topics of objects and queries; see :class:`~spatialstream.sources.contracts.Source`.
+    """The topics of objects and queries; see :class:`~spatialstream.connectors.contracts.Source`.
 
     Partitions that are added to a topic are read within seconds.
 
@@ -39,7 +39,7 @@ class KafkaSource:
     stream: str
 
     def bounds(self) -> Ranges:
-        """See :class:`~spatialstream.sources.contracts.Source`."""
+        """See :class:`~spatialstream.connectors.contracts.Source`."""
         topics, where = self.connection.topics(self.stream), offsets(self.connection)
         kinds = {topics.objects: "objects", topics.queries: "queries"}
         counts = where.partitions(kinds)
@@ -53,7 +53,7 @@ class KafkaSource:
         }
 
     def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """See :class:`~spatialstream.sources.contracts.Source`."""
+        """See :class:`~spatialstream.connectors.contracts.Source`."""
         kind, _, number = partition.partition("/")
         topics = self.connection.topics(self.stream)
         topic = topics.objects if kind == "objects" else topics.queries
@@ -70,7 +70,7 @@ class KafkaSource:
 
 @dataclass(frozen=True, slots=True)
 class KafkaChannel:
-    """The topics of blocks and of announcements; see :class:`~spatialstream.sources.contracts.Channel`.
+    """The topics of blocks and of announcements; see :class:`~spatialstream.connectors.contracts.Channel`.
 
     Attributes:
         connection: how to reach the broker.
@@ -89,7 +89,7 @@ class KafkaChannel:
         return self.connection.topics(self.stream)
 
     def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         topic = self._topics.blocks
         messages = ((topic, slot, key_of_incarnation(key, self.incarnation), content) for slot, key, content in blocks)
         ends = dict[int, int]()
@@ -100,33 +100,33 @@ class KafkaChannel:
         return ends
 
     def ends(self) -> list[int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         topic = self._topics.blocks
         return offsets(self.connection).latest({topic: self.slots})[topic]
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         value = json.dumps({**announcement, "incarnation": self.incarnation}).encode()
         send(self.connection, [(self._topics.epochs, 0, None, value)])
 
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         topic = self._topics.epochs
         start = offsets(self.connection).earliest({topic: 1})[topic][0] if after is None else after
         messages, end = follow(self.connection, topic, start, most, patience)
         return announcements_within((message.value() for message in messages), self.incarnation), end
 
     def cut(self, before: int) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         cut(self.connection, self._topics.epochs, before)
 
     def begins(self) -> list[int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         topic = self._topics.blocks
         return offsets(self.connection).earliest({topic: self.slots})[topic]
 
     def blocks(self, slot: int, start: int, end: int) -> Iterator[tuple[bytes, pa.Buffer | None]]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         for messages in read(self.connection, self._topics.blocks, slot, start, end):
             for message in messages:
                 name, value = key_within(message.key(), self.incarnation), message.value()
@@ -134,12 +134,12 @@ class KafkaChannel:
                     yield name, None if value is None else pa.py_buffer(value)
 
     def release(self, ends: Sequence[int]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`. The topic lets them go by itself, after a day."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`. The topic lets them go by itself, after a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSink:
-    """The topics of results and of dead letters; see :class:`~spatialstream.sources.contracts.Sink`.
+    """The topics of results and of dead letters; see :class:`~spatialstream.connectors.contracts.Sink`.
 
     Attributes:
         connection: how to reach the broker.
@@ -154,7 +154,7 @@ class KafkaSink:
     incarnation: str = ""
 
     def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
-        """See :class:`~spatialstream.sources.contracts.Sink`."""
+        """See :class:`~spatialstream.connectors.contracts.Sink`."""
         topic, count = self.connection.topics(self.stream).results, 0
 
         def messages() -> Iterator[tuple[str, int, bytes, bytes]]:
@@ -168,6 +168,6 @@ class KafkaSink:
         return count
 
     def rejected(self, turn: int, stage: str, letters: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Sink`."""
+        """See :class:`~spatialstream.connectors.contracts.Sink`."""
         topic = self.connection.topics(self.stream).rejected
         send(self.connection, ((topic, None, None, letter.encode()) for letter in letters))

@@ -55,12 +55,12 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import from_url
 
+from spatialstream.connectors.calls import called
+from spatialstream.connectors.contracts import File, Puts
+from spatialstream.connectors.folder import checked
+from spatialstream.connectors.local_cache import LocalCache
+from spatialstream.connectors.requests import count_request
 from spatialstream.model.errors import Missing, NoStorage, SettingError
-from spatialstream.sources.calls import called
-from spatialstream.sources.contracts import File, Puts
-from spatialstream.sources.folder import checked
-from spatialstream.sources.local_cache import LocalCache
-from spatialstream.sources.requests import count_request
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -126,7 +126,7 @@ def is_url(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
-    """A bucket, or a part of it, as a :class:`~spatialstream.sources.contracts.Storage`.
+    """A bucket, or a part of it, as a :class:`~spatialstream.connectors.contracts.Storage`.
 
     Attributes:
         url: ``s3://bucket/prefix``.
@@ -165,16 +165,16 @@ class ObjectStorage:
 
     @property
     def place(self) -> str:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         return self.url
 
     @property
     def is_far(self) -> bool:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         return True
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
         self._later.forget([checked(name)])
         self.put_now(name, *views)
@@ -182,7 +182,7 @@ class ObjectStorage:
             self.cache.put(name, views)
 
     def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`: in a thread of its own, when one is free."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`: in a thread of its own, when one is free."""
         checked(name)
 
         def put() -> None:
@@ -195,20 +195,20 @@ class ObjectStorage:
         _begun.puts.setdefault(self, []).append(called(put))
 
     def await_puts(self) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         errors = [put.exception() for put in _begun.puts.pop(self, ())]
         for error in errors:
             if error is not None:
                 raise error
 
     def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
-        """See :class:`~spatialstream.sources.contracts.Storage`: in threads of their own."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`: in threads of their own."""
         for name, _ in (*files, seal):
             checked(name)
         return _Set(self, files, seal, after)
 
     def create(self, name: str, data: bytes) -> bool:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
 
         def put(store: ObjectStore) -> bool:
             count_request("put", len(data))
@@ -221,7 +221,7 @@ class ObjectStorage:
         return self._ask(checked(name), put)
 
     def get(self, name: str) -> pa.Buffer:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         kept = self.cache if _KEPT.fullmatch(checked(name)) else None
         known = None if kept is None else kept.get(name)
         if known is None:
@@ -234,32 +234,32 @@ class ObjectStorage:
         return pa.py_buffer(bytearray(read)) if known is None else known
 
     def list(self, prefix: str) -> list[str]:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         if prefix:
             checked(prefix.removesuffix("/"))
 
         return self._ask(prefix, lambda store: _list(store, prefix))
 
     def delete(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         gone = [checked(name) for name in names]
         self._later.forget(gone)
         self.delete_now(gone)
 
     def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`."""
         content = bytes(data)
         if self.cache is not None and _KEPT.fullmatch(checked(name)):
             self.cache.put(name, [memoryview(content)])
         self._later.add({checked(name): content})
 
     def share(self, name: str, data: bytes | pa.Buffer) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`: in the cache, unless that has no room."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`: in the cache, unless that has no room."""
         if self.cache is None or not _KEPT.fullmatch(checked(name)) or not self.cache.put(name, [memoryview(data)]):
             self.put_now(name, memoryview(data))
 
     def discard(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Storage`: by one request for all that have come by then."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`: by one request for all that have come by then."""
         self._later.add({checked(name): None for name in names})
 
     @property
@@ -512,10 +512,10 @@ def _put_at_once(
 
 
 class _Set:
-    """See :meth:`~spatialstream.sources.contracts.Storage.put_set`.
+    """See :meth:`~spatialstream.connectors.contracts.Storage.put_set`.
 
     Attributes:
-        trouble: see :class:`~spatialstream.sources.contracts.Puts`.
+        trouble: see :class:`~spatialstream.connectors.contracts.Puts`.
     """
 
     def __init__(self, storage: ObjectStorage, files: Sequence[File], seal: File, after: Puts | None) -> None:
@@ -524,7 +524,7 @@ class _Set:
         threading.Thread(target=self._run, args=(dict(files), dict([seal]), after), name="set", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """See :class:`~spatialstream.sources.contracts.Puts`."""
+        """See :class:`~spatialstream.connectors.contracts.Puts`."""
         return self._there.wait(seconds)
 
     def _run(

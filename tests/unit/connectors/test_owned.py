@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors.disk import disk_errors, write_whole
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.owned import REJECTED, RESULTS, RUN, STREAM, Owned
 from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.space import WGS84
-from spatialstream.sources.disk import disk_errors, write_whole
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.owned import REJECTED, RESULTS, RUN, STREAM, Owned
 from spatialstream.spark.failures import explained
 from spatialstream.spark.run import RunSettings, open_run
 from spatialstream.stages.state import OwnerState, Progress

@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors import kafka_clients
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.kafka_stream import KafkaChannel
 from spatialstream.model.errors import Unavailable
-from spatialstream.sources import kafka_clients
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.kafka_stream import KafkaChannel
 
 
 class Renewed:

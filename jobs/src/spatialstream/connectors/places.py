@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.local_cache import LocalCache
-from spatialstream.sources.object_store import ObjectStorage, is_url
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.local_cache import LocalCache
+from spatialstream.connectors.object_store import ObjectStorage, is_url
 
 __all__ = ["storage_at"]
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from spatialstream.connectors.announcements import announcements_within
+from spatialstream.connectors.contracts import MESSAGE, Ranges
+from spatialstream.connectors.delivery import result_messages
+from spatialstream.connectors.keys import key_of_incarnation, key_within
 from spatialstream.model.errors import StateError
-from spatialstream.sources.announcements import announcements_within
-from spatialstream.sources.contracts import MESSAGE, Ranges
-from spatialstream.sources.delivery import result_messages
-from spatialstream.sources.keys import key_of_incarnation, key_within
 
 __all__ = ["MemoryChannel", "MemoryLog", "MemorySink", "MemorySource", "Message"]
 
@@ -77,7 +77,7 @@ class MemoryLog:
 
 
 class MemorySource:
-    """See :class:`~spatialstream.sources.contracts.Source`.
+    """See :class:`~spatialstream.connectors.contracts.Source`.
 
     Args:
         partitions: such as ``objects/0``.
@@ -90,11 +90,11 @@ class MemorySource:
         self.logs = {name: MemoryLog() for name in partitions}
 
     def bounds(self) -> Ranges:
-        """See :class:`~spatialstream.sources.contracts.Source`."""
+        """See :class:`~spatialstream.connectors.contracts.Source`."""
         return {name: log.bounds for name, log in self.logs.items()}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """See :class:`~spatialstream.sources.contracts.Source`."""
+        """See :class:`~spatialstream.connectors.contracts.Source`."""
         messages = self.logs[partition].read(start, end)
         for i in range(0, len(messages), _MESSAGES):
             keys, values = zip(*messages[i : i + _MESSAGES], strict=True)
@@ -106,7 +106,7 @@ class MemorySource:
 
 
 class MemoryChannel:
-    """See :class:`~spatialstream.sources.contracts.Channel`.
+    """See :class:`~spatialstream.connectors.contracts.Channel`.
 
     Args:
         logs: one for each slot.
@@ -118,22 +118,22 @@ class MemoryChannel:
         self._logs, self._epochs, self._incarnation = logs, epochs, incarnation
 
     def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         ends = {}
         for slot, key, content in blocks:
             ends[slot] = self._logs[slot].append((key_of_incarnation(key, self._incarnation), content.to_pybytes()))
         return ends
 
     def ends(self) -> list[int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         return [log.bounds[1] for log in self._logs]
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         self._epochs.append((None, json.dumps({**announcement, "incarnation": self._incarnation}).encode()))
 
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         start = self._epochs.bounds[0] if after is None else after
         self._epochs.wait(start, patience)
         begin, last = self._epochs.bounds
@@ -143,30 +143,30 @@ class MemoryChannel:
         return announcements_within((value for _, value in self._epochs.read(start, end)), self._incarnation), end
 
     def cut(self, before: int) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         self._epochs.remove(before)
 
     def begins(self) -> list[int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         return [log.bounds[0] for log in self._logs]
 
     def blocks(self, slot: int, start: int, end: int) -> Iterator[tuple[bytes, pa.Buffer | None]]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         for key, value in self._logs[slot].read(start, end):
             if (name := key_within(key, self._incarnation)) is not None:
                 yield name, None if value is None else pa.py_buffer(value)
 
     def release(self, ends: Sequence[int]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         for log, end in zip(self._logs, ends, strict=True):
             log.remove(end)
 
 
 class MemorySink:
-    """See :class:`~spatialstream.sources.contracts.Sink`.
+    """See :class:`~spatialstream.connectors.contracts.Sink`.
 
     Args:
-        results: the logs of messages of :mod:`~spatialstream.sources.delivery`, one for each part of MERGE.
+        results: the logs of messages of :mod:`~spatialstream.connectors.delivery`, one for each part of MERGE.
         dead: the log of dead letters, one a message.
         rows_per_message: the most rows of a message.
         incarnation: id of the stream's incarnation.
@@ -178,7 +178,7 @@ class MemorySink:
         self._results, self._dead, self._most, self._incarnation = results, dead, rows_per_message, incarnation
 
     def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
-        """See :class:`~spatialstream.sources.contracts.Sink`."""
+        """See :class:`~spatialstream.connectors.contracts.Sink`."""
         count = 0
         for key, value in result_messages(lines, turn, phase, self._most, self._incarnation):
             content = value.to_pybytes()
@@ -187,5 +187,5 @@ class MemorySink:
         return count
 
     def rejected(self, turn: int, stage: str, letters: Iterable[str]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Sink`."""
+        """See :class:`~spatialstream.connectors.contracts.Sink`."""
         self._dead.append(*((None, letter.encode()) for letter in letters))

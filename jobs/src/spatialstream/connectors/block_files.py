@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spatialstream.sources.contracts import Storage
+from spatialstream.connectors.contracts import Storage
 
 __all__ = ["BlockFiles"]
 
@@ -30,7 +30,7 @@ _SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class BlockFiles:
-    """See :class:`~spatialstream.sources.contracts.Channel`.
+    """See :class:`~spatialstream.connectors.contracts.Channel`.
 
     Attributes:
         storage: where the files are.
@@ -41,7 +41,7 @@ class BlockFiles:
     slots: int
 
     def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`; all blocks are of one router partition of an epoch."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`; all blocks are of one router partition of an epoch."""
         parts: list[pa.Buffer] = []
         index: list[tuple[int, str, int, int]] = []
         size = 0
@@ -59,17 +59,17 @@ class BlockFiles:
         return dict.fromkeys((slot for slot, *_ in index), epoch + 1)
 
     def ends(self) -> list[int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         return [max(map(_epoch_of, self.storage.list(_BLOCKS)), default=-1) + 1] * self.slots
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`. Those before the one before it are let go."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`. Those before the one before it are let go."""
         epoch = announcement["epoch"]
         self.storage.put(f"{_ANNOUNCED}{epoch:09d}.json", json.dumps(announcement).encode())
         self.storage.delete(self.storage.list(_ANNOUNCED)[:-2])
 
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         start = 0 if after is None else after
         names = [name for name in self.storage.list(_ANNOUNCED) if _epoch_of(name) >= start][:most]
         if not names:
@@ -78,15 +78,15 @@ class BlockFiles:
         return [json.loads(self.storage.get(name).to_pybytes()) for name in names], _epoch_of(names[-1]) + 1
 
     def cut(self, before: int) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         self.storage.delete(name for name in self.storage.list(_ANNOUNCED) if _epoch_of(name) < before)
 
     def begins(self) -> list[int]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         return [min(map(_epoch_of, self.storage.list(_BLOCKS)), default=0)] * self.slots
 
     def blocks(self, slot: int, start: int, end: int) -> Iterator[tuple[bytes, pa.Buffer]]:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         for name in self.storage.list(_BLOCKS):
             if start <= _epoch_of(name) < end:
                 file = self.storage.get(name)
@@ -97,7 +97,7 @@ class BlockFiles:
                         yield key.encode(), file.slice(first, size)
 
     def release(self, ends: Sequence[int]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`."""
         self.storage.delete(name for name in self.storage.list(_BLOCKS) if _epoch_of(name) < min(ends))
 
 

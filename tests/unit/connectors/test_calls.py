@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
+from spatialstream.connectors import calls
+from spatialstream.connectors.calls import called
 from spatialstream.servers.process import await_condition
-from spatialstream.sources import calls
-from spatialstream.sources.calls import called
 
 WITHIN = 30.0
 

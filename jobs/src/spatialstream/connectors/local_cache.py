@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spatialstream.sources.disk import mapped, whole_file
+from spatialstream.connectors.disk import mapped, whole_file
 
 __all__ = ["LocalCache"]
 

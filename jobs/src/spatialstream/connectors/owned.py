@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.disk import made, write_whole
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.disk import made, write_whole
 
 __all__ = ["MADE", "REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
 
@@ -28,7 +28,7 @@ _LOST = "lost+found"
 """What a file system puts into the folder where it is mounted; it is nobody's."""
 
 _ASIDE = re.compile(r"\.(.+)\.\d+")
-"""A file that was being written when its process died, see :func:`spatialstream.sources.disk.whole_file`."""
+"""A file that was being written when its process died, see :func:`spatialstream.connectors.disk.whole_file`."""
 
 _REVISION = r"(-rev\d+)?"
 _STATE = (

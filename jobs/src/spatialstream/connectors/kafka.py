@@ -1,7 +1,7 @@
 """The broker: how to reach it, and the topics of a stream.
 
 All clients are of confluent-kafka (librdkafka), and configured from one set of properties, in its names
-(:mod:`~spatialstream.sources.kafka_security`).
+(:mod:`~spatialstream.connectors.kafka_security`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from confluent_kafka.admin import (
     TopicMetadata,
 )
 
+from spatialstream.connectors.kafka_security import client_settings, renewed
 from spatialstream.model.errors import SettingError, Unavailable
-from spatialstream.sources.kafka_security import client_settings, renewed
 
 __all__ = [
     "COPIES",
@@ -199,7 +199,7 @@ class Topics:
         stream: as above.
         objects: objects, one or many to a message.
         queries: queries and cancellations.
-        results: result rows; see :mod:`spatialstream.sources.delivery`.
+        results: result rows; see :mod:`spatialstream.connectors.delivery`.
         rejected: dead letters.
         blocks: blocks for the slots, one partition each.
         epochs: announcements of epochs and records of all turns, one partition; the worker has it cut.
