@@ -22,10 +22,10 @@ from spatialstream_operator.environment import Environment
 from spatialstream_operator.gateway import Gateway
 from spatialstream_operator.handlers import QUERIES, STREAMS
 from spatialstream_operator.health import Health
+from spatialstream_operator.kind_watcher import KindWatcher
 from spatialstream_operator.lease import Lease, account_of
 from spatialstream_operator.logs import set_up_logging
 from spatialstream_operator.metrics import OperatorMetrics
-from spatialstream_operator.posts import Post
 from spatialstream_operator.prometheus import PrometheusAccess
 from spatialstream_operator.stores import Stores
 from spatialstream_operator.watch import Watch
@@ -53,7 +53,7 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
 
     listen()
     posts = [
-        Post(environment, watch, health, each, listen, charge)
+        KindWatcher(environment, watch, health, each, listen, charge)
         for each in config.namespaces or (None,)
         for charge in (STREAMS, QUERIES)
     ]
@@ -85,8 +85,8 @@ def _gateway(config: OperatorConfig) -> Gateway | None:
     return Gateway(config.gateway_service, config.gateway_token, config.gateway_authority)
 
 
-async def _work(posts: Sequence[Post], lease: Lease, stop: asyncio.Event) -> int:
-    """Look after resources while the lease is held; the exit status."""
+async def _work(posts: Sequence[KindWatcher], lease: Lease, stop: asyncio.Event) -> int:
+    """ReconcileContext after resources while the lease is held; the exit status."""
     kept = asyncio.create_task(lease.keep())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.to_thread(prepare)

@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import Look
 from spatialstream_operator.loop import Loop
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import KIND, StreamNames
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.beating import beat
-from spatialstream_operator.steps.belongings import apply_belongings
 from spatialstream_operator.steps.checking import check_pods
+from spatialstream_operator.steps.dependents import apply_belongings
 from spatialstream_operator.steps.drivers import keep_drivers
 from spatialstream_operator.steps.executors import miss_executors
 from spatialstream_operator.steps.measuring import measure
@@ -31,13 +31,13 @@ from spatialstream_operator.steps.refusing import refuse, unready
 from spatialstream_operator.steps.rejects import watch_rejects
 from spatialstream_operator.steps.routing import read_routing
 from spatialstream_operator.steps.scaling import scale
-from spatialstream_operator.steps.telling import tell
+from spatialstream_operator.steps.status import tell
 from spatialstream_operator.steps.topics import check_topics
 from spatialstream_operator.steps.trying import try_image
 
 __all__ = ["STEPS", "Controller"]
 
-STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
+STEPS: Sequence[Callable[[ReconcileContext], Awaitable[None]]] = (
     check_permissions,
     check_topics,
     try_image,
@@ -95,6 +95,6 @@ class Controller(Loop):
         soon = busy or moving or look.image is not None
         return min(_BUSY, self._environment.config.interval) if soon else self._environment.config.interval
 
-    def _begin(self, body: Object, spec: StreamSpec, names: StreamNames) -> Look:
+    def _begin(self, body: Object, spec: StreamSpec, names: StreamNames) -> ReconcileContext:
         status = copy.deepcopy(body.get("status") or {})
-        return Look(self._environment, names, body, spec, status, self._memory, self._environment.now())
+        return ReconcileContext(self._environment, names, body, spec, status, self._memory, self._environment.now())

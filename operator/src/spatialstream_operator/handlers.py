@@ -23,7 +23,7 @@ from spatialstream_operator.queries import QueryController, remove_query
 from spatialstream_operator.steps.removing import remove
 from spatialstream_operator.watch import Watch
 
-__all__ = ["FINALIZER", "QUERIES", "STREAMS", "Charge", "Handlers", "settings"]
+__all__ = ["FINALIZER", "QUERIES", "STREAMS", "Handlers", "ResourceKind", "settings"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _REMOVE_EVERY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class ResourceKind:
     """A kind of resource that is looked after.
 
     Attributes:
@@ -60,8 +60,8 @@ async def _leave_queries(environment: Environment, namespace: str | None) -> Non
     environment.metrics.leave_queries(namespace)
 
 
-STREAMS = Charge(KIND, PLURAL, Controller, remove, _leave_streams)
-QUERIES = Charge(QUERY_KIND, QUERY_PLURAL, QueryController, remove_query, _leave_queries)
+STREAMS = ResourceKind(KIND, PLURAL, Controller, remove, _leave_streams)
+QUERIES = ResourceKind(QUERY_KIND, QUERY_PLURAL, QueryController, remove_query, _leave_queries)
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Handlers:
 
     environment: Environment
     watch: Watch
-    charge: Charge = STREAMS
+    charge: ResourceKind = STREAMS
     _controllers: dict[str, Loop] = field(default_factory=dict)
     _wishes: dict[str, Any] = field(default_factory=dict)
     _stuck: dict[str, str] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class Loop(ABC):
         self._wake.set()
 
     async def run(self) -> None:
-        """Look again and again; returns when the resource is gone or being deleted."""
+        """ReconcileContext again and again; returns when the resource is gone or being deleted."""
         environment, failures = self._environment, 0
         self._begun()
         while True:

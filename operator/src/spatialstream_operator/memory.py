@@ -9,7 +9,7 @@ from spatialstream.balance.settings import BalanceSettings
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import Object
 from spatialstream_operator.decisions.topics import Claim
-from spatialstream_operator.figures import Figures
+from spatialstream_operator.load_metrics import LoadMetrics
 
 __all__ = ["Memory"]
 
@@ -43,7 +43,7 @@ class Memory:
 
     applied: str = ""
     applied_at: int = 0
-    figures: Figures = field(default_factory=Figures)
+    figures: LoadMetrics = field(default_factory=LoadMetrics)
     asked: dict[str, tuple[int, int]] = field(default_factory=dict)
     balance: BalanceSettings | None = None
     proposal: Proposal | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 from spatialstream.model.errors import Unavailable
 from spatialstream_operator.cluster import Object
+from spatialstream_operator.context import changes, emit
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import condition
@@ -26,7 +27,6 @@ from spatialstream_operator.decisions.standing import (
 )
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.gateway import Gateway, Refusal
-from spatialstream_operator.look import changes, emit
 from spatialstream_operator.loop import Loop
 from spatialstream_operator.names import KIND, QUERY_KIND, StreamNames
 from spatialstream_operator.steps.removing import SKIP_ANNOTATION

@@ -14,7 +14,7 @@ alone starts no executor; at most to twice as many at once, and not while those 
 goes down by one when the *highest* recommendation of the long window is lower, with a pause in between.
 
 Delay and backlog count whatever utilisation says, because a round has costs that are no core's work. But they may have
-a cause that executors do not cure: the driver, Kafka, one hot slot. That is found out by trying. Figures are of the
+a cause that executors do not cure: the driver, Kafka, one hot slot. That is found out by trying. LoadMetrics are of the
 last two minutes, so more executors have that time to show an effect; if then results are as late, no more is done, and
 the cores are idle besides, none are added until results have been in time again.
 

@@ -1,7 +1,7 @@
 """What the ``Balanced`` condition says: the rebalancing machine's state and today's figures, in a sentence.
 
 True or False is what has lasted: load that has been above λ for less than the stabilisation time is not out of balance
-yet, and load that was out of balance is back when it is clearly below λ. Figures that are missing or old make it
+yet, and load that was out of balance is back when it is clearly below λ. LoadMetrics that are missing or old make it
 Unknown.
 """
 

@@ -13,7 +13,7 @@ import json
 from spatialstream.model.errors import SettingError
 from spatialstream_operator import manifests
 from spatialstream_operator.cluster import ApiError, Object
-from spatialstream_operator.look import Look
+from spatialstream_operator.context import ReconcileContext
 
 __all__ = ["check_pods"]
 
@@ -21,7 +21,7 @@ _WRONG = frozenset({400, 422})
 """What is said of a pod that is wrong in itself. Another refusal, as by a quota, may end without a change of it."""
 
 
-async def check_pods(look: Look) -> None:
+async def check_pods(look: ReconcileContext) -> None:
     """Check the pods of a spec once.
 
     Raises:
@@ -38,7 +38,7 @@ async def check_pods(look: Look) -> None:
         raise look.memory.wrong
 
 
-async def _wrong(look: Look, pods: dict[str, Object]) -> SettingError | None:
+async def _wrong(look: ReconcileContext, pods: dict[str, Object]) -> SettingError | None:
     for field, pod in pods.items():
         try:
             await look.environment.cluster.check(pod)
@@ -48,7 +48,7 @@ async def _wrong(look: Look, pods: dict[str, Object]) -> SettingError | None:
     return None
 
 
-def _pods(look: Look) -> dict[str, Object]:
+def _pods(look: ReconcileContext) -> dict[str, Object]:
     """The pods by the part of the spec that they are made from, under names that no pod has."""
     spec, names, uid = look.spec, look.names, look.body["metadata"]["uid"]
     pods = {
@@ -64,7 +64,7 @@ def _pods(look: Look) -> dict[str, Object]:
     }
 
 
-def _executor(look: Look, job: str) -> Object:
+def _executor(look: ReconcileContext, job: str) -> Object:
     """An executor's pod, as Spark completes its template."""
     pod = manifests.executor_template(look.spec, look.names, job)
     first, *others = pod["spec"]["containers"]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from spatialstream_operator import manifests
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import PARTS, ReconcileContext
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.conditions import Job, JobState
 from spatialstream_operator.decisions.rebalancing_inputs import Note
@@ -21,20 +22,19 @@ from spatialstream_operator.decisions.restarts import (
     ran,
     report,
 )
-from spatialstream_operator.look import PARTS, Look
 from spatialstream_operator.steps.ownership import hindrance
 from spatialstream_operator.steps.starting import events_of
 
 __all__ = ["keep_drivers"]
 
 
-async def keep_drivers(look: Look) -> None:
+async def keep_drivers(look: ReconcileContext) -> None:
     """Router first: it makes the topics and the first routing version, which the worker waits for."""
     await _keep(look, "router")
     await _keep(look, "worker")
 
 
-async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
+async def _keep(look: ReconcileContext, job: Literal["router", "worker"]) -> None:
     names, cluster = look.names, look.environment.cluster
     name = getattr(names, job)
     restart = look.spec.restart
@@ -74,7 +74,7 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     look.jobs[job] = Job(job, state, degraded, decision.state.failures, failure, started)
 
 
-async def _create(look: Look, job: Literal["router", "worker"]) -> JobState:
+async def _create(look: ReconcileContext, job: Literal["router", "worker"]) -> JobState:
     """Make the pod, if what it needs is there. What is said against it is told; it is tried again at each look."""
     if look.problem is not None:
         return "absent"
@@ -92,7 +92,9 @@ async def _create(look: Look, job: Literal["router", "worker"]) -> JobState:
     return "pending"
 
 
-def _wanted(look: Look, job: Literal["router", "worker"], before: RestartState, seen: PodReport | None) -> str | None:
+def _wanted(
+    look: ReconcileContext, job: Literal["router", "worker"], before: RestartState, seen: PodReport | None
+) -> str | None:
     """Hash of the pod that there should be; None if there should be none, or not yet."""
     if look.spec.suspend:
         return None
@@ -111,14 +113,14 @@ def _state(seen: PodReport | None, decision: RestartDecision, wanted: str | None
     return "backoff" if seen.state == "failed" else seen.state
 
 
-def _manifest(look: Look, job: Literal["router", "worker"]) -> Object:
+def _manifest(look: ReconcileContext, job: Literal["router", "worker"]) -> Object:
     uid, executors = look.body["metadata"]["uid"], look.spec.job(job).executors
     known = records.whole(look.scaling(job), "desired")
     number = 0 if executors is None else executors.clamp(known or executors.wanted)
     return manifests.driver_pod(job, look.spec, look.names, uid, number)
 
 
-async def _tell(look: Look, job: str, decision: RestartDecision) -> None:
+async def _tell(look: ReconcileContext, job: str, decision: RestartDecision) -> None:
     labels = look.names.namespace, look.names.name, job
     metrics = look.environment.metrics
     metrics.failures.labels(*labels).set(decision.state.failures)

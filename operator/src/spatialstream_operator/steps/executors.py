@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from spatialstream_operator.cluster import Object
 from spatialstream_operator.commands import EXECUTOR_CONTAINER
+from spatialstream_operator.context import PARTS, ReconcileContext
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.conditions import Crew
 from spatialstream_operator.decisions.executors import (
@@ -20,7 +21,6 @@ from spatialstream_operator.decisions.executors import (
 )
 from spatialstream_operator.decisions.lost import is_lost
 from spatialstream_operator.decisions.rebalancing_inputs import Note
-from spatialstream_operator.look import PARTS, Look
 from spatialstream_operator.names import COMPONENT_LABEL, STREAM_LABEL
 from spatialstream_operator.steps.starting import events_of, refusal_of_executors
 
@@ -30,7 +30,7 @@ _ASKED = 3
 """Pods of which the events are read: those of a stream have one cause, or a few."""
 
 
-async def count_executors(look: Look) -> None:
+async def count_executors(look: ReconcileContext) -> None:
     """See which executors there are; none are known if there is no driver that could have any.
 
     Those of a driver that is gone go a little later: until then a stream is not suspended yet.
@@ -47,7 +47,7 @@ async def count_executors(look: Look) -> None:
         look.left = sum(pod["metadata"]["labels"].get(COMPONENT_LABEL) in executors for pod in pods)
 
 
-async def _strike_lost(look: Look, job: str, pods: Sequence[Object]) -> None:
+async def _strike_lost(look: ReconcileContext, job: str, pods: Sequence[Object]) -> None:
     """Take executors of a lost node off the list: as long as they are there, Spark has no others made."""
     for pod in pods:
         if is_lost(pod, look.now) and await look.environment.cluster.strike(pod):
@@ -56,13 +56,13 @@ async def _strike_lost(look: Look, job: str, pods: Sequence[Object]) -> None:
             await look.tell(Note("ExecutorLost", text, warning=True))
 
 
-async def miss_executors(look: Look) -> None:
+async def miss_executors(look: ReconcileContext) -> None:
     """Remember since when executors are missing, see why, and tell of it when that has lasted."""
     for job, crew in look.crews.items():
         await _miss(look, job, crew)
 
 
-async def _miss(look: Look, job: str, crew: Crew) -> None:
+async def _miss(look: ReconcileContext, job: str, crew: Crew) -> None:
     before = Shortage.from_status(records.part(look.part(PARTS[job]), "missing"))
     found = shortage(before, look.now, crew.registered, crew.desired, look.jobs[job].state)
     await look.remember(**{PARTS[job]: {"missing": None if found is None else found.to_status()}})
@@ -78,7 +78,7 @@ async def _miss(look: Look, job: str, crew: Crew) -> None:
     crew.missing = problem(job, found, look.now, crew.registered or 0, crew.desired, grace, why)
 
 
-async def _cause(look: Look, job: str) -> Cause:
+async def _cause(look: ReconcileContext, job: str) -> Cause:
     missing = [pod for pod in look.executors.get(job, ()) if not is_ready(pod)]
     if not missing and (said := await refusal_of_executors(look, job)):
         return refused(said)

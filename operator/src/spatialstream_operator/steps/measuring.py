@@ -6,8 +6,8 @@ from pathlib import Path
 
 from spatialstream.model.addresses import url_from_outside
 from spatialstream_operator.config import OperatorConfig
-from spatialstream_operator.figures import Figures, read_figures
-from spatialstream_operator.look import Look
+from spatialstream_operator.context import ReconcileContext
+from spatialstream_operator.load_metrics import LoadMetrics, read_figures
 from spatialstream_operator.prometheus import Prometheus, PrometheusAccess
 
 __all__ = ["measure", "server_of"]
@@ -15,11 +15,11 @@ __all__ = ["measure", "server_of"]
 _SLOWEST = 15_000
 
 
-async def measure(look: Look) -> None:
+async def measure(look: ReconcileContext) -> None:
     """Ask Prometheus, if it is time to."""
     url, memory = look.spec.prometheus_url, look.memory
     if not url:
-        memory.figures = Figures(problem="no Prometheus is known: neither the stream nor the operator names one")
+        memory.figures = LoadMetrics(problem="no Prometheus is known: neither the stream nor the operator names one")
     elif look.now - memory.figures.at >= min(look.spec.rebalance.interval, _SLOWEST):
         server = server_of(look.environment.config, url, look.names.namespace)
         executors = "router" in look.crews

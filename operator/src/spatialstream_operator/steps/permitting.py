@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 from spatialstream_operator.cluster import ApiError
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import Look
 from spatialstream_operator.permissions import Refusal, named_secrets, refusals, refuse
 from spatialstream_operator.spec import StreamSpec
 
@@ -20,7 +20,7 @@ _AGAIN = 60_000
 """ms after which a Secret that may be used is asked about again."""
 
 
-async def check_permissions(look: Look) -> None:
+async def check_permissions(look: ReconcileContext) -> None:
     """Refuse what a stream may not say.
 
     Raises:

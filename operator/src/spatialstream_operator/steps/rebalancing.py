@@ -14,6 +14,7 @@ from spatialstream.balance.rebuild import ENOUGH
 from spatialstream.model.errors import Conflict, SettingError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_load, read_sample, read_seen
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.choosing import choose
 from spatialstream_operator.decisions.rebalancing import Step, advance
 from spatialstream_operator.decisions.rebalancing_inputs import (
@@ -34,7 +35,6 @@ from spatialstream_operator.decisions.rebalancing_inputs import (
     Withdrawn,
 )
 from spatialstream_operator.decisions.rebalancing_state import State
-from spatialstream_operator.look import Look
 from spatialstream_operator.names import APPROVE_ANNOTATION
 
 __all__ = ["observe", "rebalance", "settings"]
@@ -42,7 +42,7 @@ __all__ = ["observe", "rebalance", "settings"]
 _LONGEST_CHAIN = 8
 
 
-async def rebalance(look: Look) -> None:
+async def rebalance(look: ReconcileContext) -> None:
     """Go on with what is under way, or begin."""
     state = State.from_status(look.part("rebalance"))
     step = advance(state, observe(look, await _known(look)), settings(look))
@@ -55,7 +55,7 @@ async def rebalance(look: Look) -> None:
     await look.remember(rebalance=step.state.to_status())
 
 
-def settings(look: Look) -> RebalanceSettings:
+def settings(look: ReconcileContext) -> RebalanceSettings:
     """What the spec says about rebalancing."""
     wanted, threshold = look.spec.rebalance, look.spec.index.balance.imbalance
     mode: Mode = "auto" if wanted.mode == "auto" else "approve" if wanted.mode == "approve" else "off"
@@ -70,7 +70,7 @@ def settings(look: Look) -> RebalanceSettings:
     )
 
 
-async def _known(look: Look) -> float:
+async def _known(look: ReconcileContext) -> float:
     """How many objects have been seen of a stream whose first tree may have to be built anew; else 0.
 
     Of long texts, or of many objects at a time, a sample keeps few. Where these were too few for a tree, that is tried
@@ -86,7 +86,7 @@ async def _known(look: Look) -> float:
         return 0.0
 
 
-def observe(look: Look, known: float = 0.0) -> Observation:
+def observe(look: ReconcileContext, known: float = 0.0) -> Observation:
     """What the machine is told in this look."""
     kept = look.memory.proposal
     return Observation(
@@ -100,7 +100,7 @@ def observe(look: Look, known: float = 0.0) -> Observation:
     )
 
 
-async def _carry_out(look: Look, step: Step) -> Input | None:
+async def _carry_out(look: ReconcileContext, step: Step) -> Input | None:
     """Carry out a step's commands; the outcome of the one that has an outcome."""
     outcome: Input | None = None
     for command in step.commands:
@@ -114,7 +114,7 @@ async def _carry_out(look: Look, step: Step) -> Input | None:
     return outcome
 
 
-async def _ask_store(look: Look, command: Command) -> Input:
+async def _ask_store(look: ReconcileContext, command: Command) -> Input:
     """What needs the routing store; every failure is an outcome too."""
     now = look.environment.now
     if look.store is None:
@@ -133,7 +133,7 @@ async def _ask_store(look: Look, command: Command) -> Input:
         return Refused(now(), "unavailable", str(error))
 
 
-def _propose(look: Look, store: RoutingStore, command: Propose) -> Input:
+def _propose(look: ReconcileContext, store: RoutingStore, command: Propose) -> Input:
     now, state = look.environment.now, store.state()
     if state.active.number != command.base:
         return Refused(now(), "conflict", f"version {state.active.number} is active, and not {command.base}")
@@ -156,7 +156,7 @@ def _propose(look: Look, store: RoutingStore, command: Propose) -> Input:
     return Proposed(now(), view, ratio)
 
 
-def _publish(look: Look, store: RoutingStore, command: Publish) -> Input:
+def _publish(look: ReconcileContext, store: RoutingStore, command: Publish) -> Input:
     now, proposal = look.environment.now, look.memory.proposal
     if proposal is None or proposal.id != command.proposal:
         return Refused(now(), "forgotten", "the proposed version is not at hand any more")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spatialstream_operator.cluster import Object
+from spatialstream_operator.context import PARTS, emit
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import condition
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import report
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import PARTS, emit
 from spatialstream_operator.names import KIND, StreamNames
 
 __all__ = ["refuse", "unready"]

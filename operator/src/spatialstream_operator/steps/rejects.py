@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.rejects import Rejecting, judge, problem
-from spatialstream_operator.look import Look
 
 __all__ = ["watch_rejects"]
 
 
-async def watch_rejects(look: Look) -> None:
+async def watch_rejects(look: ReconcileContext) -> None:
     """Remember since when too much is rejected, and tell of it when that has lasted. Nothing is, without a router."""
     before = Rejecting.from_status(look.part("rejected"))
     runs = look.jobs["router"].state in ("starting", "running")

@@ -22,6 +22,7 @@ from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import emit
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import Job, Summary, conditions, phase
@@ -29,7 +30,6 @@ from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.decisions.restarts import ran, report
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import emit
 from spatialstream_operator.manifests.remover import remover_pod
 from spatialstream_operator.names import INTERNAL_KINDS, KIND, TOPIC_KINDS, StreamNames
 from spatialstream_operator.permissions import narrowed

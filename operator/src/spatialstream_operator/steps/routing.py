@@ -16,8 +16,8 @@ from spatialstream.store.reports import (
     save_balance,
     save_suspended,
 )
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.restarts import Failure
-from spatialstream_operator.look import Look
 
 __all__ = ["read_routing"]
 
@@ -25,7 +25,7 @@ _AGAIN = 60_000
 """ms after which it is looked at anew which Kafka the stream uses."""
 
 
-async def read_routing(look: Look) -> None:
+async def read_routing(look: ReconcileContext) -> None:
     """Connect to ZooKeeper, and read the stream's state. That it cannot be read is no reason to stop anything."""
     zookeeper = look.spec.zookeeper
     try:
@@ -47,7 +47,7 @@ async def read_routing(look: Look) -> None:
         look.uncreated = look.store is not None and not look.part("routing").get("version")
 
 
-async def _keep_balance(look: Look, store: RoutingStore) -> None:
+async def _keep_balance(look: ReconcileContext, store: RoutingStore) -> None:
     """λ and what belongs to it, for who rebalances the stream by hand."""
     wanted = look.spec.index.balance
     if look.memory.balance == wanted:
@@ -57,7 +57,7 @@ async def _keep_balance(look: Look, store: RoutingStore) -> None:
     look.memory.balance = wanted
 
 
-async def _keep_suspended(look: Look, store: RoutingStore) -> None:
+async def _keep_suspended(look: ReconcileContext, store: RoutingStore) -> None:
     """Whether the stream is suspended, for who asks it and gets no answer."""
     wanted = look.spec.suspend
     if look.memory.suspended == wanted:
@@ -71,7 +71,7 @@ async def _keep_suspended(look: Look, store: RoutingStore) -> None:
     look.memory.suspended = wanted
 
 
-async def _hear(look: Look, store: RoutingStore) -> None:
+async def _hear(look: ReconcileContext, store: RoutingStore) -> None:
     """What drivers that run say about why they cannot go on: their pods only say that they are not ready."""
     for name, job in look.jobs.items():
         if job.state not in ("starting", "running"):
@@ -86,7 +86,7 @@ async def _hear(look: Look, store: RoutingStore) -> None:
                 look.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
 
 
-async def _know_topics(look: Look, store: RoutingStore, incarnation: str) -> None:
+async def _know_topics(look: ReconcileContext, store: RoutingStore, incarnation: str) -> None:
     """Remember what has to be known when the stream goes: which Kafka it uses, and which incarnation of its name it is.
 
     A router that is ready has made sure that the routing store is of its own incarnation.

@@ -6,11 +6,11 @@ import asyncio
 
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.store.reports import ask_executors, asked_executors
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.autoscaling import AutoscalingSettings, ScalingState, autoscale, out_of_bounds
 from spatialstream_operator.decisions.conditions import Crew
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
-from spatialstream_operator.look import Look
 from spatialstream_operator.spec import Executors
 from spatialstream_operator.steps.executors import count_executors
 
@@ -23,7 +23,7 @@ _AGAIN = 60_000
 """ms after which the routing store is looked at once more, in case somebody has changed the number there."""
 
 
-async def scale(look: Look) -> None:
+async def scale(look: ReconcileContext) -> None:
     """Decide, remember, and tell the jobs that have executors."""
     await count_executors(look)
     for job, crew in look.crews.items():
@@ -32,7 +32,7 @@ async def scale(look: Look) -> None:
         await look.remember(router=dict.fromkeys(("autoscaling", "replicas", "desired", "ready", "missing")))
 
 
-async def _scale(look: Look, job: str, crew: Crew) -> None:
+async def _scale(look: ReconcileContext, job: str, crew: Crew) -> None:
     before, executors = ScalingState.from_status(look.scaling(job)), look.spec.job(job).executors
     assert executors is not None
     adopting = look.part("rebalance").get("phase") in _ADOPTING
@@ -55,13 +55,13 @@ async def _scale(look: Look, job: str, crew: Crew) -> None:
     await _ask(look, job, decision.desired)
 
 
-def _settings(look: Look, job: str, executors: Executors) -> AutoscalingSettings:
+def _settings(look: ReconcileContext, job: str, executors: Executors) -> AutoscalingSettings:
     wanted = look.spec.autoscaling
     bounds = wanted.enabled, executors.min, executors.max
     return AutoscalingSettings(*bounds, wanted.utilisation / 100, wanted.delay, wanted.up, wanted.down, job=job)
 
 
-async def _ask(look: Look, job: str, desired: int) -> None:
+async def _ask(look: ReconcileContext, job: str, desired: int) -> None:
     """Tell the routing store once; it is told again if that did not succeed."""
     store, memory = look.store, look.memory
     known, at = memory.asked.get(job, (None, 0))

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from spatialstream_operator import manifests
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.starting import PATIENCE
-from spatialstream_operator.look import Look
 
 __all__ = ["events_of", "refusal_of_executors"]
 
@@ -21,7 +21,7 @@ _AGAIN = 10_000
 _FORGET = 600_000
 
 
-async def events_of(look: Look, pod: Object) -> list[Object]:
+async def events_of(look: ReconcileContext, pod: Object) -> list[Object]:
     """The events about a pod that has been on its way for a while; none about others. They are read now and then."""
     metadata, said = pod["metadata"], look.memory.said
     uid, made = metadata["uid"], records.moment(metadata, "creationTimestamp")
@@ -37,7 +37,7 @@ async def events_of(look: Look, pod: Object) -> list[Object]:
     return events
 
 
-async def _read(look: Look, uid: str) -> list[Object]:
+async def _read(look: ReconcileContext, uid: str) -> list[Object]:
     namespace = look.names.namespace
     try:
         return await look.environment.cluster.list("Event", namespace, fields={"regarding.uid": uid})
@@ -46,7 +46,7 @@ async def _read(look: Look, uid: str) -> list[Object]:
         return []
 
 
-async def refusal_of_executors(look: Look, job: str) -> str:
+async def refusal_of_executors(look: ReconcileContext, job: str) -> str:
     """Why the API server would refuse the pod of one more executor of a job now; "" if it would not, or who knows.
 
     Spark makes these pods, and tells of a refusal in the driver's log alone.
@@ -57,7 +57,7 @@ async def refusal_of_executors(look: Look, job: str) -> str:
     return trials[job][1]
 
 
-async def _try(look: Look, pod: Mapping[str, object]) -> str:
+async def _try(look: ReconcileContext, pod: Mapping[str, object]) -> str:
     try:
         await look.environment.cluster.create(dict(pod), trial=True)
     except ApiError as error:

@@ -9,11 +9,11 @@ from typing import Any
 from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.restarts import RestartState
 from spatialstream_operator.decisions.topics import Claim, conflict, foreign, spared
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import Look
 from spatialstream_operator.names import KIND, TOPIC_KINDS, StreamNames
 
 __all__ = ["check_topics", "topics_of_others"]
@@ -24,7 +24,7 @@ _AGAIN = 30_000
 """ms after which all streams are listed anew, as long as this one may not begin."""
 
 
-async def check_topics(look: Look) -> None:
+async def check_topics(look: ReconcileContext) -> None:
     """Refuse topics of others. A stream that has begun has its topics, and is asked once more: when its Kafka is known.
 
     Raises:

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from spatialstream_operator import manifests
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import PARTS, ReconcileContext
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.restarts import Failure, report
-from spatialstream_operator.look import PARTS, Look
 from spatialstream_operator.names import HASH_ANNOTATION
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.ownership import hindrance
@@ -29,7 +29,7 @@ _AT_WORK = 120_000
 _IMAGE = "ImageUnusable"
 
 
-async def try_image(look: Look) -> None:
+async def try_image(look: ReconcileContext) -> None:
     """Go on with the trial of the image that the spec names, if jobs run with another one."""
     key = manifests.image_key(look.spec)
     if look.problem is not None or look.memory.tried == key:
@@ -54,7 +54,7 @@ async def try_image(look: Look) -> None:
     look.spec = before
 
 
-async def _before(look: Look) -> StreamSpec | None:
+async def _before(look: ReconcileContext) -> StreamSpec | None:
     """The spec with the image that a job runs with, if that is another one; None if none does."""
     for job in PARTS:
         name = look.names.driver(job)
@@ -75,7 +75,7 @@ def _is_over(pod: Object) -> bool:
     return records.part(pod, "status").get("phase") in ("Failed", "Succeeded")
 
 
-async def _outcome(look: Look, pod: Object | None, key: str) -> Failure | None:
+async def _outcome(look: ReconcileContext, pod: Object | None, key: str) -> Failure | None:
     """What is known of the image so far; None if it may be used, or cannot be tried."""
     trying = Failure("TryingImage", "is being tried")
     if pod is None:
@@ -104,7 +104,7 @@ async def _outcome(look: Look, pod: Object | None, key: str) -> Failure | None:
     return Failure("TryingImage", f"is being tried: {_line(seen.failure.message)}")
 
 
-async def _begin(look: Look) -> bool:
+async def _begin(look: ReconcileContext) -> bool:
     """Make the pod; False if that is refused."""
     uid = look.body["metadata"]["uid"]
     try:
@@ -116,7 +116,7 @@ async def _begin(look: Look) -> bool:
     return True
 
 
-async def _end(look: Look) -> None:
+async def _end(look: ReconcileContext) -> None:
     """Remove the pod, if there is one of the stream's."""
     name = look.names.trial
     pod = await look.environment.cluster.get("Pod", name, look.names.namespace)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream_operator.cluster import ClusterError
+from spatialstream_operator.context import ReconcileContext, emit
 from spatialstream_operator.decisions.rebalancing_inputs import Note
-from spatialstream_operator.look import Look, emit
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -26,7 +26,7 @@ def look_at(world):
     environment = world.environment
     status = copy.deepcopy(body.get("status") or {})
     spec = StreamSpec.parse(body["spec"], environment.defaults)
-    return Look(environment, StreamNames("geo", "quakes"), body, spec, status, Memory(), world.at)
+    return ReconcileContext(environment, StreamNames("geo", "quakes"), body, spec, status, Memory(), world.at)
 
 
 def remember(world, said):

@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from spatialstream_operator import posts as posts_module
+from spatialstream_operator import kind_watcher as posts_module
 from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.handlers import FINALIZER, QUERIES, STREAMS
 from spatialstream_operator.health import Health
-from spatialstream_operator.posts import Post
+from spatialstream_operator.kind_watcher import KindWatcher
 from spatialstream_operator.watch import Watch
 from tests.unit.operator.shell.simulated import World, refusal, simulate
 
@@ -47,11 +47,11 @@ class Kept:
         async def main():
             now = asyncio.get_running_loop().time
             self.monkeypatch.setattr(posts_module.time, "monotonic", now)
-            self.monkeypatch.setattr(Post, "_run", lambda post: self._kopf(post))
+            self.monkeypatch.setattr(KindWatcher, "_run", lambda post: self._kopf(post))
             health = Health(self.watch, now)
             environment = self.world.environment
             kept = [
-                asyncio.create_task(Post(environment, self.watch, health, each, lambda: None, charge).keep())
+                asyncio.create_task(KindWatcher(environment, self.watch, health, each, lambda: None, charge).keep())
                 for each in namespaces or (None,)
                 for charge in (STREAMS, QUERIES)
             ]
@@ -106,7 +106,7 @@ def without_kopf(world, monkeypatch, charge, *then):
         monkeypatch.setattr(posts_module.time, "monotonic", now)
         begun, watch = now(), Watch()
         health = Health(watch, now)
-        kept = asyncio.create_task(Post(world.environment, watch, health, "geo", lambda: None, charge).keep())
+        kept = asyncio.create_task(KindWatcher(world.environment, watch, health, "geo", lambda: None, charge).keep())
         for each in (*then, lambda: None):
             for _ in range(6):
                 await asyncio.sleep(10)

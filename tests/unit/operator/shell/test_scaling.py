@@ -7,10 +7,10 @@ import pytest
 
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import asked_executors
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.autoscaling import Use
 from spatialstream_operator.decisions.conditions import Job
-from spatialstream_operator.figures import Figures
-from spatialstream_operator.look import Look
+from spatialstream_operator.load_metrics import LoadMetrics
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.scaling import scale
@@ -25,10 +25,10 @@ def look_at(world, store, router=None, worker=None):
     """What a look makes of how much the jobs' executors are used; it knows of earlier ones by the status alone."""
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(defaulted(body["spec"]), environment.defaults)
-    look = Look(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
+    look = ReconcileContext(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
     look.jobs = {job: Job(job, "running") for job in ("router", "worker")}
     look.store, look.routing = store, True
-    look.figures = Figures(world.at, use=worker, router=router)
+    look.figures = LoadMetrics(world.at, use=worker, router=router)
     asyncio.run(scale(look))
     world.at += 2_000
     return look

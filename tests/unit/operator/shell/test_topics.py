@@ -5,7 +5,7 @@ import re
 import pytest
 
 from spatialstream.model.errors import SettingError
-from spatialstream_operator.look import Look
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -25,7 +25,7 @@ def check(world, memory=None, name="quakes"):
     body, environment = world.body(name), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
     status = copy.deepcopy(body.get("status") or {})
-    look = Look(environment, StreamNames("geo", name), body, spec, status, memory or Memory(), world.at)
+    look = ReconcileContext(environment, StreamNames("geo", name), body, spec, status, memory or Memory(), world.at)
     asyncio.run(check_topics(look))
 
 

@@ -22,12 +22,12 @@ from spatialstream_operator.decisions.conditions import Crew, Job
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.figures import Figures
+from spatialstream_operator.load_metrics import LoadMetrics
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import GROUP, KIND, VERSION, StreamNames
 from spatialstream_operator.spec import StreamSpec
 
-__all__ = ["PARTS", "Look", "changes", "emit"]
+__all__ = ["PARTS", "ReconcileContext", "changes", "emit"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _LONGEST_NOTE = 1024
 
 
 @dataclass(slots=True)
-class Look:
+class ReconcileContext:
     """A look that is under way.
 
     Attributes:
@@ -77,7 +77,7 @@ class Look:
     store: RoutingStore | None = None
     routing: RoutingState | None = None
     uncreated: bool = False
-    figures: Figures = field(default_factory=Figures)
+    figures: LoadMetrics = field(default_factory=LoadMetrics)
     problem: Failure | None = None
     image: Failure | None = None
 

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from spatialstream_operator.cluster import Object
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.balance import Verdict, verdict
 from spatialstream_operator.decisions.conditions import Crew, Summary, conditions, phase, transitions
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
-from spatialstream_operator.look import Look
 from spatialstream_operator.metrics import CONDITIONS
 from spatialstream_operator.steps.beating import heartbeat
 from spatialstream_operator.steps.rebalancing import observe, settings
@@ -17,7 +17,7 @@ from spatialstream_operator.steps.rebalancing import observe, settings
 __all__ = ["tell"]
 
 
-async def tell(look: Look) -> None:
+async def tell(look: ReconcileContext) -> None:
     """Write the status, make events of what has changed, and set the metrics."""
     state = State.from_status(look.part("rebalance"))
     summary = Summary(
@@ -53,7 +53,7 @@ async def tell(look: Look) -> None:
     _measure(look, after, state)
 
 
-def _balance(look: Look, state: State) -> Verdict:
+def _balance(look: ReconcileContext, state: State) -> Verdict:
     if look.uncreated:
         return Verdict("Unknown", "RoutingUnknown", "There is no routing version yet: the router has not run.")
     if look.figures.problem:
@@ -66,7 +66,7 @@ def _crew(crew: Crew) -> dict[str, Any]:
     return {"replicas": ready, "desired": crew.desired, "ready": f"{ready}/{crew.desired}"}
 
 
-def _routing(look: Look) -> dict[str, Any]:
+def _routing(look: ReconcileContext) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if look.routing is not None:
         pending = look.routing.pending
@@ -87,7 +87,7 @@ def _ratio(ratio: float) -> str:
     return "inf" if math.isinf(ratio) else f"{ratio:.2f}"
 
 
-def _lag(look: Look) -> dict[str, Any]:
+def _lag(look: ReconcileContext) -> dict[str, Any]:
     figures = look.figures
     return {
         "messages": None if figures.lag is None else max(0, figures.lag),
@@ -95,12 +95,12 @@ def _lag(look: Look) -> dict[str, Any]:
     }
 
 
-def _console(look: Look) -> str | None:
+def _console(look: ReconcileContext) -> str | None:
     url = look.environment.config.gateway_url
     return f"{url}/console/#stream={look.names.stream}" if url else None
 
 
-def _measure(look: Look, after: list[dict[str, Any]], state: State) -> None:
+def _measure(look: ReconcileContext, after: list[dict[str, Any]], state: State) -> None:
     metrics, labels = look.environment.metrics, (look.names.namespace, look.names.name)
     for condition in after:
         if condition["type"] in CONDITIONS:

@@ -10,7 +10,7 @@ from aiohttp import web
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.decisions.rejects import Inflow
-from spatialstream_operator.figures import Figures, read_figures
+from spatialstream_operator.load_metrics import LoadMetrics, read_figures
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.prometheus import Prometheus, PrometheusAccess, Sample
 from spatialstream_operator.steps.measuring import server_of
@@ -111,7 +111,7 @@ def test_what_prometheus_says():
     assert (load.ratio, load.arrivals, load.slots) == (12.5, 120.5, (50.0, 4.0))
     assert (use.at, use.utilisation, use.delay) == (1_795_262_400_500, 0.625, 750)
     assert (use.growth, use.done) == (900 / 120 - 120.5, 120.5)
-    assert figures == Figures(77, load, use, 750, 64, 17, INFLOWS)
+    assert figures == LoadMetrics(77, load, use, 750, 64, 17, INFLOWS)
     assert [each.share for each in INFLOWS] == [0.1, 0.25]
     assert len(asked) == len(RECORDED)
     for question in asked:
@@ -134,7 +134,7 @@ def test_how_much_of_the_routers_executors_is_used_is_asked_where_it_has_any():
 def test_nothing_is_known_of_a_stream_that_is_not_scraped():
     figures, _ = read(without(*RECORDED))
 
-    assert figures == Figures(77)
+    assert figures == LoadMetrics(77)
 
 
 @pytest.mark.parametrize("begin", list(RECORDED)[:3])

@@ -21,11 +21,11 @@ import kopf
 
 from spatialstream_operator.cluster import ClusterError, Object
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.handlers import STREAMS, Charge, Handlers, settings
+from spatialstream_operator.handlers import STREAMS, Handlers, ResourceKind, settings
 from spatialstream_operator.health import Health
 from spatialstream_operator.watch import Watch
 
-__all__ = ["Post"]
+__all__ = ["KindWatcher"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _REFUSALS = frozenset({403, 404, 410})
 
 
 @dataclass(slots=True)
-class Post:
+class KindWatcher:
     """One place.
 
     Attributes:
@@ -58,7 +58,7 @@ class Post:
     health: Health
     namespace: str | None
     spawned: Callable[[], None]
-    charge: Charge = STREAMS
+    charge: ResourceKind = STREAMS
     _kopf: asyncio.Task[None] | None = None
     _begun: float = 0.0
     _pause: float = _FIRST_PAUSE
@@ -67,7 +67,7 @@ class Post:
     _left: bool = False
 
     async def keep(self) -> None:
-        """Look after the resources of this place until cancelled, whatever becomes of it meanwhile."""
+        """ReconcileContext after the resources of this place until cancelled, whatever becomes of it meanwhile."""
         self.health.checked(self._place)  # from now on it may not take too long
         try:
             while True:

@@ -7,8 +7,8 @@ import json
 
 from spatialstream_operator import manifests
 from spatialstream_operator.cluster import ApiError
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.restarts import Failure
-from spatialstream_operator.look import Look
 from spatialstream_operator.steps.ownership import hindrance
 
 __all__ = ["apply_belongings"]
@@ -17,7 +17,7 @@ _AGAIN = 300_000
 """ms after which everything is applied once more, in case somebody has changed it."""
 
 
-async def apply_belongings(look: Look) -> None:
+async def apply_belongings(look: ReconcileContext) -> None:
     """Apply what has changed since the last time; all of it now and then."""
     wanted = _wanted(look)
     digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
@@ -31,7 +31,7 @@ async def apply_belongings(look: Look) -> None:
     memory.applied, memory.applied_at = digest, look.now
 
 
-async def _apply(look: Look, wanted: manifests.Manifest) -> Failure | None:
+async def _apply(look: ReconcileContext, wanted: manifests.Manifest) -> Failure | None:
     """Apply one thing; why that cannot be done."""
     cluster, kind, name = look.environment.cluster, wanted["kind"], wanted["metadata"]["name"]
     problem = hindrance(look.body, await cluster.get(kind, name, look.names.namespace), kind, name)
@@ -46,7 +46,7 @@ async def _apply(look: Look, wanted: manifests.Manifest) -> Failure | None:
     return None
 
 
-def _wanted(look: Look) -> list[manifests.Manifest]:
+def _wanted(look: ReconcileContext) -> list[manifests.Manifest]:
     names, uid = look.names, look.body["metadata"]["uid"]
     wanted = [
         manifests.service_account(names, uid, look.spec.accounts.driver),

@@ -14,7 +14,7 @@ from spatialstream_operator.decisions.rejects import Inflow
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.prometheus import Prometheus, Sample
 
-__all__ = ["Figures", "read_figures"]
+__all__ = ["LoadMetrics", "read_figures"]
 
 _NAME = "__name__"
 _SERIES = (
@@ -29,7 +29,7 @@ _WINDOW = f"{_WINDOW_SECONDS}s"
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class LoadMetrics:
     """What was read.
 
     Attributes:
@@ -55,7 +55,7 @@ class Figures:
     router: Use | None = None
 
 
-async def read_figures(prometheus: Prometheus, names: StreamNames, now: int, *, executors: bool = False) -> Figures:
+async def read_figures(prometheus: Prometheus, names: StreamNames, now: int, *, executors: bool = False) -> LoadMetrics:
     """Ask Prometheus about a stream; what it cannot answer is missing from the figures.
 
     Args:
@@ -91,9 +91,9 @@ async def read_figures(prometheus: Prometheus, names: StreamNames, now: int, *, 
         figures = _figures(now, known, at, arrivals, worked, delay, leaves, lag, inflows)
         return replace(figures, router=await _router(prometheus, router)) if executors else figures
     except Unavailable as error:
-        return Figures(now, problem=str(error))
+        return LoadMetrics(now, problem=str(error))
     except (KeyError, ValueError, OverflowError) as error:  # series that have the names, and are not the jobs'
-        return Figures(now, problem=f"Prometheus has series of another form: {cause(error)}")
+        return LoadMetrics(now, problem=f"Prometheus has series of another form: {cause(error)}")
 
 
 async def _router(prometheus: Prometheus, router: str) -> Use | None:
@@ -126,7 +126,7 @@ def _figures(
     leaves: float | None,
     lag: float | None,
     inflows: tuple[Inflow, ...] | None,
-) -> Figures:
+) -> LoadMetrics:
     """What the answers mean.
 
     Raises:
@@ -135,7 +135,7 @@ def _figures(
     single = {each.labels[_NAME]: each.value for each in known if "slot" not in each.labels}
     late = None if delay is None or math.isinf(delay) else round(delay * 1000)
     scraped = None if at is None else round(at * 1000)
-    return Figures(
+    return LoadMetrics(
         now,
         _load(single, known, scraped, arrivals),
         _use(single, scraped, busy, late, arrivals, inflows),
