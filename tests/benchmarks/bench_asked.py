@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from spatialstream import kernels
 from spatialstream.actors.coordinator import LARGEST, Whole
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.index.version import build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
@@ -45,7 +45,7 @@ PLACE = "benchmark"
 
 
 class Slots:
-    """The slots of a stream, their views, and what an asker is told."""
+    """The slots of a stream, their views, and what an session is told."""
 
     def __init__(self, sample: ObjectBatch) -> None:
         self.version = build(SPACE, sample, make_queries(sample, 10_000, "SRQ"), LEAVES, SLOTS)
@@ -112,31 +112,31 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
         slots.stores[0].view()
     row("a view is taken in", (time.perf_counter() - began) * 1e4, "us", None, f"{slots.stores[0].segments} segments")
     asked = questions(batch)
-    asker = SnapshotAsker(lambda seconds: slots.directory, slots.call, SPACE)
-    whole = SnapshotAsker(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
+    session = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE)
+    whole = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
     for name, records in asked.items():
-        measure(name, asker, records, row, "idle", (1.5, 10.0))
+        measure(name, session, records, row, "idle", (1.5, 10.0))
         one_by_one(f"{name}, whole by one actor, idle", whole, records, row, (1.5, 10.0))
     with TakingIn(slots):
         for name, records in asked.items():
-            measure(name, asker, records, row, f"under {RATE:,} objects/s", (4.0, 40.0))
+            measure(name, session, records, row, f"under {RATE:,} objects/s", (4.0, 40.0))
     return result
 
 
 def measure(
     name: str,
-    asker: SnapshotAsker,
+    session: SnapshotClient,
     records: list[Question],
     row: Callable[..., None],
     load: str,
     floors: Sequence[float],
 ) -> None:
     """One question at a time, and some together."""
-    one_by_one(f"{name}, {load}", asker, records, row, floors)
+    one_by_one(f"{name}, {load}", session, records, row, floors)
     times, spent = [], time.thread_time()
     for part in (records[first : first + BATCH] for first in range(0, len(records), BATCH)):
         began = time.perf_counter()
-        asker.ask(part)
+        session.ask(part)
         times.append((time.perf_counter() - began) * 1e3 / len(part))
     spent = (time.thread_time() - spent) * 1e3 / len(records)
     note = f"{spent:.2f} ms of its thread's CPU"
@@ -144,13 +144,13 @@ def measure(
 
 
 def one_by_one(
-    name: str, asker: SnapshotAsker, records: list[Question], row: Callable[..., None], floors: Sequence[float]
+    name: str, session: SnapshotClient, records: list[Question], row: Callable[..., None], floors: Sequence[float]
 ) -> None:
-    asker.ask(records[:BATCH])
+    session.ask(records[:BATCH])
     times, spent = [], time.thread_time()
     for record in records:
         began = time.perf_counter()
-        asker.ask(record)
+        session.ask(record)
         times.append((time.perf_counter() - began) * 1e3)
     spent = (time.thread_time() - spent) * 1e3 / len(records)
     row(f"{name}: median", float(np.median(times)), "ms", floors[0], f"{spent:.2f} ms of its thread's CPU")

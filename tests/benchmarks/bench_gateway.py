@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from spatialstream import kernels
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.client.results import Row
 from spatialstream.connectors.delivery import Place
 from spatialstream.gateway import logs
@@ -48,7 +48,7 @@ _LINE = b'{"query": "q%d", "type": "CRQ", "t": %d, "object": {"id": "o%d", "t": 
 _ASK, _RESULTS = "POST /streams/s/ask", "GET /streams/s/results"
 
 
-class Opened(SnapshotAsker):
+class Opened(SnapshotClient):
     def close(self) -> None:
         pass
 

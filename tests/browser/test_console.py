@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, TimeoutError, expect
 
-from spatialstream.client import Inlet
+from spatialstream.client import RecordWriter
 from spatialstream.servers.process import await_condition
 from tests.browser.conftest import ELSEWHERE
 from tests.cluster.stream import LiveStream
@@ -175,19 +175,19 @@ def test_a_link_that_hands_a_token_over_loses_it(visit: Visit) -> None:
 
 
 def test_who_may_only_ask_asks_once_and_no_more(visit: Visit, gateway: GatewayServer) -> None:
-    asker = "may-only-ask-0123456789"
-    may = {"name": "asker", "token": asker, "rights": ["ask"], "streams": ["gateway"]}
+    session = "may-only-ask-0123456789"
+    may = {"name": "session", "token": session, "rights": ["ask"], "streams": ["gateway"]}
     with (gateway.folder / "tokens").open("a") as tokens:
         tokens.write(f"\n{json.dumps(may)}")
-    session = Client(gateway.port, asker)
+    session = Client(gateway.port, session)
     assert await_condition(lambda: session("GET", "/console/session").status == 200, PATIENCE / 1000)
     page = visit.page
     page.goto(link(page, {"id": "others", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}}))
-    visit.sign_in(asker)
+    visit.sign_in(session)
     expect(page.locator("#rate")).to_have_text(re.compile(r"[1-9]"))
     expect(page.locator("#behind")).to_have_text(re.compile(r"\d"))
     expect(visit.card("Standing")).to_have_attribute("data-state", "unseen")
-    expect(page.get_by_role("button", name="Inside")).to_be_disabled()
+    expect(page.get_by_role("button", name="StreamDescription")).to_be_disabled()
     expect(page.get_by_role("button", name="Let it stand")).to_be_disabled()
     visit.flood()
     page.get_by_role("button", name="Ask once").click()
@@ -638,10 +638,10 @@ def test_the_nearest_and_the_top_words(visit: Visit) -> None:
 @pytest.mark.gate
 def test_the_streams_inside(visit: Visit, stream: LiveStream) -> None:
     bad = {"id": "bad", "t": 5, "lon": 500, "lat": 1, "text": "x"}  # which the gateway itself would refuse
-    Inlet(stream.connection, stream.name).objects(json.dumps(bad).encode() + b"\n")
+    RecordWriter(stream.connection, stream.name).objects(json.dumps(bad).encode() + b"\n")
     visit.sign_in()
-    visit.page.get_by_role("button", name="Inside").click()
-    inside = visit.page.get_by_role("region", name="Inside the stream")
+    visit.page.get_by_role("button", name="StreamDescription").click()
+    inside = visit.page.get_by_role("region", name="StreamDescription the stream")
     expect(inside.get_by_role("rowheader", name="2")).to_be_visible()  # of three slots
     expect(inside).to_contain_text("lon")  # the reason of the rejected record
     visit.picture("inside")
@@ -702,9 +702,9 @@ def test_a_stream_that_is_not_there_may_come(visit: Visit) -> None:
 def test_an_answer_that_is_cut_off_is_asked_for_again(visit: Visit) -> None:
     visit.sign_in()
     page = visit.page
-    page.get_by_role("button", name="Inside").click()
+    page.get_by_role("button", name="StreamDescription").click()
     page.route("**/console/inside", lambda route: route.fulfill(body='{"space": "wg', content_type="application/json"))
-    inside = page.get_by_role("region", name="Inside the stream")
+    inside = page.get_by_role("region", name="StreamDescription the stream")
     expect(inside).to_contain_text("the answer was cut off")
     page.unroute("**/console/inside")
     expect(inside).not_to_contain_text("the answer was cut off")
@@ -844,8 +844,8 @@ def test_without_webgl_the_map_is_moved_with_keys_and_the_inside_is_on_it(visit:
     assert float(page.get_by_label("Radius, km").input_value()) > 0
     page.get_by_role("button", name="Ask once").click()
     expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
-    page.get_by_role("button", name="Inside").click()
-    inside = page.get_by_role("region", name="Inside the stream")
+    page.get_by_role("button", name="StreamDescription").click()
+    inside = page.get_by_role("region", name="StreamDescription the stream")
     expect(inside.get_by_role("rowheader", name="2")).to_be_visible()
     page.mouse.move(900, 400)
     page.mouse.move(902, 402)
@@ -888,9 +888,9 @@ def test_it_can_be_used_by_everybody(browser: Browser, gateway: GatewayServer, t
     expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
     visit.accessible()
     visit.picture(f"live-{theme}")
-    visit.page.get_by_role("button", name="Inside").click()
+    visit.page.get_by_role("button", name="StreamDescription").click()
     expect(
-        visit.page.get_by_role("region", name="Inside the stream").get_by_role("rowheader", name="2")
+        visit.page.get_by_role("region", name="StreamDescription the stream").get_by_role("rowheader", name="2")
     ).to_be_visible()
     visit.accessible()
     visit.end()

@@ -21,7 +21,7 @@ from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.versions import save_version
 from spatialstream.stream.settings import StreamSettings
 from tests.contracts.engines import until
-from tests.unit.client.test_snapshots import PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, Stream, objects
+from tests.unit.client.test_snapshot_client import PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, Stream, objects
 
 ASKED = [SRQ, SKQ, STQ, SRQ | {"keywords": ["w3"]}]
 

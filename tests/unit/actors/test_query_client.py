@@ -42,8 +42,8 @@ from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import TimeLimits, read_limits, save_limits, save_named, save_suspended
 from spatialstream.stream.settings import StreamSettings
 from tests.contracts.engines import until
-from tests.unit.client.test_snapshots import MANY, PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
-from tests.unit.client.test_snapshots import Stream as Slots
+from tests.unit.client.test_snapshot_client import MANY, PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
+from tests.unit.client.test_snapshot_client import Stream as Slots
 
 OWN, ASKING = "own", "asking"
 STANDING = Query("q", 900, Predicate(), Nearest(1.0, 2.0, 3), Lifetime(5_000, True))

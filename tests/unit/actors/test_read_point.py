@@ -27,7 +27,7 @@ from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version
 from spatialstream.stream.settings import StreamSettings
-from tests.unit.client.test_snapshots import PLANE, SLOTS, Stream
+from tests.unit.client.test_snapshot_client import PLANE, SLOTS, Stream
 
 SILENCE = 10.0
 VERSION = Stream(PLANE).version

@@ -19,7 +19,7 @@ from spatialstream.stages.questions import lines_of
 from spatialstream.stages.tasks import World
 from spatialstream.stages.views import View
 from spatialstream.stream.settings import StreamSettings
-from tests.unit.client.test_snapshots import PLANE, SKQ, SLOTS, SRQ, STQ, Stream, objects
+from tests.unit.client.test_snapshot_client import PLANE, SKQ, SLOTS, SRQ, STQ, Stream, objects
 
 ACTORS = {0: "a", 1: "b", 2: "c"}
 

@@ -1,4 +1,4 @@
-"""What a job does until it is the one to do it: the lease is awaited beside what takes long, and before all else."""
+"""What a job does until it is the one to do it: the lease is pending beside what takes long, and before all else."""
 
 from __future__ import annotations
 

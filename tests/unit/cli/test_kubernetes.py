@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spatialstream.cli import attached, main
+from spatialstream.cli import main, pod_session
 from spatialstream.cli.kubernetes import Kubectl as Cluster
 from spatialstream.cli.kubernetes import driver_pod, running
 from spatialstream.model.errors import RunError, SettingError, Unavailable
@@ -19,7 +19,7 @@ from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 
 ECHO = """
 import sys
-from spatialstream.cli.attached import attach
+from spatialstream.cli.pod_session import attach
 attach()
 print(sys.argv[1:])
 print(sys.stdin.read(), end="")
@@ -30,7 +30,7 @@ FILES = """
 import sys
 from argparse import Namespace
 from pathlib import Path
-from spatialstream.cli.attached import attach, write_file
+from spatialstream.cli.pod_session import attach, write_file
 attach()
 print("before")
 write_file(Namespace(attached=True), Path(sys.argv[-1]), "first\\n\\x1e second\\nno end")
@@ -38,7 +38,7 @@ print("after")
 """
 WAITS = """
 import signal, sys
-from spatialstream.cli.attached import attach
+from spatialstream.cli.pod_session import attach
 stop = []
 signal.signal(signal.SIGINT, lambda *_: stop.append(True))
 attach()
@@ -250,7 +250,7 @@ def test_people_cannot_attach_by_mistake(monkeypatch: pytest.MonkeyPatch, capsys
     reader, writer = os.pipe()
     os.write(writer, b"hello\n")
     os.close(writer)
-    monkeypatch.setattr("spatialstream.cli.attach", partial(attached.attach, reader))
+    monkeypatch.setattr("spatialstream.cli.attach", partial(pod_session.attach, reader))
 
     assert main(["--attached", "results", "--stream", "x"]) == 2
 

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from spatialstream.cli import main, parser
 from spatialstream.cli.query import from_options, read
-from spatialstream.client.asking import check_queries
+from spatialstream.client.query_session import check_queries
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.space import Space
 from tests.streams import PLANE, Stream, streams
@@ -21,7 +21,7 @@ from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 SRQ = {"type": "SRQ", "region": {"box": [-2, -2, 2, 2]}, "duration": "1h"}
 FAR = """
 import sys
-from spatialstream.cli.attached import attach
+from spatialstream.cli.pod_session import attach
 attach()
 print(sys.argv[1:])
 print(sys.stdin.read(), end="")

@@ -1,4 +1,4 @@
-"""Questions over HTTP: answers as the asker gives them, their forms, and what is said of what cannot be answered."""
+"""Questions over HTTP: answers as the session gives them, their forms, and what is said of what cannot be answered."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.gateway import streams
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.model.errors import Replaced, Suspended, Unavailable
 from spatialstream.model.space import WGS84, Space
 from spatialstream.servers.process import await_condition
-from tests.unit.client.test_snapshots import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
+from tests.unit.client.test_snapshot_client import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
 from tests.unit.gateway.http import Client, served, serving
 
 __all__ = ["stream"]
 ASK = "/streams/s/ask"
 
 
-class Opened(SnapshotAsker):
+class Opened(SnapshotClient):
     def close(self) -> None:
         pass
 

@@ -23,7 +23,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from spatialstream.client.cursor import PATTERN
-from spatialstream.client.inlet import Sent
+from spatialstream.client.record_writer import Sent
 from spatialstream.client.stream import Standing
 from spatialstream.gateway import app
 from spatialstream.gateway.access import Access
@@ -35,7 +35,7 @@ from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84
 from tests.lengths import examples
-from tests.unit.client import test_snapshots as snapshots
+from tests.unit.client import test_snapshot_client as snapshots
 from tests.unit.client.log import MemoryLog
 from tests.unit.gateway import test_writing as writing
 from tests.unit.gateway.http import Client, served, serving

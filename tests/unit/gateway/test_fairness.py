@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.client.history import Log
-from spatialstream.client.inlet import Sent
+from spatialstream.client.record_writer import Sent
 from spatialstream.gateway import streams
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
@@ -68,7 +68,7 @@ class HeldAsker(Answering):
         self.stream.hold("queries", after == 7)
         return super().standing(after, limit)
 
-    def inside(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return {"space": "wgs84"}
 
     def together(self, requests: Any, *given: Any) -> Any:

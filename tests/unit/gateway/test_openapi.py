@@ -19,13 +19,13 @@ from spatialstream.gateway.streams import ServedStream
 from tests.unit.client.log import MemoryLog
 from tests.unit.gateway.http import Answer, Client, served, serving
 from tests.unit.gateway.results import messages, opener
-from tests.unit.gateway.test_writing import CRQ, LINE, TOKEN, Asker, Stream
+from tests.unit.gateway.test_writing import CRQ, LINE, TOKEN, QuerySession, Stream
 
 ROW = {"query": "q", "type": "SKQ", "t": 5, "objects": [{"id": "a", "t": 4, "lon": 1.5, "lat": 2.5, "distance_m": 7.0}]}
 SKQ = {"type": "SKQ", "at": [1, 2], "k": 1, "duration": "1h"}
 
 
-class Answering(Asker):
+class Answering(QuerySession):
     standing_ids = ("q0", "a/b", "q2")
 
     def directory(self, timeout: float = 10.0) -> Any:

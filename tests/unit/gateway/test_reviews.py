@@ -18,7 +18,7 @@ from spatialstream.model.errors import Unavailable
 from spatialstream.servers.process import await_condition
 from tests.unit.gateway.http import Client, served, serving
 from tests.unit.gateway.results import Topic, opener
-from tests.unit.gateway.test_writing import CRQ, Asker, Stream
+from tests.unit.gateway.test_writing import CRQ, QuerySession, Stream
 
 TOKEN = "token-of-the-dashboard"
 DASHBOARD = {"username": "system:serviceaccount:geo:dashboard", "uid": "7", "groups": ["system:serviceaccounts"]}
@@ -82,7 +82,7 @@ def test_rights_are_verbs_on_the_resource_of_a_stream(cluster: PlayedCluster) ->
 def test_who_registers_is_the_account_that_the_cluster_knows(cluster: PlayedCluster) -> None:
     stream = Stream()
     cluster.allowed = {("write", "geo", "quakes")}
-    behind = served("geo.quakes", lambda: Asker(stream), opener(stream.results), stream)
+    behind = served("geo.quakes", lambda: QuerySession(stream), opener(stream.results), stream)
     with serving(Gateway([behind], Access(reviews=Reviews(cluster)))) as nobody:
         someone, path = Client(nobody.port, TOKEN), "/streams/geo.quakes/queries"
         assert someone("POST", path, CRQ | {"by": "sq/geo/floods"}).errors[0]["pointer"] == "#/by"

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import pytest
 
-from spatialstream.client.inlet import Sent
-from spatialstream.client.snapshots import SnapshotAsker
+from spatialstream.client.record_writer import Sent
+from spatialstream.client.snapshot_client import SnapshotClient
 from spatialstream.gateway import writing
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
@@ -84,7 +84,7 @@ class Stream:
         sent.refused |= self.refused.get(sent.offset, {})
 
 
-class Asker(SnapshotAsker):
+class QuerySession(SnapshotClient):
     def __init__(self, stream: Stream) -> None:
         super().__init__(lambda: None, lambda *given: [], WGS84)
         self.stream = stream
@@ -116,7 +116,7 @@ def gateway(stream: Stream, tmp_path: Path) -> Gateway:
     callers = {"all": TOKEN, "operator": OPERATOR, "é" * 256: LONG, "é" * 257: TOO_LONG, "\ud800": HALF}
     tokens = [{"name": name, "token": token, **may} for name, token in callers.items()]
     (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
-    behind = served("s", lambda: Asker(stream), opener(stream.results), stream)
+    behind = served("s", lambda: QuerySession(stream), opener(stream.results), stream)
     return Gateway([behind], Access(tmp_path / "tokens"), limits=Limits(waiting=100), registrars=["operator"])
 
 
@@ -376,7 +376,7 @@ def test_who_registers_has_room_besides_those_who_follow(send: Client, gateway: 
 
 
 def test_writing_needs_a_token(stream: Stream) -> None:
-    with serving(Gateway([served("s", lambda: Asker(stream), opener(stream.results), stream)])) as client:
+    with serving(Gateway([served("s", lambda: QuerySession(stream), opener(stream.results), stream)])) as client:
         for method, path in (("POST", "queries"), ("DELETE", "queries/q"), ("POST", "objects")):
             answer = client(method, f"/streams/s/{path}", CRQ if method == "POST" else None)
             assert (answer.status, answer.json["detail"]) == (403, "anyone may ask, watch, not write")

@@ -17,7 +17,7 @@ from spatialstream.oracle import answers
 from spatialstream.stages import questions, views
 from spatialstream.stages.questions import Found, Wanted, blocks_of, found_in, found_of, lines_here, lines_of
 from spatialstream.stages.views import View
-from tests.unit.client.test_snapshots import PLACE, PLANE, SLOTS, Stream, objects
+from tests.unit.client.test_snapshot_client import PLACE, PLANE, SLOTS, Stream, objects
 
 CLOCK, MOST = 3_000, 1 << 30
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import SpatialObject
@@ -60,9 +60,9 @@ class Asked(Simulation):
         def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
             return views.answer_at(self.storage.place, slots, round_id, questions)
 
-        asker = SnapshotAsker(lambda seconds: directory, call, self.work_settings.space, pause=lambda seconds: None)
+        session = SnapshotClient(lambda seconds: directory, call, self.work_settings.space, pause=lambda seconds: None)
         try:
-            rows = asker.ask([query_record(query) for query in asked], timeout=0.0)
+            rows = session.ask([query_record(query) for query in asked], timeout=0.0)
         except Unavailable as error:
             known = "has only begun" in str(error) if turn.upto == NEVER else "ask again" in str(error)
             self.wrong += [] if known else [str(error)]
@@ -141,7 +141,7 @@ def test_a_row_is_that_of_the_stream_to_the_byte(tmp_path: Path) -> None:
         return views.answer_at(simulation.storage.place, slots, round_id, questions)
 
     records = [("", query_record(query)) for query in queries]
-    for query, line in zip(queries, SnapshotAsker(lambda seconds: directory, call).lines(records), strict=True):
+    for query, line in zip(queries, SnapshotClient(lambda seconds: directory, call).lines(records), strict=True):
         as_of = {"round": turn.number, "clock": turn.upto}
         assert line == json.dumps(by_stream[query.id] | {"as_of": as_of}, ensure_ascii=False)
     assert len(by_stream) == 120

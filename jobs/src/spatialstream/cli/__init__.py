@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import spatialstream
-from spatialstream.cli.attached import attach
+from spatialstream.cli.pod_session import attach
 from spatialstream.connectors.process_memory import few_arenas
 from spatialstream.model.errors import AllRejected, RecordError, RunError, SpatialStreamError
 
@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
         description="Questions over a fast stream of objects with a place, a time and a text.",
     )
     top.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
-    top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.attached
+    top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.pod_session
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     files = (run, generate, tree, check, demo, demo_live)
     streams = (router, worker, load, query, results, status, rebalance, remove, gateway, cluster)

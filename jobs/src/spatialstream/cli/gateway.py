@@ -175,7 +175,7 @@ def _at_place(place: Place) -> ServedStream:
 
 
 def _served(broker: Connection, name: str, store: Callable[[], ZooKeeperStore]) -> ServedStream:
-    from spatialstream.client import Inlet, Results
+    from spatialstream.client import RecordWriter, Results
     from spatialstream.gateway.feed import Feed
     from spatialstream.gateway.streams import ServedStream
 
@@ -189,4 +189,4 @@ def _served(broker: Connection, name: str, store: Callable[[], ZooKeeperStore]) 
     def results(start: Sequence[int] | int) -> Results:
         return Results(broker, name, start=start)
 
-    return ServedStream(name, opened, Feed(name, results), Inlet(broker, name), broker)
+    return ServedStream(name, opened, Feed(name, results), RecordWriter(broker, name), broker)

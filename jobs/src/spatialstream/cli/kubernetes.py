@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import live
-from spatialstream.cli.attached import MARK, write_here
+from spatialstream.cli.pod_session import MARK, write_here
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, Unavailable
 
 __all__ = ["RESOURCE", "Kubectl", "add_cluster", "again", "asked", "driver_pod", "resource", "run_in_pod", "running"]
@@ -199,7 +199,7 @@ class _Conversation:
             self.process.stdin.flush()
 
     def _interrupt(self) -> None:
-        """Ask the far end to end; see :mod:`spatialstream.cli.attached`."""
+        """Ask the far end to end; see :mod:`spatialstream.cli.pod_session`."""
         assert self.process.stdin is not None
         with suppress(OSError):
             os.write(self.process.stdin.fileno(), b"\n")

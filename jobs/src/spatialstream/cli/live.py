@@ -332,7 +332,7 @@ class Begun:
 
 @contextmanager
 def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Begun]:
-    """The command's job with its lease, for as long as it runs. In a stream that has begun it is yet to be awaited.
+    """The command's job with its lease, for as long as it runs. In a stream that has begun it is yet to be pending.
 
     The one before may have died a moment ago, and what a job has to start takes as long as that takes to be known.
 

@@ -1,8 +1,8 @@
 """``spatialstream query``: asks a live stream, and prints the answers.
 
 What is asked is read from JSON or from options, and checked before anything is sent. Snapshot queries are answered as
-of the stream's newest round (:mod:`spatialstream.client.snapshots`), unless they are to go through the stream; what
-goes through it is sent and awaited by :mod:`spatialstream.client.asking`. Continuous queries are cancelled at the end,
+of the stream's newest round (:mod:`spatialstream.client.snapshot_client`), unless they are to go through the stream; what
+goes through it is sent and pending by :mod:`spatialstream.client.query_session`. Continuous queries are cancelled at the end,
 unless they are to be kept.
 """
 
@@ -237,35 +237,35 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
 
 def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: Space) -> int:
     """Send, print what comes, cancel."""
-    from spatialstream.client import Asker
+    from spatialstream.client import QuerySession
 
     def tell(text: str) -> None:
         print(f"spatialstream: {text}", file=sys.stderr, flush=True)
 
-    asker = Asker(
+    session = QuerySession(
         live.connection(options),
         options.stream,
         space,
         report=lambda text: live.say(options, text),
         refused=lambda name, reason: tell(f"rejected: query {name!r}: {reason}"),
     )
-    with asker, live.stopping(options) as stop:
-        awaited = asker.ask(records)
+    with session, live.stopping(options) as stop:
+        pending = session.ask(records)
         patience = None if options.patience is None else options.patience / 1000
         try:
-            for row in asker.rows(awaited, options.timeout / 1000, patience, stop):
+            for row in session.rows(pending, options.timeout / 1000, patience, stop):
                 print_row(row)
                 if "error" in row:
                     tell(f"query {row['query']!r}: {row['error']}")
-                if awaited.rows == options.count:
+                if pending.rows == options.count:
                     break
         finally:
             if not options.keep:
-                asker.cancel(awaited)
+                session.cancel(pending)
         stopped = stop()
-    if awaited.refused or awaited.failed:
+    if pending.refused or pending.failed:
         return 2
-    if awaited.snapshots and not stopped and awaited.rows != options.count:
-        names = ", ".join(awaited.snapshots)
+    if pending.snapshots and not stopped and pending.rows != options.count:
+        names = ", ".join(pending.snapshots)
         raise RunError(f"no answer to {names} in time; does the stream run? {program()} status shows it")
-    return 130 if awaited.snapshots and stopped else 0
+    return 130 if pending.snapshots and stopped else 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
-from spatialstream.cli.attached import write_file
+from spatialstream.cli.pod_session import write_file
 from spatialstream.connectors.program import program
 from spatialstream.model.errors import Conflict, RunError, SettingError, Unavailable
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from spatialstream.actors.query_endpoint import QueryClient
-from spatialstream.client.inside import Inside
-from spatialstream.client.snapshots import SnapshotAsker
+from spatialstream.client.description import StreamDescription
+from spatialstream.client.snapshot_client import SnapshotClient
 from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import Replaced, SettingError, StateError, Unavailable
 from spatialstream.model.space import Space
@@ -20,7 +20,7 @@ from spatialstream.store.tls import TlsFiles
 from spatialstream.store.zookeeper import ZooKeeperStore
 
 if TYPE_CHECKING:
-    from spatialstream.client.watching import Watching
+    from spatialstream.client.subscription import Subscription
 
 __all__ = ["Standing", "Stream", "TimeLimits", "connect"]
 
@@ -75,7 +75,7 @@ class Standing:
     so_far: list[dict[str, int | None]]
 
 
-class Stream(SnapshotAsker):
+class Stream(SnapshotClient):
     """A running stream; made by :func:`connect`. Several threads may use it.
 
     Args:
@@ -99,7 +99,7 @@ class Stream(SnapshotAsker):
             space, rule = Space.parse(query_client.query_endpoint.space), query_client.query_endpoint.rule
             given = query_client.newest, query_client.call, space, rule
             super().__init__(*given, whole=query_client.ask, longest=query_client.query_endpoint.longest)
-            self._inside = Inside(store, lambda: query_client.actors)
+            self._description = StreamDescription(store, lambda: query_client.actors)
             self._store, self._limits = store, (float("-inf"), TimeLimits())
             self._query_client, self._opened = query_client, closing.pop_all()
 
@@ -112,14 +112,14 @@ class Stream(SnapshotAsker):
             self._limits = time.monotonic(), limits
         return limits
 
-    def inside(self) -> dict[str, Any]:
-        """What the stream is like inside, for people; see :meth:`spatialstream.client.inside.Inside.look`.
+    def describe(self) -> dict[str, Any]:
+        """What the stream is like inside, for people; see :meth:`spatialstream.client.description.StreamDescription.look`.
 
         Raises:
             StateError: there is no such stream any more.
             Unavailable: the store cannot be reached.
         """
-        return self._inside.look()
+        return self._description.look()
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +152,7 @@ class Stream(SnapshotAsker):
         cancel: bool = False,
         patience: float | None = None,
         timeout: float = 30.0,
-    ) -> Watching:
+    ) -> Subscription:
         """The rows of a standing query, as they come, each once: to be iterated over, with ``for`` or ``async for``.
 
         When this returns, the query stands. (In an event loop call it in a thread.)
@@ -161,7 +161,7 @@ class Stream(SnapshotAsker):
             query: the fields of a CRQ, CKQ or CTQ, which is registered, unless one of its id and just like it stands
                 already; or the id of one that stands. Without ``t`` it stands from the stream's clock on, and without
                 ``id`` it gets one.
-            after: the :attr:`~spatialstream.client.watching.Watching.position` after which rows are wanted, or
+            after: the :attr:`~spatialstream.client.subscription.Subscription.position` after which rows are wanted, or
                 ``"oldest"``; None: what comes from now on.
             cancel: cancel the query at the end.
             patience: seconds without a row after which it ends; None: it ends with the query.
@@ -173,11 +173,11 @@ class Stream(SnapshotAsker):
             Gone: the broker does not keep what comes after the position any more.
             Unavailable: the broker, or the stream, does not answer in time.
         """
-        from spatialstream.client.watching import Watching
+        from spatialstream.client.subscription import Subscription
 
         if self._broker is None:
             raise SettingError("broker", "say where it is, to watch the stream")
-        return Watching(self, self._broker, self._name, query, after, cancel, patience, timeout)
+        return Subscription(self, self._broker, self._name, query, after, cancel, patience, timeout)
 
     def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Standing:
         until = time.monotonic() + timeout

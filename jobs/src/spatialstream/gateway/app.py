@@ -27,7 +27,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spatialstream.client.cursor import Cursor
-from spatialstream.client.snapshots import MOST
+from spatialstream.client.snapshot_client import MOST
 from spatialstream.gateway import features, history, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.answers import PARSED, AnswerRooms, Lines, Pieces, Room, as_collection, as_json

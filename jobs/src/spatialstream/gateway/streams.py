@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spatialstream.client import Connection, Glimpse
-from spatialstream.client.glimpse import DeadLetters, dead_letters
+from spatialstream.client import Connection, LiveSample
 from spatialstream.client.history import Log, ResultsLog
-from spatialstream.client.inlet import Inlet
-from spatialstream.client.snapshots import MOST
+from spatialstream.client.live_sample import DeadLetters, dead_letters
+from spatialstream.client.record_writer import RecordWriter
+from spatialstream.client.snapshot_client import MOST
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.answers import Room
 from spatialstream.gateway.feed import Feed
@@ -192,14 +192,19 @@ class ServedStream:
         name: its name.
         opener: reaches it. Its errors are Unavailable; then it is tried again with the next request.
         feed: its results.
-        inlet: what is sent to it.
+        record_writer: what is sent to it.
         broker: where its topics are; None: nobody can look at what is sent.
     """
 
     def __init__(
-        self, name: str, opener: Callable[[], Stream], feed: Feed, inlet: Inlet, broker: Connection | None = None
+        self,
+        name: str,
+        opener: Callable[[], Stream],
+        feed: Feed,
+        record_writer: RecordWriter,
+        broker: Connection | None = None,
     ) -> None:
-        self.name, self.feed, self.inlet, self._opener, self._broker = name, feed, inlet, opener, broker
+        self.name, self.feed, self.record_writer, self._opener, self._broker = name, feed, record_writer, opener, broker
         self._threads = Threads(_THREADS, _SHARE, f"ask-{name}")
         self._readers = Threads(_READERS, _SHARE_OF_READERS, f"history-{name}", _MOST_READING)
         self._together = ThreadPoolExecutor(_TOGETHER, f"together-{name}")
@@ -324,7 +329,7 @@ class ServedStream:
         Raises:
             Problem: too much of this client is under way, or there is no room.
             TooLarge: they are larger than they may be.
-            SettingError, Unavailable: see :meth:`~spatialstream.client.snapshots.SnapshotAsker.lines`.
+            SettingError, Unavailable: see :meth:`~spatialstream.client.snapshot_client.SnapshotClient.lines`.
         """
         loop, pause = asyncio.get_running_loop(), _PAUSES[0]
         began = loop.time()
@@ -494,13 +499,13 @@ class ServedStream:
         """
         return ResultsLog(self._known_broker(), self.name)
 
-    def glimpse(self) -> Glimpse:
+    def live_sample(self) -> LiveSample:
         """Begin to look at the objects as they are sent.
 
         Raises:
             Unavailable: the broker cannot be reached.
         """
-        return Glimpse(self._known_broker(), self.name, self._do(lambda opened: opened.space))
+        return LiveSample(self._known_broker(), self.name, self._do(lambda opened: opened.space))
 
     def dead_letters(self, most: int) -> DeadLetters:
         """The newest records that the stream could not use.

@@ -1,7 +1,7 @@
 """What is written to a stream: objects, registrations and cancellations.
 
 Nothing is told to be done before it is: objects when the broker has them, a query when the stream has taken it in,
-which a probe shows (:mod:`~spatialstream.client.inlet`). What there is no room for is refused before any of it is sent,
+which a probe shows (:mod:`~spatialstream.client.record_writer`). What there is no room for is refused before any of it is sent,
 and before more of it is read.
 """
 
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from spatialstream.client.asking import checked_query
-from spatialstream.client.inlet import probe_of
+from spatialstream.client.query_session import checked_query
+from spatialstream.client.record_writer import probe_of
 from spatialstream.client.stream import Stream, TimeLimits
 from spatialstream.gateway.problems import Problem, of_record
 from spatialstream.gateway.rates import Shares, Taken
@@ -73,7 +73,7 @@ class Writer:
     """
 
     def __init__(self, stream: ServedStream, most: int) -> None:
-        self._stream, self._inlet, self._room = stream, stream.inlet, Shares(most, "bytes under way")
+        self._stream, self._record_writer, self._room = stream, stream.record_writer, Shares(most, "bytes under way")
         # a broker that is away holds up whoever sends objects for minutes: queries have threads of their own
         self._of_objects = Threads(_THREADS, _SHARE, f"objects-{stream.name}")
         self._of_queries = Threads(_THREADS, _SHARE, f"queries-{stream.name}")
@@ -116,7 +116,7 @@ class Writer:
                     _check_times(decoded.batch.t, stream)
                 _check_limits(decoded, stream.limits(), clock, time.time_ns() // 1_000_000)
                 if len(decoded.batch):
-                    self._inlet.objects(content)
+                    self._record_writer.objects(content)
                 return len(decoded.batch)
 
             over = held.pop_all().close
@@ -219,18 +219,18 @@ class Writer:
             probe = probe_of(record["t"], stream.space)
             async with self._stream.feed.listen([probe["id"]], counted=False) as listener:
                 outcome = Outcome(record["id"], None, str(listener.cursor))
-                sent = await self._of_queries.run(lambda: self._inlet.queries(record, probe))
+                sent = await self._of_queries.run(lambda: self._record_writer.queries(record, probe))
                 number, pause = None, _LOOK_SECONDS[0]
                 while number is None and not sent.refused and listener.over is None and loop.time() < until:
                     if rows := await listener.rows(min(pause, max(0.0, until - loop.time()))):
                         number = rows[0][1].place.round
                     else:
-                        await self._of_queries.run(lambda: self._inlet.look(sent))
+                        await self._of_queries.run(lambda: self._record_writer.look(sent))
                         pause = min(2 * pause, _LOOK_SECONDS[1])
             if number is not None:
                 done = await self._stream.wait(lambda as_of: as_of["round"] >= number, until)
                 if done is not None and done["round"] >= number:  # so the dead letters of that round are there
-                    await self._of_queries.run(lambda: self._inlet.look(sent))
+                    await self._of_queries.run(lambda: self._record_writer.look(sent))
                     return replace(outcome, as_of=done), sent.refused.get(1)
             return outcome, sent.refused.get(1)
 

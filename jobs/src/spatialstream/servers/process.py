@@ -2,8 +2,8 @@
 
 A child has a process group of its own: the terminal's signals reach none of it, and a kill reaches all of it. Asked to
 end, the child ends its own children in order. It ends with this process unless it is detached; then
-:func:`stop_recorded` ends it, by the note that it left in its folder. After a ``kill -9`` of this process the warden
-does that (:mod:`~spatialstream.servers.warden`).
+:func:`stop_recorded` ends it, by the note that it left in its folder. After a ``kill -9`` of this process the reaper
+does that (:mod:`~spatialstream.servers.reaper`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _POLL = 0.05
 _LOG_LINES = 20
 
 
-class _Warden:
+class _Reaper:
     """Has what this process leaves behind ended, by a process that is told what runs, and sees when this one is gone.
 
-    Threads may start and end servers at the same time; a fork of this process has a warden of its own.
+    Threads may start and end servers at the same time; a fork of this process has a reaper of its own.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class _Warden:
         for _ in range(2):
             if self._process is None:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "spatialstream.servers.warden"],
+                    [sys.executable, "-m", "spatialstream.servers.reaper"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -94,7 +94,7 @@ class _Warden:
             self._process = None
 
 
-_warden = _Warden()
+_warden = _Reaper()
 
 
 class Server(ABC):

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing, suppress
 from functools import partial
 
-from spatialstream.client import Glimpse
-from spatialstream.client.glimpse import Seen
+from spatialstream.client import LiveSample
+from spatialstream.client.live_sample import Seen
 from spatialstream.gateway import logs
 from spatialstream.gateway.problems import Problem
 from spatialstream.model.errors import SpatialStreamError
@@ -40,7 +40,7 @@ class Passing:
         opener: begins to read.
     """
 
-    def __init__(self, name: str, opener: Callable[[], Glimpse]) -> None:
+    def __init__(self, name: str, opener: Callable[[], LiveSample]) -> None:
         self._name, self._opener = name, opener
         self._queues: set[asyncio.Queue[Seen | None]] = set()
         self._reader: _Reader | None = None
@@ -121,16 +121,16 @@ def _event(seen: Seen) -> bytes:
 class _Reader:
     """The thread that reads."""
 
-    def __init__(self, passing: Passing, opener: Callable[[], Glimpse], name: str) -> None:
+    def __init__(self, passing: Passing, opener: Callable[[], LiveSample], name: str) -> None:
         self.stop = threading.Event()
         self._passing, self._opener, self._loop = passing, opener, asyncio.get_running_loop()
         threading.Thread(target=self._run, name=f"objects-{name}", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            with closing(self._opener()) as glimpse:
+            with closing(self._opener()) as live_sample:
                 while not self.stop.is_set():
-                    seen = glimpse.take(_MOMENT, _SHOWN)
+                    seen = live_sample.take(_MOMENT, _SHOWN)
                     if seen.count:
                         self._tell(partial(self._passing.publish, self, seen))
         except SpatialStreamError as error:

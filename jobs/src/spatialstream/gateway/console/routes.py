@@ -88,7 +88,7 @@ class Console:
     async def objects(self, request: Request, stream: ServedStream) -> Response:
         """Objects as they pass; see :class:`~spatialstream.gateway.console.passing.Passing`."""
         check_parameters(request)
-        passing = self._passing.setdefault(stream.name, Passing(stream.name, stream.glimpse))
+        passing = self._passing.setdefault(stream.name, Passing(stream.name, stream.live_sample))
         events = await passing.events()
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events, headers=headers, media_type=EVENTS)
@@ -107,7 +107,7 @@ class Console:
         return JSONResponse({name: known[name] for name in _CLOCK}, headers={"Cache-Control": "no-store"})
 
     async def inside(self, request: Request, stream: ServedStream) -> Response:
-        """Versions, leaves, slots, loads; see :meth:`spatialstream.client.inside.Inside.look`."""
+        """Versions, leaves, slots, loads; see :meth:`spatialstream.client.description.StreamDescription.look`."""
         check_parameters(request)
         return JSONResponse(await self._look(stream), headers={"Cache-Control": "no-store"})
 
@@ -136,7 +136,7 @@ class _Look:
                     answers = True
                 took = (time.time_ns() - began) / 1e6
                 with as_gateway():  # it is for all who look: none of them may hold it up
-                    known = await self._stream.call(lambda opened: opened.inside())
+                    known = await self._stream.call(lambda opened: opened.describe())
                 now = time.time_ns() // 1_000_000
                 self._known = known | {"as_of": as_of, "answers": answers, "answered_ms": took, "now": now}
                 self._until = time.monotonic() + _LOOK_SECONDS

@@ -23,7 +23,7 @@ from spatialstream.model.objects import SpatialObject, parse_object
 from spatialstream.model.space import Space
 from spatialstream.stages.ingest import CLOCK
 
-__all__ = ["DeadLetters", "Glimpse", "Seen", "dead_letters"]
+__all__ = ["DeadLetters", "LiveSample", "Seen", "dead_letters"]
 
 _MOST_BYTES = 2 << 20
 """Bytes of messages that are read in a moment; what is more is passed over."""
@@ -46,7 +46,7 @@ class Seen:
     exact: bool
 
 
-class Glimpse:
+class LiveSample:
     """Reads the newest objects of a stream, from now on; for one thread.
 
     Args:
@@ -68,7 +68,7 @@ class Glimpse:
 
     def _connect(self) -> None:
         self._shown = self._connection.shown
-        self._consumer: Consumer = self._connection.consumer(f"{self._stream}-glimpse")
+        self._consumer: Consumer = self._connection.consumer(f"{self._stream}-live_sample")
         self._begin()
 
     def _begin(self) -> int:

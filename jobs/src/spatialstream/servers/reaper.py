@@ -1,6 +1,6 @@
-"""Ends servers whose process has gone without ending them: ``python -m spatialstream.servers.warden``.
+"""Ends servers whose process has gone without ending them: ``python -m spatialstream.servers.reaper``.
 
-The process that has started servers writes to its warden the folders of all that run, a line each time they change. The
+The process that has started servers writes to its reaper the folders of all that run, a line each time they change. The
 pipe ends with that process, however it ends; what is in the last line is ended then, in the reverse order of its start.
 """
 

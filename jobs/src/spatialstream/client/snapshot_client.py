@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, overload
 
 from spatialstream.client.answer import Answer
-from spatialstream.client.asking import checked_query
+from spatialstream.client.query_session import checked_query
 from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds, Counted
 from spatialstream.model.errors import RecordError, Replaced, SettingError, Suspended, Unavailable
 from spatialstream.model.queries import Query, QueryBatch
@@ -24,7 +24,7 @@ from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import check_time, parse_time
 from spatialstream.stages.questions import Call, Directory, lines_of
 
-__all__ = ["SnapshotAsker"]
+__all__ = ["SnapshotClient"]
 
 MOST = 1_000
 """Questions that are answered together. What has more is cut, and each part is as of the round that is newest then."""
@@ -44,7 +44,7 @@ _PAUSES = (0.002, 0.1)
 """Seconds between two looks at what is newest: the first, and the longest."""
 
 
-class SnapshotAsker:
+class SnapshotClient:
     """Asks SRQs, SKQs and STQs. Several threads may, at the same time, if what is given allows it.
 
     Args:

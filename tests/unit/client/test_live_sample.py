@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spatialstream.client import glimpse
-from spatialstream.client.glimpse import Glimpse, dead_letters
+from spatialstream.client import live_sample
+from spatialstream.client.live_sample import LiveSample, dead_letters
 from spatialstream.connectors.kafka import Topics
 from spatialstream.model.space import WGS84
 
@@ -84,11 +84,11 @@ def broker() -> Broker:
 
 
 @pytest.fixture
-def seeing(broker: Broker) -> Glimpse:
-    return Glimpse(broker, "s", WGS84)  # type: ignore[arg-type]
+def seeing(broker: Broker) -> LiveSample:
+    return LiveSample(broker, "s", WGS84)  # type: ignore[arg-type]
 
 
-def test_what_comes_is_counted_and_shown_with_its_text(broker: Broker, seeing: Glimpse) -> None:
+def test_what_comes_is_counted_and_shown_with_its_text(broker: Broker, seeing: LiveSample) -> None:
     broker.log[0] += [(None, line("a") + b"\n" + line("b")), (MARK, b"{}")]
     broker.log[1] += [(None, line("c", terms=["x", "y"], text=None))]
     seen = seeing.take(0.05, 10)
@@ -97,7 +97,7 @@ def test_what_comes_is_counted_and_shown_with_its_text(broker: Broker, seeing: G
     assert seeing.take(0.02, 10).count == 0
 
 
-def test_some_of_many_are_shown(broker: Broker, seeing: Glimpse) -> None:
+def test_some_of_many_are_shown(broker: Broker, seeing: LiveSample) -> None:
     broker.log[1] += [(None, b"\n".join(line(f"o{i}.{j}") for j in range(10))) for i in range(30)]
     seen = seeing.take(0.05, 20)
     assert (seen.count, seen.exact) == (300, True)
@@ -105,9 +105,9 @@ def test_some_of_many_are_shown(broker: Broker, seeing: Glimpse) -> None:
 
 
 def test_what_is_too_much_is_passed_over_and_estimated(
-    broker: Broker, seeing: Glimpse, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, seeing: LiveSample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(glimpse, "_MOST_BYTES", 20_000)
+    monkeypatch.setattr(live_sample, "_MOST_BYTES", 20_000)
     message = b"\n".join(line(f"o{j}") for j in range(10))
     for _ in range(6):  # until it knows how many are in a message
         broker.log[0] += [(None, message)] * 200
@@ -119,7 +119,7 @@ def test_what_is_too_much_is_passed_over_and_estimated(
     assert [each.id for each, _ in seeing.take(0.02, 20).objects] == ["last"]
 
 
-def test_what_the_stream_will_not_take_is_counted_and_not_shown(broker: Broker, seeing: Glimpse) -> None:
+def test_what_the_stream_will_not_take_is_counted_and_not_shown(broker: Broker, seeing: LiveSample) -> None:
     odd = [
         b"no json",
         b"[]",
@@ -152,8 +152,8 @@ def test_the_newest_dead_letters_come_first(monkeypatch: pytest.MonkeyPatch) -> 
         assert (topic, partition) == ("s.rejected", 0)
         yield [Message(0, i, None, json.dumps(letters[i]).encode()) for i in range(start, end)]
 
-    monkeypatch.setattr(glimpse, "offsets", lambda connection: Offsets())
-    monkeypatch.setattr(glimpse, "read", read)
+    monkeypatch.setattr(live_sample, "offsets", lambda connection: Offsets())
+    monkeypatch.setattr(live_sample, "read", read)
     found = dead_letters(Broker(), "s", 3)  # type: ignore[arg-type]
     assert found.count == 7
     assert [each["reason"] for each in found.newest] == ["r8", "r7", "r6"]

@@ -45,14 +45,14 @@ class Sleeper(Server):
 
 
 def parent(folder: Path, names: list[str], detached: str, ended: str) -> None:
-    """Starts servers, tells their process ids and that of its warden, and waits."""
+    """Starts servers, tells their process ids and that of its reaper, and waits."""
     servers = {name: Sleeper(folder / name, 1).start(60.0) for name in names}
     for each in (detached, ended):
         if each in servers:
             servers[each].detach() if each == detached else servers[each].stop()
-    warden = _warden._process
-    assert warden is not None
-    print(json.dumps({"warden": warden.pid, **{name: server.pid for name, server in servers.items()}}), flush=True)
+    reaper = _warden._process
+    assert reaper is not None
+    print(json.dumps({"reaper": reaper.pid, **{name: server.pid for name, server in servers.items()}}), flush=True)
     sys.stdin.readline()
     os._exit(0)
 
@@ -63,7 +63,7 @@ def begun(tmp_path: Path) -> Iterator[Any]:
 
     def begin(names: list[str], detached: str = "", ended: str = "") -> tuple[subprocess.Popen[str], dict[str, int]]:
         given = [str(tmp_path), json.dumps(names), detached, ended]
-        command = [sys.executable, "-m", "tests.unit.test_warden", *given]
+        command = [sys.executable, "-m", "tests.unit.test_reaper", *given]
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None
@@ -85,31 +85,31 @@ def gone(*pids: int) -> bool:
 def test_what_a_killed_process_has_started_ends_in_order(begun: Any, tmp_path: Path) -> None:
     process, pids = begun(["first", "second", "third", "stays"], detached="stays", ended="second")
     process.send_signal(signal.SIGKILL)
-    assert gone(pids["first"], pids["third"], pids["warden"])
+    assert gone(pids["first"], pids["third"], pids["reaper"])
     assert (tmp_path / "ended").read_text().split() == ["second", "third", "first"]
     assert recorded(tmp_path / "first") is None
     assert recorded(tmp_path / "stays") == pids["stays"]
 
 
-def test_a_warden_is_replaced_when_it_was_killed(tmp_path: Path) -> None:
+def test_a_reaper_is_replaced_when_it_was_killed(tmp_path: Path) -> None:
     first = Sleeper(tmp_path / "first", 1).start(60.0)
     killed = _warden._process
     assert killed is not None
     killed.kill()
     killed.wait()
     with Sleeper(tmp_path / "second", 1) as second:
-        warden = _warden._process
-        assert warden is not None
-        assert warden.poll() is None
+        reaper = _warden._process
+        assert reaper is not None
+        assert reaper.poll() is None
         assert second.running
     first.stop()
-    assert warden.poll() is None
+    assert reaper.poll() is None
 
 
 def test_it_ends_with_a_process_that_leaves_nothing(begun: Any) -> None:
     process, pids = begun(["one"], ended="one")
     process.communicate("go\n")
-    assert gone(pids["warden"])
+    assert gone(pids["reaper"])
 
 
 if __name__ == "__main__":

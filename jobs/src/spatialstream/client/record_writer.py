@@ -24,7 +24,7 @@ from spatialstream.connectors.kafka_clients import offsets, read, send
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.space import Space
 
-__all__ = ["Inlet", "Sent", "probe_of"]
+__all__ = ["RecordWriter", "Sent", "probe_of"]
 
 _OBJECTS_PER_MESSAGE = 1000
 _PATIENCE = 30.0
@@ -53,7 +53,7 @@ class Sent:
     refused: dict[int, str]
 
 
-class Inlet:
+class RecordWriter:
     """Sends records to a stream; any number of threads may.
 
     Args:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from spatialstream.client import watching
-from spatialstream.client.inlet import Sent
+from spatialstream.client import subscription
+from spatialstream.client.record_writer import Sent
 from spatialstream.client.stream import Standing
-from spatialstream.client.watching import Watching
+from spatialstream.client.subscription import Subscription
 from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import Gone, SettingError, Unavailable
 from spatialstream.model.space import WGS84
@@ -74,12 +74,12 @@ class Stream:
                 self.queries[record["id"]] = record
         return Sent("queries/0", len(self.sent), {}, refused)
 
-    def watch(self, query: Any, after: str | None = None, **more: Any) -> Watching:
+    def watch(self, query: Any, after: str | None = None, **more: Any) -> Subscription:
         given = {"cancel": False, "patience": None, "timeout": 60.0} | more
-        return Watching(self, Broker(self.results), "s", query, after, **given)  # type: ignore[arg-type]
+        return Subscription(self, Broker(self.results), "s", query, after, **given)  # type: ignore[arg-type]
 
 
-class Inlet:
+class RecordWriter:
     def __init__(self, broker: Any, name: str) -> None:
         self.queries = broker.stream.take
 
@@ -91,8 +91,8 @@ class Inlet:
 def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
     made = Stream()
     monkeypatch.setattr(Broker, "stream", made, raising=False)
-    monkeypatch.setattr(watching, "Inlet", Inlet)
-    monkeypatch.setattr(watching, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(subscription, "RecordWriter", RecordWriter)
+    monkeypatch.setattr(subscription, "_LOOK_SECONDS", 0.0)
     return made
 
 
@@ -100,7 +100,7 @@ def ids(rows: Any) -> list[str]:
     return [row["object"]["id"] for row in rows]
 
 
-def taken(rows: Watching, count: int) -> list[str]:
+def taken(rows: Subscription, count: int) -> list[str]:
     return ids(next(rows) for _ in range(count))
 
 

@@ -1,7 +1,7 @@
 """Questions to a live stream, and their answers.
 
 Queries go to the topic of queries while the topics of results and of dead letters are read from their ends on. What
-comes is compared with what is awaited: a snapshot query waits for its one row, a continuous one for more until its time
+comes is compared with what is pending: a snapshot query waits for its one row, a continuous one for more until its time
 is over, and is then cancelled by whoever asked. A query that was rejected waits for nothing.
 
 A query that was asked before, word for word and for the same time, is passed over by the stream and told nowhere: it
@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from spatialstream.client.inlet import probe_of
+from spatialstream.client.record_writer import probe_of
 from spatialstream.client.results import Results, answering, bounds
 from spatialstream.connectors.kafka import Connection
 from spatialstream.connectors.program import program
@@ -31,7 +31,7 @@ from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, TermRule
 
-__all__ = ["Asker", "Awaited", "check_queries", "checked_query"]
+__all__ = ["PendingQueries", "QuerySession", "check_queries", "checked_query"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 """Ids that JSON writes as they are."""
@@ -87,7 +87,7 @@ def checked_query(
 
 
 @dataclass(slots=True)
-class Awaited:
+class PendingQueries:
     """What has been asked and may still be answered: decisions alone. Times are in ms since 1970 UTC.
 
     Attributes:
@@ -109,8 +109,8 @@ class Awaited:
     failed: int = 0
 
     @classmethod
-    def of(cls, asked: Iterable[Query | Cancellation], by_clock: Iterable[str] = ()) -> Awaited:
-        """What is awaited after these have been sent."""
+    def of(cls, asked: Iterable[Query | Cancellation], by_clock: Iterable[str] = ()) -> PendingQueries:
+        """What is pending after these have been sent."""
         queries = [query for query in asked if isinstance(query, Query)]
         return cls(
             {query.id: query for query in queries if not query.lifetime.continuous},
@@ -120,7 +120,7 @@ class Awaited:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is awaited."""
+        """Whether nothing is pending."""
         return not self.snapshots and not self.standing
 
     @property
@@ -134,7 +134,7 @@ class Awaited:
         return len(names) > _MOST_LOOKS or any(not _PLAIN.fullmatch(name) or name.encode() in line for name in names)
 
     def take(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row is an answer; then it is not awaited any more."""
+        """Whether a row is an answer; then it is not pending any more."""
         name, t = row["query"], row["t"]
         if (query := self.snapshots.get(name)) is not None:
             if (row["type"], t) != (query.type.value, query.t):
@@ -187,7 +187,7 @@ class _Probes:
     ends: dict[int, int] | None = None
 
 
-class Asker:
+class QuerySession:
     """Asks a live stream, and reads what it answers from now on; one :meth:`ask` is followed at a time.
 
     Args:
@@ -229,14 +229,14 @@ class Asker:
     def __exit__(self, *error: object) -> None:
         self._opened.close()
 
-    def ask(self, records: Iterable[Mapping[str, Any]]) -> Awaited:
+    def ask(self, records: Iterable[Mapping[str, Any]]) -> PendingQueries:
         """Send queries and cancellations; those without a time are asked now.
 
         Args:
             records: as :func:`check_queries` gives them.
 
         Returns:
-            What is awaited then.
+            What is pending then.
 
         Raises:
             Unavailable: the broker does not take them.
@@ -246,10 +246,10 @@ class Asker:
         sent = [{"t": now, **record} for record in given]
         queries = [parse_query(record, self._space, ANY_WORDS) for record in sent]
         self._send(sent)
-        awaited = Awaited.of(queries, [record["id"] for record in given if "t" not in record])
-        self._probes = _Probes(max((query.t for query in awaited.timed), default=None))
+        pending = PendingQueries.of(queries, [record["id"] for record in given if "t" not in record])
+        self._probes = _Probes(max((query.t for query in pending.timed), default=None))
         self._probe()
-        return awaited
+        return pending
 
     def _probe(self) -> None:
         if (t := self._probes.t) is not None:
@@ -266,22 +266,22 @@ class Asker:
             else:
                 probes.ends = {i: end for i, (_, end) in bounds(self._letters, self._answers).items()}
 
-    def _refuse(self, awaited: Awaited, name: str, reason: str) -> None:
+    def _refuse(self, pending: PendingQueries, name: str, reason: str) -> None:
         self._refused(name, reason)
-        awaited.refuse(name, reason)
+        pending.refuse(name, reason)
 
     def rows(
         self,
-        awaited: Awaited,
+        pending: PendingQueries,
         timeout: float,
         patience: float | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[dict[str, Any]]:
-        """The rows that answer, as they come, until nothing is awaited any more.
+        """The rows that answer, as they come, until nothing is pending any more.
 
         Args:
-            awaited: what :meth:`ask` has given; it is kept up to date.
-            timeout: seconds for the answers of snapshot queries; those without one then are left in what is awaited.
+            pending: what :meth:`ask` has given; it is kept up to date.
+            timeout: seconds for the answers of snapshot queries; those without one then are left in what is pending.
             patience: seconds without a row after which it ends; None: never.
             stop: whether to end, is asked several times a second.
         """
@@ -289,26 +289,26 @@ class Asker:
 
         def over() -> bool:
             for name, reason in self._refusals():
-                self._refuse(awaited, name, reason)
+                self._refuse(pending, name, reason)
             if self._probes.ends is not None and self._results.has_read(self._probes.ends):
-                for query in awaited.timed:
-                    self._refuse(awaited, query.id, _ASKED_BEFORE.format(program()))
-            awaited.expire(_now(), int(timeout * 1000))
+                for query in pending.timed:
+                    self._refuse(pending, query.id, _ASKED_BEFORE.format(program()))
+            pending.expire(_now(), int(timeout * 1000))
             now = time.monotonic()
-            late = bool(awaited.snapshots) and now - began > timeout
+            late = bool(pending.snapshots) and now - began > timeout
             impatient = patience is not None and now - heard > patience
-            return stop() or awaited.done or late or impatient
+            return stop() or pending.done or late or impatient
 
         for value in self._results.messages(over):
             for line in value.split(b"\n"):
                 self._heed_probe(line)
-                if awaited.may_concern(line) and awaited.take(row := json.loads(line)):
+                if pending.may_concern(line) and pending.take(row := json.loads(line)):
                     heard = time.monotonic()
                     yield row
 
-    def cancel(self, awaited: Awaited) -> None:
+    def cancel(self, pending: PendingQueries) -> None:
         """End the queries that still stand; errors as in :meth:`ask`."""
-        self._send(each.to_record() for each in awaited.cancellations(_now()))
+        self._send(each.to_record() for each in pending.cancellations(_now()))
 
     def _send(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Send records, one a message, and wait until the broker has them."""

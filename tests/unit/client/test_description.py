@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from spatialstream.balance.loads import LeafCounts, leaf_loads
-from spatialstream.client import inside
-from spatialstream.client.inside import Inside
+from spatialstream.client import description
+from spatialstream.client.description import StreamDescription
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import StateError
@@ -40,7 +40,7 @@ def store() -> MemoryStore:
 
 
 def look(store: MemoryStore) -> dict[str, object]:
-    seen = Inside(store, lambda: ACTORS).look()
+    seen = StreamDescription(store, lambda: ACTORS).look()
     json.dumps(seen, allow_nan=False)
     return seen
 
@@ -97,7 +97,7 @@ def test_before_and_after_a_rebalancing(store: MemoryStore) -> None:
 
 
 def test_a_large_tree_is_told_by_its_fullest_leaves(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inside, "MOST_LEAVES", 5)
+    monkeypatch.setattr(description, "MOST_LEAVES", 5)
     seen = look(store)
     assert len(seen["leaves"]) == 5  # type: ignore[arg-type]
     assert seen["leaves_in_all"] == len(some_version()[0].index.leaves)
@@ -105,9 +105,9 @@ def test_a_large_tree_is_told_by_its_fullest_leaves(store: MemoryStore, monkeypa
 
 def test_a_sample_is_not_read_again_at_once(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     save_sample(store, some_version()[1])
-    read, times = inside.read_sample, []
-    monkeypatch.setattr(inside, "read_sample", lambda store: times.append(1) or read(store))  # type: ignore[func-returns-value]
-    looked = Inside(store, dict)
+    read, times = description.read_sample, []
+    monkeypatch.setattr(description, "read_sample", lambda store: times.append(1) or read(store))  # type: ignore[func-returns-value]
+    looked = StreamDescription(store, dict)
     for _ in range(5):
         looked.look()
     assert len(times) == 1
@@ -115,4 +115,4 @@ def test_a_sample_is_not_read_again_at_once(store: MemoryStore, monkeypatch: pyt
 
 def test_no_stream() -> None:
     with pytest.raises(StateError):
-        Inside(MemoryStore(), dict).look()
+        StreamDescription(MemoryStore(), dict).look()

@@ -2,7 +2,7 @@
 
 Rows are read in a thread of their own, and wait in this process until they are taken. So nothing is lost when the loop
 over them is interrupted, or when the task that waits for one is cancelled: the next loop goes on after the last row
-that was taken. :attr:`Watching.position` says where that is, for another process or another day.
+that was taken. :attr:`Subscription.position` says where that is, for another process or another day.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from spatialstream.client.answer import Answer
-from spatialstream.client.asking import checked_query
 from spatialstream.client.cursor import Cursor
-from spatialstream.client.inlet import Inlet, probe_of
+from spatialstream.client.query_session import checked_query
+from spatialstream.client.record_writer import RecordWriter, probe_of
 from spatialstream.client.results import Results, Row
 from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
@@ -30,7 +30,7 @@ from spatialstream.model.times import check_time
 if TYPE_CHECKING:
     from spatialstream.client.stream import Stream
 
-__all__ = ["OLDEST", "Watching"]
+__all__ = ["OLDEST", "Subscription"]
 
 OLDEST = "oldest"
 """The position before all rows that the broker keeps."""
@@ -42,7 +42,7 @@ _SHOWN = 500
 """Rows that are kept to be shown."""
 
 
-class Watching(Iterator[Answer], AsyncIterator[Answer]):
+class Subscription(Iterator[Answer], AsyncIterator[Answer]):
     """A query that stands, and its rows; made by :meth:`Stream.watch <spatialstream.client.stream.Stream.watch>`.
 
     It ends when the query does not stand any more and all of its rows have been taken, and after :meth:`close`.
@@ -64,7 +64,7 @@ class Watching(Iterator[Answer], AsyncIterator[Answer]):
         patience: float | None,
         timeout: float,
     ) -> None:
-        self._stream, self._inlet, self._name = stream, Inlet(broker, name), name
+        self._stream, self._record_writer, self._name = stream, RecordWriter(broker, name), name
         self._broker, self._cancels, self._patience = broker, cancel, patience
         self._waiting, self._shown = deque[tuple[Cursor, Row]](), deque[Answer](maxlen=_SHOWN)
         self._round, self._looked, self._heard = -1, 0.0, time.monotonic()
@@ -142,7 +142,7 @@ class Watching(Iterator[Answer], AsyncIterator[Answer]):
     def _send(self, record: dict[str, Any], until: float) -> str | None:
         """Send a query, and wait until it stands; the reason, if it is rejected."""
         self.query, probe = record, probe_of(record["t"], self._stream.space)
-        sent, number = self._inlet.queries(record, probe), None
+        sent, number = self._record_writer.queries(record, probe), None
         while number is None or (as_of := self._stream.as_of()) is None or as_of["round"] < number:
             if time.monotonic() > until:
                 raise Unavailable(f"the stream has not taken in the query {record['id']!r} in time")
@@ -153,7 +153,7 @@ class Watching(Iterator[Answer], AsyncIterator[Answer]):
                 time.sleep(_PAUSE)
         self._round = as_of["round"]
         self._waiting = deque(each for each in self._waiting if each[1].query != probe["id"])
-        self._inlet.look(sent)
+        self._record_writer.look(sent)
         return sent.refused.get(1)
 
     def cancel(self) -> None:
@@ -163,7 +163,7 @@ class Watching(Iterator[Answer], AsyncIterator[Answer]):
             Unavailable: the broker, or the stream, does not answer.
         """
         now = self._now()
-        self._inlet.queries({"id": self.query["id"], "type": "CANCEL", "t": max(now, self.query.get("t", now))})
+        self._record_writer.queries({"id": self.query["id"], "type": "CANCEL", "t": max(now, self.query.get("t", now))})
 
     # -------------------------------------------------------------------------------------------------------- reading
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.errors import Gone, SettingError, Unavailable
@@ -74,8 +74,8 @@ class Stream:
         self.calls.append((list(slots), round_id, questions))
         return views.answer_at(PLACE, slots, round_id, questions)
 
-    def asker(self, **more: Any) -> SnapshotAsker:
-        return SnapshotAsker(self.newest, more.pop("call", self.call), PLANE, pause=self.pauses.append, **more)
+    def session(self, **more: Any) -> SnapshotClient:
+        return SnapshotClient(self.newest, more.pop("call", self.call), PLANE, pause=self.pauses.append, **more)
 
     def right(self, record: dict[str, Any], t: int | None = None) -> dict[str, Any]:
         """The oracle's row, as of the round that is newest."""
@@ -93,36 +93,36 @@ def stream() -> Iterator[Stream]:
 
 
 def test_answers_are_as_of_the_newest_round_at_its_clock(stream: Stream) -> None:
-    asker = stream.asker()
+    session = stream.session()
     stream.round(1_000, objects(40, 900))
-    assert asker.ask(SRQ | {"id": "q"}) == stream.right(SRQ | {"id": "q"})
+    assert session.ask(SRQ | {"id": "q"}) == stream.right(SRQ | {"id": "q"})
     stream.round(2_000, objects(40, 1_500))
     for record in (SRQ, SKQ, STQ, SKQ | {"keywords": ["w3"]}, SRQ | {"t": 1_200}, SRQ | {"t": "1970-01-01T00:00:02Z"}):
-        assert asker.ask(record | {"id": "q"}) == stream.right(record | {"id": "q"})
-    assert asker.ask(SRQ)["t"] == 2_000
-    assert len(asker.ask(SRQ)["objects"]) == 80
-    assert len(asker.ask(SRQ | {"t": 1_000})["objects"]) == 40
+        assert session.ask(record | {"id": "q"}) == stream.right(record | {"id": "q"})
+    assert session.ask(SRQ)["t"] == 2_000
+    assert len(session.ask(SRQ)["objects"]) == 80
+    assert len(session.ask(SRQ | {"t": 1_000})["objects"]) == 40
 
 
 def test_answers_to_several_come_in_their_order_all_as_of_one_round(stream: Stream) -> None:
     stream.round(1_000, objects(100, 900))
     asked = [kind | {"id": f"q{i}"} for i, kind in enumerate([STQ, SRQ, SKQ, SRQ | {"keywords": ["w1"]}, MANY] * 4)]
-    assert stream.asker().ask(asked) == [stream.right(each) for each in asked]
+    assert stream.session().ask(asked) == [stream.right(each) for each in asked]
     first, *second = stream.calls
     assert first[0] == [0, 1, 2]
     assert len(second) == 1, "all second phases are one call"
     assert "since" in second[0][2].schema.names
-    assert stream.asker().ask([]) == []
-    assert len(stream.asker().ask([SRQ, SRQ])) == 2
-    assert [row["query"] for row in stream.asker().ask([SRQ | {"id": "same"}] * 2)] == ["same", "same"]
+    assert stream.session().ask([]) == []
+    assert len(stream.session().ask([SRQ, SRQ])) == 2
+    assert [row["query"] for row in stream.session().ask([SRQ | {"id": "same"}] * 2)] == ["same", "same"]
 
 
 def test_only_the_slots_that_a_question_concerns_are_asked(stream: Stream) -> None:
     stream.round(1_000, objects(300, 900))
     leaf = stream.version.index.nearest_leaves(np.array([[1.0, 1.0]]))
-    stream.asker().ask({**SRQ, "region": {"box": [1, 1, 1, 1]}})
+    stream.session().ask({**SRQ, "region": {"box": [1, 1, 1, 1]}})
     assert stream.calls.pop()[0] == stream.version.mapping[leaf].tolist()
-    stream.asker().ask({**SKQ, "k": 1})
+    stream.session().ask({**SKQ, "k": 1})
     assert stream.calls[0][0] == stream.version.mapping[leaf].tolist()
     assert all(len(slots) < SLOTS for slots, _, _ in stream.calls)
 
@@ -132,41 +132,41 @@ def test_an_answer_may_be_of_any_size(stream: Stream, monkeypatch: pytest.Monkey
     stream.round(1_000, objects(5_000, 900))
     everything = {**SRQ, "id": "q"}
     k = {**SKQ, "id": "q", "k": 10**6}
-    assert stream.asker().ask([everything, k]) == [stream.right(everything), stream.right(k)]
-    (line,) = stream.asker().lines([("here", k)])
+    assert stream.session().ask([everything, k]) == [stream.right(everything), stream.right(k)]
+    (line,) = stream.session().lines([("here", k)])
     assert json.loads(line) == stream.right(k)
 
 
 def test_more_questions_than_are_answered_together(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spatialstream.client.snapshots.MOST", 3)
+    monkeypatch.setattr("spatialstream.client.snapshot_client.MOST", 3)
     stream.round(1_000, objects(10, 900))
-    assert [row["query"] for row in stream.asker().ask(SKQ | {"id": str(i)} for i in range(8))] == list("01234567")
+    assert [row["query"] for row in stream.session().ask(SKQ | {"id": str(i)} for i in range(8))] == list("01234567")
 
 
 def test_what_is_wrong_with_one_of_several_who_ask_is_nothing_to_the_others(stream: Stream) -> None:
     stream.round(1_000, objects(40, 900))
     right, unread, early = [("a", {**SRQ, "id": "q"}), ("b", {**MANY, "id": "r"})], ("c", "SRQ"), {**SKQ, "t": 1_001}
     requests = [(right, 5.0), ([unread], 5.0), ([], 5.0), ([*right, ("d", early)], 5.0), (right[1:], 0.0)]
-    found = stream.asker().together(requests)
+    found = stream.session().together(requests)
     rows = [stream.right(record) for _, record in right]
     assert [[json.loads(line) for line in each] for each in (found[0], found[2], found[4])] == [rows, [], rows[1:]]  # type: ignore[union-attr]
     assert str(found[1]) == "c: is not a JSON object"
     assert str(found[3]).startswith("d: t: 1001 is after the stream's clock")
     assert len({id for _, id, _ in stream.calls}) == 1
     assert len(stream.calls) == 2, "two phases of all that can be answered"
-    assert stream.asker().together([]) == []
+    assert stream.session().together([]) == []
 
 
 def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) -> None:
     stream.round(NEVER)
-    asker = stream.asker()
-    (found,) = asker.together([([("a", SRQ)], 60.0)])
+    session = stream.session()
+    (found,) = session.together([([("a", SRQ)], 60.0)])
     assert isinstance(found, Unavailable)
     assert str(found).startswith("the stream has only begun")
     stream.round(1_000)
-    (early,) = asker.together([([("a", SRQ)], 60.0)], 1_001)
+    (early,) = session.together([([("a", SRQ)], 60.0)], 1_001)
     assert str(early) == "the stream's clock has not come to 1001: it is at 1000"
-    (row,) = asker.together([([("a", SRQ)], 60.0)], 1_000)
+    (row,) = session.together([([("a", SRQ)], 60.0)], 1_000)
     assert json.loads(row[0])["objects"] == []  # type: ignore[index]
     assert stream.pauses == []
 
@@ -191,7 +191,7 @@ def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) ->
 def test_what_is_no_question_of_the_stream_is_refused_with_its_place(stream: Stream, record: Any, reason: str) -> None:
     stream.round(1_000)
     with pytest.raises(SettingError) as refused:
-        stream.asker().ask([record])
+        stream.session().ask([record])
     assert str(refused.value).startswith(reason)
     assert not stream.calls
 
@@ -199,16 +199,16 @@ def test_what_is_no_question_of_the_stream_is_refused_with_its_place(stream: Str
 def test_terms_are_those_of_the_streams_rule(stream: Stream) -> None:
     stream.round(1_000, objects(5, 900))
     with pytest.raises(SettingError, match="keywords: 'a' has no term"):
-        stream.asker(rule=TermRule(frozenset({"a"}))).ask({**SRQ, "keywords": ["a"]})
+        stream.session(rule=TermRule(frozenset({"a"}))).ask({**SRQ, "keywords": ["a"]})
 
 
 def test_a_stream_that_has_only_begun_cannot_be_asked_and_then_it_can(stream: Stream) -> None:
     for _ in range(2):
         with pytest.raises(Unavailable, match=r"the stream has only begun: .*; waited 0 s"):
-            stream.asker().ask(SRQ, timeout=0.0)
+            stream.session().ask(SRQ, timeout=0.0)
         stream.round(NEVER)
     stream.round(5)
-    assert stream.asker().ask(SRQ)["objects"] == []
+    assert stream.session().ask(SRQ)["objects"] == []
 
 
 def test_at_least_waits_for_the_clock(stream: Stream) -> None:
@@ -219,17 +219,17 @@ def test_at_least_waits_for_the_clock(stream: Stream) -> None:
         assert stream.turn is not None
         stream.round(stream.turn.upto + 10, objects(1, stream.turn.upto + 5))
 
-    asker = SnapshotAsker(stream.newest, stream.call, PLANE, pause=later)
-    assert asker.ask(SRQ, at_least=1_000)["as_of"]["clock"] == 1_000
+    session = SnapshotClient(stream.newest, stream.call, PLANE, pause=later)
+    assert session.ask(SRQ, at_least=1_000)["as_of"]["clock"] == 1_000
     assert not stream.pauses
-    row = asker.ask(SRQ | {"t": 1_030}, at_least=1_035)
+    row = session.ask(SRQ | {"t": 1_030}, at_least=1_035)
     assert (row["t"], row["as_of"]["clock"], len(row["objects"])) == (1_030, 1_040, 4)
     assert stream.pauses == [0.002, 0.004, 0.008, 0.016]
-    assert asker.ask(SRQ, at_least="1970-01-01T00:00:01.050Z")["as_of"]["clock"] == 1_050
+    assert session.ask(SRQ, at_least="1970-01-01T00:00:01.050Z")["as_of"]["clock"] == 1_050
     with pytest.raises(Unavailable, match=r"the stream's clock has not come to 9999: it is at 1050; waited 0 s"):
-        asker.ask(SRQ, at_least=9_999, timeout=0.0)
+        session.ask(SRQ, at_least=9_999, timeout=0.0)
     with pytest.raises(SettingError, match=r"at_least: 'soon' is not"):
-        asker.ask(SRQ, at_least="soon")
+        session.ask(SRQ, at_least="soon")
 
 
 def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) -> None:
@@ -242,13 +242,13 @@ def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) ->
             raise error
         return stream.call(*arguments)
 
-    row = stream.asker(call=call).ask(SRQ)
+    row = stream.session(call=call).ask(SRQ)
     assert row["as_of"] == {"round": 2, "clock": 1_110}
     assert len(row["objects"]) == 12
     assert len(stream.pauses) == 2
     views.forget()
     with pytest.raises(Unavailable, match=r"slot 0 has no view of round 2 here: ask again.*; waited 0 s"):
-        stream.asker().ask(SRQ, timeout=0.0)
+        stream.session().ask(SRQ, timeout=0.0)
 
 
 def test_a_slot_that_says_nothing_is_no_empty_answer(stream: Stream) -> None:
@@ -258,4 +258,4 @@ def test_a_slot_that_says_nothing_is_no_empty_answer(stream: Stream) -> None:
         return (row for row in stream.call(slots, *rest) if row[0] != 1)
 
     with pytest.raises(Unavailable, match=r"slots \[1\] have not answered as of round 0"):
-        stream.asker(call=call).ask(SRQ, timeout=0.0)
+        stream.session(call=call).ask(SRQ, timeout=0.0)

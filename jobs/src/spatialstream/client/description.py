@@ -24,7 +24,7 @@ from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import EXECUTORS, LoadReport, asked_executors, read_load, read_sample
 from spatialstream.store.state import RoutingState
 
-__all__ = ["MOST_LEAVES", "Inside"]
+__all__ = ["MOST_LEAVES", "StreamDescription"]
 
 MOST_LEAVES = 2_000
 """Leaves that are told one by one, at most: those with the largest loads."""
@@ -33,7 +33,7 @@ _SAMPLE_SECONDS = 30.0
 """For which the router's sample is not read again: it is megabytes, and changes slowly."""
 
 
-class Inside:
+class StreamDescription:
     """Looks into a stream; any number of threads may.
 
     Args:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.client.asking import Asker, Awaited, check_queries
+from spatialstream.client.query_session import PendingQueries, QuerySession, check_queries
 from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import WGS84
 from tests.streams import Stream, query_record, streams
@@ -49,57 +49,57 @@ def query(name: str, kind: str, t: int = 100, duration: int = 50) -> Query:
 
 
 def test_a_snapshot_query_waits_for_its_one_row() -> None:
-    awaited = Awaited.of([query("a", "SRQ")])
+    pending = PendingQueries.of([query("a", "SRQ")])
 
-    assert not awaited.take({"query": "b", "type": "SRQ", "t": 100})
-    assert not awaited.take({"query": "a", "type": "SRQ", "t": 99})  # of an earlier query of this id
-    assert not awaited.take({"query": "a", "type": "CRQ", "t": 100})
-    assert not awaited.done
-    assert awaited.take({"query": "a", "type": "SRQ", "t": 100})
-    assert awaited.done
-    assert not awaited.take({"query": "a", "type": "SRQ", "t": 100})
-    assert awaited.failed == 0
+    assert not pending.take({"query": "b", "type": "SRQ", "t": 100})
+    assert not pending.take({"query": "a", "type": "SRQ", "t": 99})  # of an earlier query of this id
+    assert not pending.take({"query": "a", "type": "CRQ", "t": 100})
+    assert not pending.done
+    assert pending.take({"query": "a", "type": "SRQ", "t": 100})
+    assert pending.done
+    assert not pending.take({"query": "a", "type": "SRQ", "t": 100})
+    assert pending.failed == 0
 
 
 def test_a_row_that_is_too_long_is_an_answer_too() -> None:
-    awaited = Awaited.of([query("a", "SRQ")])
-    assert awaited.take({"query": "a", "type": "SRQ", "t": 100, "error": "the row would have 9 bytes"})
-    assert awaited.done
-    assert awaited.failed == 1
-    assert awaited.cancellations(500) == []
+    pending = PendingQueries.of([query("a", "SRQ")])
+    assert pending.take({"query": "a", "type": "SRQ", "t": 100, "error": "the row would have 9 bytes"})
+    assert pending.done
+    assert pending.failed == 1
+    assert pending.cancellations(500) == []
 
 
 def test_a_continuous_query_waits_for_more_and_is_cancelled() -> None:
-    awaited = Awaited.of([query("a", "CRQ"), query("b", "CKQ"), Cancellation("c", 5)], ["a", "b"])
+    pending = PendingQueries.of([query("a", "CRQ"), query("b", "CKQ"), Cancellation("c", 5)], ["a", "b"])
 
-    assert not awaited.take({"query": "a", "type": "CRQ", "t": 99})
-    assert awaited.take({"query": "a", "type": "CRQ", "t": 120})
-    assert awaited.take({"query": "a", "type": "CRQ", "t": 110})
-    assert not awaited.done
-    assert awaited.cancellations(130) == [Cancellation("a", 130), Cancellation("b", 130)]
-    assert awaited.cancellations(50) == [Cancellation("a", 100), Cancellation("b", 100)]
-    awaited.by_clock = frozenset("b")
-    assert awaited.cancellations(130) == [Cancellation("a", 120), Cancellation("b", 130)]
+    assert not pending.take({"query": "a", "type": "CRQ", "t": 99})
+    assert pending.take({"query": "a", "type": "CRQ", "t": 120})
+    assert pending.take({"query": "a", "type": "CRQ", "t": 110})
+    assert not pending.done
+    assert pending.cancellations(130) == [Cancellation("a", 130), Cancellation("b", 130)]
+    assert pending.cancellations(50) == [Cancellation("a", 100), Cancellation("b", 100)]
+    pending.by_clock = frozenset("b")
+    assert pending.cancellations(130) == [Cancellation("a", 120), Cancellation("b", 130)]
 
 
 def test_a_continuous_query_whose_time_is_over_is_not_waited_for_nor_cancelled() -> None:
-    awaited = Awaited.of([query("a", "CRQ"), query("b", "CRQ", duration=1_000)], ["a", "b"])
+    pending = PendingQueries.of([query("a", "CRQ"), query("b", "CRQ", duration=1_000)], ["a", "b"])
 
-    awaited.expire(159, grace=10)
-    assert set(awaited.standing) == {"a", "b"}
-    awaited.expire(160, grace=10)
-    assert awaited.cancellations(160) == [Cancellation("b", 160)]
+    pending.expire(159, grace=10)
+    assert set(pending.standing) == {"a", "b"}
+    pending.expire(160, grace=10)
+    assert pending.cancellations(160) == [Cancellation("b", 160)]
 
 
 def test_a_rejected_query_is_not_waited_for_nor_cancelled() -> None:
-    awaited = Awaited.of([query("a", "CRQ"), query("b", "SRQ")])
+    pending = PendingQueries.of([query("a", "CRQ"), query("b", "SRQ")])
 
-    awaited.refuse("a", "its id is in use")
-    awaited.refuse("b", "k: 0")
+    pending.refuse("a", "its id is in use")
+    pending.refuse("b", "k: 0")
 
-    assert awaited.done
-    assert awaited.refused == {"a": "its id is in use", "b": "k: 0"}
-    assert awaited.cancellations(500) == []
+    assert pending.done
+    assert pending.refused == {"a": "its id is in use", "b": "k: 0"}
+    assert pending.cancellations(500) == []
 
 
 NAMES = st.one_of(st.sampled_from(["a", "q-1", 'say "a"', "Zürich", "\\", ""]), st.text(max_size=4))
@@ -107,18 +107,18 @@ NAMES = st.one_of(st.sampled_from(["a", "q-1", 'say "a"', "Zürich", "\\", ""]),
 
 @given(names=st.lists(NAMES, min_size=1, max_size=20, unique=True), other=NAMES, plain=st.booleans())
 def test_a_quick_look_never_misses_an_answer(names: list[str], other: str, plain: bool) -> None:
-    awaited = Awaited.of([query(name, "CRQ") for name in names if name.isprintable()])
+    pending = PendingQueries.of([query(name, "CRQ") for name in names if name.isprintable()])
 
     for name in [*names, other]:
         row = {"query": name, "type": "CRQ", "t": 100}
         line = json.dumps(row, ensure_ascii=plain).encode(errors="surrogatepass")
-        assert awaited.may_concern(line) or not awaited.take(row)
+        assert pending.may_concern(line) or not pending.take(row)
 
 
 def test_rows_of_other_queries_are_not_even_parsed() -> None:
-    awaited = Awaited.of([query("q-1f", "CRQ")])
+    pending = PendingQueries.of([query("q-1f", "CRQ")])
 
-    assert not awaited.may_concern(b'{"query": "crq480", "type": "CRQ", "t": 100}')
+    assert not pending.may_concern(b'{"query": "crq480", "type": "CRQ", "t": 100}')
 
 
 # --------------------------------------------------------------------------------------------------- with a broker
@@ -149,49 +149,49 @@ class Answering(Broker):
             self._rows += 1
 
 
-def asker(broker: Broker, **more: Any) -> Asker:
-    return Asker(broker, "s", **more)  # type: ignore[arg-type]
+def session(broker: Broker, **more: Any) -> QuerySession:
+    return QuerySession(broker, "s", **more)  # type: ignore[arg-type]
 
 
 def test_answers_are_given_and_what_stands_is_cancelled() -> None:
     broker = Answering({"a": 1, "b": 2})
-    with asker(broker) as asking:
-        awaited = asking.ask(check_queries([("one", SRQ | {"id": "a"}), ("two", CRQ | {"id": "b", "t": 5})], WGS84))
-        found = [row["query"] for row in asking.rows(awaited, 60.0, stop=lambda: awaited.rows == 3)]
+    with session(broker) as asking:
+        pending = asking.ask(check_queries([("one", SRQ | {"id": "a"}), ("two", CRQ | {"id": "b", "t": 5})], WGS84))
+        found = [row["query"] for row in asking.rows(pending, 60.0, stop=lambda: pending.rows == 3)]
         assert found == ["a", "b", "b"]
-        assert not awaited.snapshots
-        asking.cancel(awaited)
+        assert not pending.snapshots
+        asking.cancel(pending)
     cancelled = broker.sent[-1]
     assert (cancelled["id"], cancelled["type"], cancelled["t"]) == ("b", "CANCEL", 5), "not by the clock"
 
 
 def test_what_is_rejected_is_told_and_not_waited_for() -> None:
     told: list[tuple[str, str]] = []
-    with asker(Answering({"a": -1, "b": 1}), refused=lambda *why: told.append(why)) as asking:
-        awaited = asking.ask(check_queries([("one", SRQ | {"id": "a"}), ("two", SRQ | {"id": "b"})], WGS84))
-        assert [row["query"] for row in asking.rows(awaited, 60.0)] == ["b"]
+    with session(Answering({"a": -1, "b": 1}), refused=lambda *why: told.append(why)) as asking:
+        pending = asking.ask(check_queries([("one", SRQ | {"id": "a"}), ("two", SRQ | {"id": "b"})], WGS84))
+        assert [row["query"] for row in asking.rows(pending, 60.0)] == ["b"]
     assert told == [("a", "id: is in use")]
-    assert awaited.refused == {"a": "id: is in use"}
+    assert pending.refused == {"a": "id: is in use"}
 
 
 def test_what_was_asked_before_just_so_is_told_and_not_waited_for() -> None:
     told: list[tuple[str, str]] = []
     broker = Answering({"a": 0, "b": 1, "c": 0})
     asked = [("one", SRQ | {"id": "a", "t": 5}), ("two", SRQ | {"id": "b", "t": 7}), ("three", SRQ | {"id": "c"})]
-    with asker(broker, refused=lambda *why: told.append(why)) as asking:
-        awaited = asking.ask(check_queries(asked, WGS84))
-        rows = asking.rows(awaited, 600.0, stop=lambda: "a" in awaited.refused)
+    with session(broker, refused=lambda *why: told.append(why)) as asking:
+        pending = asking.ask(check_queries(asked, WGS84))
+        rows = asking.rows(pending, 600.0, stop=lambda: "a" in pending.refused)
         assert [row["query"] for row in rows] == ["b"]
     assert [name for name, _ in told] == ["a"]
     assert "asked before just so" in told[0][1]
-    assert list(awaited.snapshots) == ["c"], "which is of now"
+    assert list(pending.snapshots) == ["c"], "which is of now"
     probes = [record for record in broker.sent if record["id"].startswith("probe-")]
     assert [record["t"] for record in probes] == [7, 7]
 
 
 @pytest.mark.parametrize("ended", ["timeout", "stop"])
 def test_an_answer_that_does_not_come_is_not_waited_for_in_vain(ended: str) -> None:
-    with asker(Answering({})) as asking:
-        awaited = asking.ask(check_queries([("one", SRQ | {"id": "a"})], WGS84))
-        assert list(asking.rows(awaited, 0.0 if ended == "timeout" else 60.0, stop=lambda: ended == "stop")) == []
-    assert list(awaited.snapshots) == ["a"]
+    with session(Answering({})) as asking:
+        pending = asking.ask(check_queries([("one", SRQ | {"id": "a"})], WGS84))
+        assert list(asking.rows(pending, 0.0 if ended == "timeout" else 60.0, stop=lambda: ended == "stop")) == []
+    assert list(pending.snapshots) == ["a"]
