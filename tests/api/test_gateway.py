@@ -11,8 +11,8 @@ from spatialstream.gateway import reviews
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
-from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.reviews import Reviews
+from spatialstream.gateway.stream_registry import ReadPoint
 from spatialstream.servers.process import Server, await_condition
 from tests.api.client import RefusalError, eventually
 from tests.api.installation import install, token_of
@@ -28,7 +28,7 @@ def quick(monkeypatch):
     """What the cluster has said counts for a moment."""
     monkeypatch.setattr(reviews, "KEEP", 0.1)
     monkeypatch.setattr(reviews, "KEEP_REFUSAL", 0.1)
-    monkeypatch.setattr("spatialstream.gateway.directory.EVERY", 0.1)
+    monkeypatch.setattr("spatialstream.gateway.stream_registry.EVERY", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_who_may_not_ask_the_cluster_lets_nobody_in(server, api, namespace):
 def test_streams_are_served_while_they_exist(api, cluster, quick):
     secured = {"zookeeper": {"servers": "zk:2181", "credentialsSecret": {"name": "zk"}}}
     told = []
-    directory = Directory(cluster, lambda place: served(place.name), ["gw-geo"], told.append)
+    directory = ReadPoint(cluster, lambda place: served(place.name), ["gw-geo"], told.append)
     with serving(Gateway([], directory=directory)) as client:
 
         def status(name):
@@ -237,7 +237,7 @@ def test_the_command_serves_a_cluster(server, api, installed, tmp_path):
 
 def test_a_namespace_that_is_not_the_gateways(cluster):
     told = []
-    directory = Directory(cluster, lambda place: served(place.name), ["default"], told.append)
+    directory = ReadPoint(cluster, lambda place: served(place.name), ["default"], told.append)
     with serving(Gateway([], directory=directory)) as client:
         assert await_condition(lambda: told, 60)
         assert client("GET", "/ready").status == 503

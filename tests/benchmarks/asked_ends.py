@@ -28,7 +28,7 @@ from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
@@ -68,7 +68,7 @@ def registry(n: int) -> None:
     while len(there := made.actors()) < ACTORS:
         made.wait(made.changes, 1.0)
     addresses, last = [each.address for each in there], (n - 1) // EPOCH
-    known |= Directory.record(Round(last, (last,), (0,), int(objects(n, seed=1).t[-1]), 0))
+    known |= ReadPoint.record(Round(last, (last,), (0,), int(objects(n, seed=1).t[-1]), 0))
     known |= {"actors": {str(i): addresses[i * ACTORS // SLOTS] for i in range(SLOTS)}, "parts": {}}
     print("ready", flush=True)
     serve()

@@ -27,8 +27,8 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query
 from spatialstream.stages import views
 from spatialstream.stages.messages import Row
-from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.routing import Routing
+from spatialstream.stages.snapshot_queries import ReadPoint, lines_here
 from spatialstream.stages.turns import Round
 from spatialstream.stages.views import RoundId, View
 from tests.benchmarks.bench_index import make_queries
@@ -59,7 +59,7 @@ class Slots:
         for slot, store in enumerate(self.stores):
             store.append(batch.take(np.flatnonzero(slots == slot)))
             views.keep(PLACE, slot, View.of(store, turn, None))
-        self.directory = Directory((turn.number, turn.revision), upto, Routing(self.version, two_phase=True))
+        self.directory = ReadPoint((turn.number, turn.revision), upto, Routing(self.version, two_phase=True))
         self.number += 1
 
     def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:

@@ -17,7 +17,7 @@ from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.stages import views
-from spatialstream.stages.questions import Directory, lines_here
+from spatialstream.stages.snapshot_queries import ReadPoint, lines_here
 from spatialstream.stages.versions import save_version
 from spatialstream.stream.settings import StreamSettings
 from tests.contracts.engines import until
@@ -49,13 +49,13 @@ class SlotSearch:
         self.looks += 1
         if self.stream.turn is None:
             return None
-        return LocatedReadPoint.of({**Directory.record(self.stream.turn), "actors": self.actors}, self.world)
+        return LocatedReadPoint.of({**ReadPoint.record(self.stream.turn), "actors": self.actors}, self.world)
 
     def doubt(self) -> None:
         self.doubts += 1
 
     def lines(
-        self, queries: Sequence[Query], directory: Directory, actors: Mapping[int, str], seconds: float
+        self, queries: Sequence[Query], read_point: ReadPoint, actors: Mapping[int, str], seconds: float
     ) -> dict[int, str]:
         words = {
             word for query in queries for group in query.predicate.expression.to_record().values() for word in group
@@ -66,7 +66,7 @@ class SlotSearch:
         if "wrong" in words:
             raise RuntimeError("wrong")
         assert actors == {int(slot): address for slot, address in self.actors.items() if address}
-        return lines_here(queries, directory, PLANE, None, PLACE, coordinator.LARGEST)
+        return lines_here(queries, read_point, PLANE, None, PLACE, coordinator.LARGEST)
 
 
 @pytest.fixture

@@ -552,7 +552,9 @@ def test_no_message_ends_a_process(tmp_path: Path) -> None:
         for _ in range(500):
             for client in clients:
                 with suppress(*known):
-                    name = draw.choice(["map", "gather", "find", "ask", "listed", "heartbeat", "hell", "", "directory"])
+                    name = draw.choice(
+                        ["map", "gather", "find", "ask", "listed", "heartbeat", "hell", "", "read_point"]
+                    )
                     list(client.do_action(flight.Action(name, _noise(draw)), how))
                 with suppress(*known):
                     client.do_get(flight.Ticket(_noise(draw)), how).read_all()

@@ -34,8 +34,8 @@ from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, Que
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.stages import views
-from spatialstream.stages.questions import Directory
 from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
@@ -69,7 +69,7 @@ class Endpoints:
         world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
         world.storage.place = PLACE  # where the views are
         save_version(world.storage, self.slots.version)
-        self.registry = ActorRegistry("127.0.0.1", OWN, 10.0, None, ASKING, self.directory)
+        self.registry = ActorRegistry("127.0.0.1", OWN, 10.0, None, ASKING, self.read_point)
         registry = f"127.0.0.1:{self.registry.port}"
         self.actors = [Actor(ActorSpec(registry, OWN, world, ASKING), "127.0.0.1") for _ in range(2)]
         self.addresses = [self.actors[0].address, self.actors[0].address, self.actors[1].address]
@@ -81,11 +81,11 @@ class Endpoints:
         )
         self.query_endpoint.save(self.store)
 
-    def directory(self) -> Any:
+    def read_point(self) -> Any:
         if self.slots.turn is None:
             return None
         actors, parts = ({str(i): each for i, each in enumerate(some)} for some in (self.addresses, self.parts))
-        return {**Directory.record(self.slots.turn), "actors": actors, "parts": parts}
+        return {**ReadPoint.record(self.slots.turn), "actors": actors, "parts": parts}
 
     def stand(self, part: int, *queries: tuple[int, Query]) -> None:
         """Have queries of these numbers stand in a part of MERGE, as of the newest round."""
@@ -158,8 +158,8 @@ def test_what_one_actor_cannot_answer_whole_is_asked_of_slots(ends: Endpoints, m
         with pytest.raises(SettingError, match="note: is no field of a query"):
             stream.ask({**SRQ, "id": "q", "note": object()})
         assert stream.ask({**SRQ, "id": "q", "region": {"box": list(map(np.float64, (0, 0, 8, 8)))}}) == expected
-        ends.registry._directory, directory = lambda: time.sleep(2.5), ends.registry._directory
-        threading.Timer(0.5, setattr, (ends.registry, "_directory", directory)).start()
+        ends.registry._read_point, read_point = lambda: time.sleep(2.5), ends.registry._read_point
+        threading.Timer(0.5, setattr, (ends.registry, "_read_point", read_point)).start()
         assert stream.ask({**SRQ, "id": "q"}, timeout=4.0) == expected
 
 
@@ -259,7 +259,7 @@ def test_actors_that_are_trusted_ask_the_driver_once_a_round_and_no_answer_is_ol
     for actor in ends.actors:
         actor.trusted = float("inf")
     asked = list[int]()
-    ends.registry._directory = lambda: (asked.append(1), ends.directory())[1]
+    ends.registry._read_point = lambda: (asked.append(1), ends.read_point())[1]
     kinds = [SRQ, SKQ, STQ]
 
     def ask(number: int) -> None:
@@ -311,10 +311,10 @@ def test_a_driver_that_is_back_is_asked_though_the_store_is_away(ends: Endpoints
     with Stream(ends.store) as stream:
         assert len(stream.ask(SRQ)["objects"]) == 5
         ends.store.load_statistics = _away
-        ends.registry._directory = lambda: time.sleep(3.0)
+        ends.registry._read_point = lambda: time.sleep(3.0)
         with pytest.raises(Unavailable, match="does not answer"):
             stream.ask(SRQ, timeout=0.0)
-        ends.registry._directory = ends.directory
+        ends.registry._read_point = ends.read_point
         assert len(stream.ask(SRQ)["objects"]) == 5
 
 
@@ -332,7 +332,7 @@ def test_a_store_that_is_silent_is_not_waited_for_longer_than_said(ends: Endpoin
         assert len(stream.ask(SRQ)["objects"]) == 5
         ends.store.load_statistics = late
         right = replace(ends.query_endpoint, secret="changed")
-        ends.registry._directory = lambda: time.sleep(3.0)
+        ends.registry._read_point = lambda: time.sleep(3.0)
         began = time.monotonic()
         for _ in range(2):
             with pytest.raises(Unavailable, match="does not answer"):

@@ -20,8 +20,8 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermRule
-from spatialstream.stages.questions import Directory
 from spatialstream.stages.route import queries_with_numbers
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.tasks import IdleTasks, World
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import requests
@@ -45,8 +45,8 @@ def actor(world: World) -> Iterator[Actor]:
     made.shutdown()
 
 
-def registry_of(directory: dict[str, object] | None) -> ActorRegistry:
-    return ActorRegistry("127.0.0.1", OWN, 10.0, None, ASKING, lambda: directory)
+def registry_of(read_point: dict[str, object] | None) -> ActorRegistry:
+    return ActorRegistry("127.0.0.1", OWN, 10.0, None, ASKING, lambda: read_point)
 
 
 def test_who_may_ask_commands_nothing(actor: Actor) -> None:
@@ -68,7 +68,7 @@ def test_who_knows_no_secret_is_told_nothing(actor: Actor, secret: str) -> None:
         for client, name in (
             (client_of(actor.address), "map"),
             (client_of(actor.address), "ask"),
-            (driver, "directory"),
+            (driver, "read_point"),
         ):
             with pytest.raises(ActorLost, match="processes of one stream"):
                 act(client, name, b"{}", options(secret, 10.0))
@@ -91,7 +91,7 @@ def test_a_query_client_finds_the_newest_round_and_is_told_what_is_gone(actor: A
     with pytest.raises(Unavailable, match="no worker"):
         QueryClient(store)
     store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
-    known = Directory.record(Round(7, (3,), (0,), 1_000, 0))
+    known = ReadPoint.record(Round(7, (3,), (0,), 1_000, 0))
     registry = registry_of({**known, "actors": {"0": actor.address, "1": None}, "parts": {}})
     endpoint = {"address": f"127.0.0.1:{registry.port}", "secret": ASKING, "certificate": None}
     QueryEndpoint.of(endpoint, WGS84, TermRule(frozenset({"the"}), 2, 9)).save(store)
@@ -102,14 +102,14 @@ def test_a_query_client_finds_the_newest_round_and_is_told_what_is_gone(actor: A
                 "wgs84",
             )
             assert ASKING not in repr(query_client.query_endpoint)
-            directory = query_client.newest(10.0)
-            assert directory is not None
-            assert (directory.round, directory.clock) == ((7, 0), 1_000)
+            read_point = query_client.newest(10.0)
+            assert read_point is not None
+            assert (read_point.round, read_point.clock) == ((7, 0), 1_000)
             none = np.empty(0, np.int32)
             nothing = requests(queries_with_numbers(QueryBatch.of([]), none), none, none)
             for slots in ([0], [1], [0, 1]):
                 with pytest.raises(Gone):
-                    list(query_client.call(slots, directory.round, nothing, 10.0))
+                    list(query_client.call(slots, read_point.round, nothing, 10.0))
             registry.shutdown()
             with pytest.raises(Unavailable, match="worker cannot be asked"):
                 query_client.newest(10.0)

@@ -22,7 +22,7 @@ from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.connectors.requests import no_requests
 from spatialstream.model.errors import Unavailable
 from spatialstream.stages import views
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version
@@ -46,7 +46,7 @@ def world_of() -> World:
 def told(round_id: tuple[int, int], actors: dict[int, str]) -> dict[str, Any]:
     turn = Round(round_id[0], (round_id[0],), (0,), 1_000, VERSION.number)
     return {
-        **Directory.record(turn),
+        **ReadPoint.record(turn),
         "round": list(round_id),
         "actors": {str(slot): address for slot, address in actors.items()},
     }
@@ -78,7 +78,7 @@ class Asked:
     def known(self) -> tuple[int, int]:
         found = self.newest(1.0)
         assert found is not None
-        return found.directory.round
+        return found.read_point.round
 
 
 def test_the_driver_is_asked_once_for_a_round() -> None:
@@ -333,7 +333,7 @@ class Driver(RuleBasedStateMachine):
         for process in self.processes.values():
             known: LocatedReadPoint | None = process.newest._known
             if known is not None and process.newest._holds(known):
-                assert list(known.directory.round) == tells["round"]
+                assert list(known.read_point.round) == tells["round"]
 
 
 def test_a_slot_that_comes_back_to_an_actor_that_did_not_let_go_of_it() -> None:

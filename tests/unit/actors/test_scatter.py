@@ -15,7 +15,7 @@ from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.stages import views
-from spatialstream.stages.questions import lines_of
+from spatialstream.stages.snapshot_queries import lines_of
 from spatialstream.stages.tasks import World
 from spatialstream.stages.views import View
 from spatialstream.stream.settings import StreamSettings
@@ -65,15 +65,15 @@ class Cluster:
             self.actors[name] = Actor(world, self.actors)
 
     def right(self, queries: Sequence[Query]) -> dict[int, str]:
-        directory = self.stream.newest(1.0)
-        assert directory is not None
-        lines = lines_of(QueryBatch.of(queries), directory, PLANE, self.stream.call, lambda: 1.0)
+        read_point = self.stream.newest(1.0)
+        assert read_point is not None
+        lines = lines_of(QueryBatch.of(queries), read_point, PLANE, self.stream.call, lambda: 1.0)
         return {i: line.decode() for i, line in enumerate(lines)}
 
     def lines(self, name: str, queries: Sequence[Query], actors: dict[int, str] = ACTORS) -> dict[int, str]:
-        directory = self.stream.newest(1.0)
-        assert directory is not None
-        return self.actors[name].scatter.lines(queries, directory, actors, 5.0)
+        read_point = self.stream.newest(1.0)
+        assert read_point is not None
+        return self.actors[name].scatter.lines(queries, read_point, actors, 5.0)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from spatialstream.model.terms import TermRule
 from spatialstream.oracle import answers
 from spatialstream.stages import views
 from spatialstream.stages.messages import Row
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.views import RoundId, View
 
@@ -63,12 +63,12 @@ class Stream:
         self.turn = turn  # it is told when all slots have done it
         self.seen += found
 
-    def newest(self, seconds: float) -> Directory | None:
+    def newest(self, seconds: float) -> ReadPoint | None:
         def load(number: int) -> RoutingVersion:
             assert number == 0
             return self.version
 
-        return None if self.turn is None else Directory.of(json.loads(json.dumps(Directory.record(self.turn))), load)
+        return None if self.turn is None else ReadPoint.of(json.loads(json.dumps(ReadPoint.record(self.turn))), load)
 
     def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:
         self.calls.append((list(slots), round_id, questions))

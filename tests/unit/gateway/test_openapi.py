@@ -28,7 +28,7 @@ SKQ = {"type": "SKQ", "at": [1, 2], "k": 1, "duration": "1h"}
 class Answering(QuerySession):
     standing_ids = ("q0", "a/b", "q2")
 
-    def directory(self, timeout: float = 10.0) -> Any:
+    def read_point(self, timeout: float = 10.0) -> Any:
         routing = SimpleNamespace(active=SimpleNamespace(number=3, slots=4))
         return SimpleNamespace(round=(7, 0), clock=1_000, begun=True, routing=routing)
 

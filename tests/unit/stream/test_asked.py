@@ -20,7 +20,7 @@ from spatialstream.model.queries import Lifetime, Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.stages import views
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.versions import load_version
 from spatialstream.stages.views import RoundId
@@ -55,7 +55,7 @@ class Asked(Simulation):
         chance = random.Random(self.random.random())
         now = max(turn.upto, 0)
         asked = [self.timed(query, now, chance) for query in chance.sample(self.questions, 6)]
-        directory = Directory.of(Directory.record(turn), lambda number: load_version(self.storage, number))
+        directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(self.storage, number))
 
         def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
             return views.answer_at(self.storage.place, slots, round_id, questions)
@@ -135,7 +135,7 @@ def test_a_row_is_that_of_the_stream_to_the_byte(tmp_path: Path) -> None:
     simulation.run(rebalances=0.3)
     by_stream = {row["query"]: row for row in simulation.rows()}
     turn = simulation.rounds[-1][0].round
-    directory = Directory.of(Directory.record(turn), lambda number: load_version(simulation.storage, number))
+    directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(simulation.storage, number))
 
     def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
         return views.answer_at(simulation.storage.place, slots, round_id, questions)

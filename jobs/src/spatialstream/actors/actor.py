@@ -145,7 +145,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         self._others: dict[str, flight.FlightClient] = {}
         self._call_pool = CallPool("find", self._client)
         self._scatter = Scatter(spec.world, spec.secret, self._call_pool, self._lose, self.metrics)
-        newest = ReadPoints(spec.world, self.address, self._directory, lambda: self.trusted)
+        newest = ReadPoints(spec.world, self.address, self._read_point, lambda: self.trusted)
         self._coordinator = QueryCoordinator(spec.world, newest, self._scatter)
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
@@ -226,10 +226,10 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         head = told_of(ask)
         return "\n".join([head, *lines]).encode()
 
-    def _directory(self, seconds: float) -> Any:
+    def _read_point(self, seconds: float) -> Any:
         """What the driver tells of the newest round."""
         client, address = self._client(self._spec.driver), self._spec.driver
-        return act(client, "directory", b"", options(self._spec.secret, seconds), address)
+        return act(client, "read_point", b"", options(self._spec.secret, seconds), address)
 
     def _lose(self, address: str) -> None:
         """Another endpoint does not answer: what comes to its address next is another process."""

@@ -6,7 +6,7 @@ has few sends them to the actor that is likely to hold most of their answer. Tha
 makes the rows. What waits at an actor at the same moment is answered together, by one of the threads that wait: as of one
 round, with one look at what is newest.
 
-What an actor does not find so is left to who asks, see :mod:`~spatialstream.stages.questions`: answers that are large,
+What an actor does not find so is left to who asks, see :mod:`~spatialstream.stages.snapshot_queries`: answers that are large,
 which would take its memory, and what concerns slots that are moving, or actors that do not answer.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from spatialstream.actors.read_point import LocatedReadPoint
 from spatialstream.model.queries import Query, parse_query
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.tasks import World
 
 __all__ = ["LARGEST", "CoordinatedAnswer", "QueryCoordinator"]
@@ -51,15 +51,15 @@ class SlotSearch(Protocol):
     """How slots are asked."""
 
     def lines(
-        self, queries: Sequence[Query], directory: Directory, actors: Mapping[int, str], seconds: float
+        self, queries: Sequence[Query], read_point: ReadPoint, actors: Mapping[int, str], seconds: float
     ) -> dict[int, str]:
         """The rows of questions by position, without those that are not to be had so.
 
-        See :func:`~spatialstream.stages.questions.lines_here`.
+        See :func:`~spatialstream.stages.snapshot_queries.lines_here`.
 
         Args:
             queries: with their times.
-            directory: of the stream.
+            read_point: of the stream.
             actors: the address of the actor of each slot; not of those that are moving.
             seconds: within which it has to be done.
         """
@@ -179,13 +179,13 @@ class QueryCoordinator:
             return max(0.001, until - time.monotonic())
 
         known = self._newest(left())
-        if known is None or not known.directory.begun:
+        if known is None or not known.read_point.begun:
             return None
-        directory, timed = known.directory, [replace(query, t=known.directory.clock) for query in queries]
-        lines = self._slots.lines(timed, directory, known.actors, left())
+        read_point, timed = known.read_point, [replace(query, t=known.read_point.clock) for query in queries]
+        lines = self._slots.lines(timed, read_point, known.actors, left())
         if len(lines) < len(queries):
             self._newest.doubt()  # an actor may have gone, or a slot moved
-        return {"round": directory.round[0], "clock": directory.clock}, lines
+        return {"round": read_point.round[0], "clock": read_point.clock}, lines
 
 
 def _size(lines: Mapping[int, str], mine: Iterable[int]) -> int:

@@ -99,7 +99,9 @@ class ActorEngine:
         self._host = launcher.host  # turns need it, and to ask a cluster manager takes longer than some of them
         self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
         self._identity = None if self.is_near else new_identity()
-        self._registry = ActorRegistry(self._host, self._secret, silence, self._identity, self._asking, self._directory)
+        self._registry = ActorRegistry(
+            self._host, self._secret, silence, self._identity, self._asking, self._read_point
+        )
         self._published = PublishedReadPoint()
         self._tasks = tasks
         self._generation, self._lock = 1, threading.Lock()
@@ -282,7 +284,7 @@ class ActorEngine:
         root = None if self._identity is None else self._identity[0].decode()
         return {"address": self._address, "secret": self._asking, "certificate": root}
 
-    def _directory(self) -> Any:
+    def _read_point(self) -> Any:
         published = self._published.now
         if published is None:
             return None

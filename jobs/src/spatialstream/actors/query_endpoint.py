@@ -36,7 +36,7 @@ from spatialstream.model.terms import QUERY_WORDS, TermRule
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.stages import messages
 from spatialstream.stages.messages import Row
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.views import RoundId
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_named, read_suspended
@@ -224,7 +224,7 @@ class QueryClient:
                 # versions of a stream that was removed and begun anew have the same numbers
                 self._query_endpoint, self._versions, self._loading = found, {}, {}
 
-    def newest(self, seconds: float) -> Directory | None:
+    def newest(self, seconds: float) -> ReadPoint | None:
         """The newest round that is done; None if none is.
 
         Args:
@@ -247,7 +247,7 @@ class QueryClient:
         try:
             known = act(
                 self._client(query_endpoint, query_endpoint.address),
-                "directory",
+                "read_point",
                 b"",
                 options(query_endpoint.secret, seconds),
                 query_endpoint.address,
@@ -262,12 +262,12 @@ class QueryClient:
             return None
         self._actors = {int(slot): address for slot, address in known["actors"].items() if address}
         self._parts = {int(part): address for part, address in known["parts"].items()}
-        directory = Directory.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
-        self._known = _Known(self._actors, directory.routing.active)
+        read_point = ReadPoint.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
+        self._known = _Known(self._actors, read_point.routing.active)
         self._keep(
             {known["version"], *(past[0] for past in known["past"])}, {query_endpoint.address, *self._actors.values()}
         )
-        return directory
+        return read_point
 
     def _check_suspended(self) -> None:
         """Make sure that the stream is not at rest on purpose, by what was found last.
@@ -302,7 +302,7 @@ class QueryClient:
     def call(
         self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
     ) -> Generator[Row]:
-        """Ask slots, see :data:`~spatialstream.stages.questions.Call`.
+        """Ask slots, see :data:`~spatialstream.stages.snapshot_queries.Call`.
 
         They find little more than what is taken, and nothing for one who takes no more rows.
         """

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.tasks import World
 from spatialstream.stages.versions import load_version
 from spatialstream.stages.views import newest_view
@@ -68,18 +68,18 @@ class LocatedReadPoint:
     """What the driver has told.
 
     Attributes:
-        directory: of the newest round.
+        read_point: of the newest round.
         actors: the address of the actor of each slot; not of those that are moving.
     """
 
-    directory: Directory
+    read_point: ReadPoint
     actors: Mapping[int, str]
 
     @classmethod
     def of(cls, told: Mapping[str, Any], world: World) -> LocatedReadPoint:
         """From what :class:`~spatialstream.actors.registry.ActorRegistry` tells."""
         actors = {int(slot): address for slot, address in told["actors"].items() if address}
-        return cls(Directory.of(told, partial(load_version, world.storage)), actors)
+        return cls(ReadPoint.of(told, partial(load_version, world.storage)), actors)
 
 
 class ReadPoints:
@@ -125,6 +125,6 @@ class ReadPoints:
     def _holds(self, known: LocatedReadPoint) -> bool:
         """Whether no other round can have been done since."""
         mine = next((slot for slot, address in known.actors.items() if address == self._address), None)
-        if mine is None or newest_view(self._world.storage.place, mine) != known.directory.round:
+        if mine is None or newest_view(self._world.storage.place, mine) != known.read_point.round:
             return False
         return time.monotonic() < self._trusted()  # the clock last: it was so when the view was looked at

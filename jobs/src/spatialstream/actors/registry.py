@@ -73,7 +73,7 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         silence: seconds after which an actor that says nothing is lost.
         identity: see :class:`~spatialstream.actors.actor.ActorSpec`.
         asking: the secret of those who may ask.
-        directory: says where to ask, as JSON.
+        read_point: says where to ask, as JSON.
 
     Attributes:
         asked: the questions that all actors have been asked, those too that have gone.
@@ -87,12 +87,12 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         silence: float,
         identity: tuple[bytes, bytes] | None = None,
         asking: str = "",
-        directory: Callable[[], Any] = lambda: None,
+        read_point: Callable[[], Any] = lambda: None,
     ) -> None:
         scheme, certificates = ("grpc+tcp", []) if identity is None else ("grpc+tls", [identity])
         given = {"middleware": {Guard.NAME: Guard(secret, asking)}, "tls_certificates": certificates}
         super().__init__(f"{scheme}://{endpoint(host, 0)}", **given)
-        self._directory = directory
+        self._read_point = read_point
         self._silence, self._root = silence, None if identity is None else identity[0]
         self._actors: dict[str, RegisteredActor] = {}
         self._changed, self._changes, self._changed_at = threading.Condition(), 0, time.monotonic()
@@ -102,14 +102,14 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         self.asked, self.requests = none_asked(), no_requests()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        """``heartbeat``: an actor is there; ``directory``: where to ask."""
-        if action.type != "directory":
+        """``heartbeat``: an actor is there; ``read_point``: where to ask."""
+        if action.type != "read_point":
             Guard.check_own(context)
         yield answer(lambda: self._act(action.type, action.body.to_pybytes()))
 
     def _act(self, name: str, body: bytes) -> Any:
-        if name == "directory":
-            return self._directory()
+        if name == "read_point":
+            return self._read_point()
         if name == "heartbeat":
             return self._heartbeat(json.loads(body))
         raise ValueError(f"there is no action {name}")

@@ -24,7 +24,7 @@ from spatialstream.connectors.calls import called
 from spatialstream.model.errors import Gone
 from spatialstream.model.queries import Query
 from spatialstream.stages import messages
-from spatialstream.stages.questions import Directory, Found, Wanted, blocks_of, found_in, found_of, lines_here
+from spatialstream.stages.snapshot_queries import Found, ReadPoint, Wanted, blocks_of, found_in, found_of, lines_here
 from spatialstream.stages.tasks import World
 from spatialstream.stages.views import RoundId
 
@@ -54,17 +54,17 @@ class Scatter:
         self._call_pool, self._lose, self._metrics = call_pool, lose, metrics
 
     def lines(
-        self, queries: Sequence[Query], directory: Directory, actors: Mapping[int, str], seconds: float
+        self, queries: Sequence[Query], read_point: ReadPoint, actors: Mapping[int, str], seconds: float
     ) -> dict[int, str]:
         """The rows of questions by position, see :class:`~spatialstream.actors.coordinator.SlotSearch`."""
         began = time.perf_counter()
 
         def begin(wanted: Sequence[Wanted]) -> Callable[[], Found]:
             left = max(0.001, seconds - (time.perf_counter() - began))
-            return self._begun(_by_actor(wanted, actors), directory.round, left)
+            return self._begun(_by_actor(wanted, actors), read_point.round, left)
 
         settings, place = self._world.settings, self._world.storage.place
-        given, limits = (queries, directory, settings.space, settings.retention, place), self._world.limits
+        given, limits = (queries, read_point, settings.space, settings.retention, place), self._world.limits
         found = lines_here(*given, LARGEST, begin, None if limits is None else limits.longest)
         self._metrics.answered([queries[i].type for i in found], time.perf_counter() - began)
         return found

@@ -16,7 +16,7 @@ from spatialstream.model.secret_rule import ALLOWED_LABEL, SecretRule
 
 if TYPE_CHECKING:
     from spatialstream.client import Connection, Stream
-    from spatialstream.gateway.directory import Place
+    from spatialstream.gateway.stream_registry import Place
     from spatialstream.gateway.streams import ServedStream
     from spatialstream.store.zookeeper import ZooKeeperStore
 
@@ -77,11 +77,11 @@ def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.gateway import logs
     from spatialstream.gateway.access import Access
     from spatialstream.gateway.app import Gateway, Limits
-    from spatialstream.gateway.directory import Directory
     from spatialstream.gateway.metrics import GatewayMetrics
     from spatialstream.gateway.rates import RateLimits
     from spatialstream.gateway.reviews import Reviews
     from spatialstream.gateway.server import check_address, listen, server_of
+    from spatialstream.gateway.stream_registry import StreamRegistry
 
     _check(options)
     logs.set_up(quiet=options.quiet)
@@ -103,7 +103,7 @@ def _gateway(options: argparse.Namespace) -> int:
             reviews = Reviews(cluster, options.audience, api_server=both) if options.token_review else None
             namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
             report, rule = lambda text: logs.event("streams", told=text), SecretRule(options.stream_secret)
-            directory = Directory(cluster, _at_place, namespaces, report, rule)
+            directory = StreamRegistry(cluster, _at_place, namespaces, report, rule)
         access = Access(options.tokens, lambda text: logs.event("tokens", told=text), reviews)
         check_address(options.host, local=access.local)
         metrics = GatewayMetrics()

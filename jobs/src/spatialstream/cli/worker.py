@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import WorkerMetrics, serve
     from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.kernels import compile_kernels
-    from spatialstream.stages.questions import Directory
+    from spatialstream.stages.snapshot_queries import ReadPoint
     from spatialstream.stream.bootstrap import check_incarnation
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
             job = WorkerJob(
                 **given,
                 most_epochs=options.epochs_per_round,
-                publish=lambda turn: engine.publish(Directory.record(turn)),
+                publish=lambda turn: engine.publish(ReadPoint.record(turn)),
                 foreign=metrics.foreign,
                 loads=metrics,
             )

@@ -22,7 +22,7 @@ from spatialstream.model.queries import Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import check_time, parse_time
-from spatialstream.stages.questions import Call, Directory, lines_of
+from spatialstream.stages.snapshot_queries import Call, ReadPoint, lines_of
 
 __all__ = ["SnapshotClient"]
 
@@ -64,7 +64,7 @@ class SnapshotClient:
 
     def __init__(
         self,
-        newest: Callable[[float], Directory | None],
+        newest: Callable[[float], ReadPoint | None],
         call: Call,
         space: Space = WGS84,
         rule: TermRule = DEFAULT_RULE,
@@ -84,10 +84,10 @@ class SnapshotClient:
         Raises:
             Unavailable: it does not.
         """
-        directory = self._newest(timeout)
-        return _as_of(directory) if directory is not None and directory.begun else None
+        read_point = self._newest(timeout)
+        return _as_of(read_point) if read_point is not None and read_point.begun else None
 
-    def directory(self, timeout: float = 10.0) -> Directory:
+    def read_point(self, timeout: float = 10.0) -> ReadPoint:
         """What is known of the stream's newest round.
 
         Args:
@@ -96,10 +96,10 @@ class SnapshotClient:
         Raises:
             Unavailable: it does not, or has done none yet.
         """
-        directory = self._newest(timeout)
-        if directory is None:
+        read_point = self._newest(timeout)
+        if read_point is None:
             raise Unavailable("the stream has only begun: it has done no round yet")
-        return directory
+        return read_point
 
     @overload
     def ask(
@@ -240,17 +240,17 @@ class SnapshotClient:
         while left:
             until = began + min(requests[number][1] for number in left)
             try:
-                directory = self._newest(_left(until))
-                if directory is None or not directory.begun:
+                read_point = self._newest(_left(until))
+                if read_point is None or not read_point.begun:
                     raise Unavailable("the stream has only begun: its clock tells no time yet, so nothing can be asked")
-                if earliest is not None and directory.clock < earliest:
-                    raise Unavailable(f"the stream's clock has not come to {earliest}: it is at {directory.clock}")
+                if earliest is not None and read_point.clock < earliest:
+                    raise Unavailable(f"the stream's clock has not come to {earliest}: it is at {read_point.clock}")
                 for number in list(left):
-                    if (wrong := _wrong_time(left[number], directory.clock)) is not None:
+                    if (wrong := _wrong_time(left[number], read_point.clock)) is not None:
                         found[number] = wrong
                         del left[number]
                 asked_now = [each for asked in left.values() for each in asked]
-                lines = iter(self._answered(asked_now, directory, until, bounds))
+                lines = iter(self._answered(asked_now, read_point, until, bounds))
                 found |= {number: list(islice(lines, len(asked))) for number, asked in left.items()}
                 break
             except Replaced:
@@ -287,12 +287,12 @@ class SnapshotClient:
             counted.end(kept=kept)
         return _with(as_of, lines)
 
-    def _answered(self, asked: list[_Asked], directory: Directory, until: float, bounds: AnswerBounds) -> list[bytes]:
+    def _answered(self, asked: list[_Asked], read_point: ReadPoint, until: float, bounds: AnswerBounds) -> list[bytes]:
         if not asked:
             return []
-        queries = [each.query if each.timed else replace(each.query, t=directory.clock) for each in asked]
-        given = QueryBatch.of(queries), directory, self.space, self._call
-        return _with(_as_of(directory), lines_of(*given, lambda: _left(until), self._longest, bounds))
+        queries = [each.query if each.timed else replace(each.query, t=read_point.clock) for each in asked]
+        given = QueryBatch.of(queries), read_point, self.space, self._call
+        return _with(_as_of(read_point), lines_of(*given, lambda: _left(until), self._longest, bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +338,8 @@ def _wrong_time(asked: Iterable[_Asked], clock: int) -> SettingError | None:
     return None
 
 
-def _as_of(directory: Directory) -> dict[str, int]:
-    return {"round": directory.round[0], "clock": directory.clock}
+def _as_of(read_point: ReadPoint) -> dict[str, int]:
+    return {"round": read_point.round[0], "clock": read_point.clock}
 
 
 def _left(until: float) -> float:

@@ -183,8 +183,8 @@ class Stream(SnapshotClient):
         until = time.monotonic() + timeout
         while True:
             try:
-                directory = self.directory(max(1.0, until - time.monotonic()))
-                found = self._query_client.listed(directory.round, asked, max(1.0, until - time.monotonic()))
+                read_point = self.read_point(max(1.0, until - time.monotonic()))
+                found = self._query_client.listed(read_point.round, asked, max(1.0, until - time.monotonic()))
             except Replaced:
                 raise  # no later try can succeed
             except Unavailable:  # the stream has gone on, or a part of it is moving
@@ -192,7 +192,7 @@ class Stream(SnapshotClient):
                     raise
                 time.sleep(_PAUSE)
             else:
-                as_of = {"round": directory.round[0], "clock": directory.clock}
+                as_of = {"round": read_point.round[0], "clock": read_point.clock}
                 queries = found[:limit]
                 so_far: list[dict[str, int | None]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
                 last = queries[-1][0] if queries else None

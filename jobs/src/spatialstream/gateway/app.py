@@ -33,7 +33,6 @@ from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.answers import PARSED, AnswerRooms, Lines, Pieces, Room, as_collection, as_json
 from spatialstream.gateway.asyncapi import events
 from spatialstream.gateway.console import Console
-from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll, rows_of
 from spatialstream.gateway.geojson import GEOJSON
@@ -50,6 +49,7 @@ from spatialstream.gateway.requests import (
     wanted_form,
 )
 from spatialstream.gateway.reviews import Reviewed
+from spatialstream.gateway.stream_registry import StreamRegistry
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.threads import CLIENT
 from spatialstream.gateway.writing import Outcome, Writer
@@ -140,7 +140,7 @@ class Gateway:
         metrics: of this process.
         limits: of a request.
         origins: pages of other places that may call it from a browser (CORS); none by default.
-        directory: tells which streams come and go while it runs; None: none do.
+        registry: tells which streams come and go while it runs; None: none do.
         registrars: names of callers who may say by whom a query is registered, as the operator does.
 
     Attributes:
@@ -156,11 +156,11 @@ class Gateway:
         metrics: GatewayMetrics | None = None,
         limits: Limits | None = None,
         origins: Sequence[str] = (),
-        directory: Directory | None = None,
+        registry: StreamRegistry | None = None,
         registrars: Sequence[str] = (),
     ) -> None:
         self.streams = {each.name: each for each in streams}
-        self.directory, self._registrars = directory, frozenset(registrars)
+        self.registry, self._registrars = registry, frozenset(registrars)
         self._following: asyncio.Task[None] | None = None
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
         self._rates, self._looking = Rates(self.limits.client), Rates(RateLimits(connections=_LOOKING))
@@ -222,8 +222,8 @@ class Gateway:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        if self.directory is not None:
-            self._following = asyncio.create_task(self.directory.keep(self.serve, self.leave))
+        if self.registry is not None:
+            self._following = asyncio.create_task(self.registry.keep(self.serve, self.leave))
         try:
             yield
         finally:
@@ -281,8 +281,8 @@ class Gateway:
         """The stream of a request, if its caller has the right."""
         caller, name = await self.caller(request), request.path_params["stream"]
         await caller.check(right, name)
-        if self.directory is not None and name in self.directory.unserved:
-            raise Problem("try-again", self.directory.unserved[name], retry=10)
+        if self.registry is not None and name in self.registry.unserved:
+            raise Problem("try-again", self.registry.unserved[name], retry=10)
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name} here")
         return self.streams[name]
@@ -325,8 +325,8 @@ class Gateway:
 
         There one stream that does not run is nothing to the others, and their names are not for everybody.
         """
-        if self.directory is not None:
-            ready = self.directory.ready and not self.ending.is_set()
+        if self.registry is not None:
+            ready = self.registry.ready and not self.ending.is_set()
             self.metrics.running.set(ready)
             return JSONResponse({"ready": ready, "streams": {}}, 200 if ready else 503)
         if time.monotonic() > self._ready[0] + _READY_SECONDS:

@@ -39,13 +39,13 @@ async def state(request: Request, stream: ServedStream) -> Response:
     check_parameters(request)
 
     def found(opened: Stream) -> dict[str, Any]:
-        directory = opened.directory()
-        clock = directory.clock if directory.begun else None
-        version = directory.routing.active
+        read_point = opened.read_point()
+        clock = read_point.clock if read_point.begun else None
+        version = read_point.routing.active
         return {
             "name": stream.name,
             "space": str(opened.space),
-            "round": directory.round[0],
+            "round": read_point.round[0],
             "clock": clock,
             # of a stream whose times are the day's: how old what it has come to is
             "behind": None if clock is None else max(0, time.time_ns() // 1_000_000 - clock),

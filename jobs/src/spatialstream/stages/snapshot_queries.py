@@ -41,8 +41,8 @@ from spatialstream.stages.views import RoundId, views_here
 __all__ = [
     "Begin",
     "Call",
-    "Directory",
     "Found",
+    "ReadPoint",
     "Wanted",
     "answers_of",
     "blocks_of",
@@ -59,7 +59,7 @@ the partials of all of them, in any order but that of each slot, within so many 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Directory:
+class ReadPoint:
     """What has to be known of a stream to ask it: the newest round that is done.
 
     Attributes:
@@ -88,7 +88,7 @@ class Directory:
         }
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], load: Callable[[int], RoutingVersion]) -> Directory:
+    def of(cls, record: Mapping[str, Any], load: Callable[[int], RoutingVersion]) -> ReadPoint:
         """From :meth:`record`, and what gives a version by its number."""
         past = tuple(PastVersion(load(number), first, last) for number, first, last in record["past"])
         number, revision = record["round"]
@@ -97,7 +97,7 @@ class Directory:
 
 def answers_of(
     queries: QueryBatch,
-    directory: Directory,
+    read_point: ReadPoint,
     space: Space,
     call: Call,
     left: Callable[[], float],
@@ -107,8 +107,8 @@ def answers_of(
     """The rows of snapshot queries as of a round: numbers are positions in the batch.
 
     Args:
-        queries: with their times, which are not after the directory's clock.
-        directory: of the stream.
+        queries: with their times, which are not after the read_point's clock.
+        read_point: of the stream.
         space: of the stream.
         call: asks slots.
         left: the seconds that are left.
@@ -120,7 +120,7 @@ def answers_of(
         TooLarge: the rows would be larger than they may be.
     """
     counted = Counted(UNBOUNDED) if counted is None else counted
-    routing, number = directory.routing, np.arange(len(queries))
+    routing, number = read_point.routing, np.arange(len(queries))
     row, slot = routing.route_queries(queries)
     questions = requests(queries_with_numbers(queries, number), row, slot)
     spools = {kind: Spool("number") for kind in (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_TERMS)}
@@ -130,7 +130,7 @@ def answers_of(
             opened.callback(spool.close)
 
         def answered(slots: set[int], asked: pa.RecordBatch) -> None:
-            with closing(_answered(call, slots, directory.round, asked, left())) as rows:
+            with closing(_answered(call, slots, read_point.round, asked, left())) as rows:
                 for found in rows:
                     counted.found(found[2].nbytes, listed=found[1] == messages.SNAPSHOT_LISTS)
                     if found[1] in spools:
@@ -164,7 +164,7 @@ def whole_rows(longest: int | None) -> RowLimits | None:
 
 def lines_of(
     queries: QueryBatch,
-    directory: Directory,
+    read_point: ReadPoint,
     space: Space,
     call: Call,
     left: Callable[[], float],
@@ -174,7 +174,7 @@ def lines_of(
     """The rows of :func:`answers_of` in the order of the queries; what they revision is held for whoever gets them."""
     lines, counted, made = [b""] * len(queries), Counted(bounds), False
     try:
-        for found in answers_of(queries, directory, space, call, left, longest, counted):
+        for found in answers_of(queries, read_point, space, call, left, longest, counted):
             for number, line in zip(
                 found.number.tolist(), found.lines.cast(pa.large_binary()).to_pylist(), strict=True
             ):
@@ -291,7 +291,7 @@ def _columns_of(block: pa.RecordBatch, number: int) -> Columns:
 
 def lines_here(
     queries: Sequence[Query],
-    directory: Directory,
+    read_point: ReadPoint,
     space: Space,
     retention: int | None,
     place: str,
@@ -305,8 +305,8 @@ def lines_here(
     answers are left out, which for few questions cost more than their answers.
 
     Args:
-        queries: with their times, which are not after the directory's clock.
-        directory: of the stream.
+        queries: with their times, which are not after the read_point's clock.
+        read_point: of the stream.
         space: of the stream.
         retention: ms that snapshot queries can look back; None: for ever.
         place: of the storage that the slots' state is in.
@@ -315,13 +315,13 @@ def lines_here(
             out.
         longest: bytes of a row, see :func:`answers_of`.
     """
-    routing = directory.routing
+    routing = read_point.routing
     concerned = [routing.slots_of(query) for query in queries]
-    looked_at = [reach_of(query, retention, directory.clock) for query in queries]
+    looked_at = [reach_of(query, retention, read_point.clock) for query in queries]
     since = [each for each, _ in looked_at]
 
     def find(asked: Mapping[int, Sequence[int]], within: Mapping[int, float] | None = None) -> Found:
-        here = views_here(place, {each for slots in asked.values() for each in slots}, directory.round)
+        here = views_here(place, {each for slots in asked.values() for each in slots}, read_point.round)
         mine, others = list[Wanted](), list[Wanted]()
         for i, slots in asked.items():
             alone, radius = (len(slots) == 1, np.inf) if within is None else (False, within[i])
@@ -332,7 +332,7 @@ def lines_here(
                 if some:
                     wanted.append(Wanted(i, queries[i], since[i], tuple(some), alone, radius))
         answer = begin(others) if others else dict
-        parts = [(mine, found_in(place, directory.round, mine, most)), (others, answer())]
+        parts = [(mine, found_in(place, read_point.round, mine, most)), (others, answer())]
         lost = {each.number for wanted, found in parts for each in wanted if each.number not in found}
         return {i: [part for _, found in parts for part in found.get(i, ())] for i in asked if i not in lost}
 

@@ -14,8 +14,8 @@ from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.oracle import answers
-from spatialstream.stages import questions, views
-from spatialstream.stages.questions import Found, Wanted, blocks_of, found_in, found_of, lines_here, lines_of
+from spatialstream.stages import snapshot_queries, views
+from spatialstream.stages.snapshot_queries import Found, Wanted, blocks_of, found_in, found_of, lines_here, lines_of
 from spatialstream.stages.views import View
 from tests.unit.client.test_snapshot_client import PLACE, PLANE, SLOTS, Stream, objects
 
@@ -58,9 +58,9 @@ def asked(n: int) -> list[Query]:
 
 
 def by_blocks(stream: Stream, queries: list[Query]) -> list[str]:
-    directory = stream.newest(1.0)
-    assert directory is not None
-    lines = lines_of(QueryBatch.of(queries), directory, PLANE, stream.call, lambda: 1.0)
+    read_point = stream.newest(1.0)
+    assert read_point is not None
+    lines = lines_of(QueryBatch.of(queries), read_point, PLANE, stream.call, lambda: 1.0)
     return [line.decode() for line in lines]
 
 
@@ -92,9 +92,9 @@ class Elsewhere:
 
 
 def here(stream: Stream, queries: list[Query], most: int = MOST, retention: int | None = None) -> dict[int, str]:
-    directory = stream.newest(1.0)
-    assert directory is not None
-    return lines_here(queries, directory, PLANE, retention, PLACE, most)
+    read_point = stream.newest(1.0)
+    assert read_point is not None
+    return lines_here(queries, read_point, PLANE, retention, PLACE, most)
 
 
 @pytest.mark.parametrize("together", [1, 7, 120])
@@ -131,13 +131,13 @@ def test_what_concerns_a_slot_that_is_elsewhere_is_left_out(stream: Stream) -> N
 @pytest.mark.parametrize("elsewhere", [{0}, {1}, {0, 2}, {1, 2}])
 def test_rows_are_the_same_with_slots_in_two_processes(stream: Stream, elsewhere: set[int], together: int) -> None:
     queries = asked(120)
-    right, directory = by_blocks(stream, queries), stream.newest(1.0)
-    assert directory is not None
+    right, read_point = by_blocks(stream, queries), stream.newest(1.0)
+    assert read_point is not None
     other = Elsewhere(stream, elsewhere)
     answered = 0
     for first in range(0, len(queries), together):
         some = queries[first : first + together]
-        lines = lines_here(some, directory, PLANE, None, PLACE, MOST, other.begin)
+        lines = lines_here(some, read_point, PLANE, None, PLACE, MOST, other.begin)
         assert all(line == right[first + i] for i, line in lines.items())
         answered += len(lines)
     assert answered == len(queries)
@@ -148,18 +148,18 @@ def test_rows_are_the_same_with_slots_in_two_processes(stream: Stream, elsewhere
 def test_what_a_slot_elsewhere_does_not_answer_is_left_out(stream: Stream, elsewhere: set[int]) -> None:
     queries = asked(120)
     random.Random(5).shuffle(queries)
-    right, alone, directory = by_blocks(stream, queries), {}, stream.newest(1.0)
-    assert directory is not None
+    right, alone, read_point = by_blocks(stream, queries), {}, stream.newest(1.0)
+    assert read_point is not None
     for slot in elsewhere:
         views.forget(PLACE, slot)
-    alone = lines_here(queries, directory, PLANE, None, PLACE, MOST)
+    alone = lines_here(queries, read_point, PLANE, None, PLACE, MOST)
     other = Elsewhere(stream, elsewhere, silent=frozenset(elsewhere))
-    lines = lines_here(queries, directory, PLANE, None, PLACE, MOST, other.begin)
+    lines = lines_here(queries, read_point, PLANE, None, PLACE, MOST, other.begin)
     assert lines == alone
     assert 0 < len(lines) < len(queries)
     if len(elsewhere) > 1:
         lines = lines_here(
-            queries, directory, PLANE, None, PLACE, MOST, Elsewhere(stream, elsewhere, frozenset({2})).begin
+            queries, read_point, PLANE, None, PLACE, MOST, Elsewhere(stream, elsewhere, frozenset({2})).begin
         )
         assert len(alone) < len(lines) < len(queries)
         assert all(line == right[i] for i, line in lines.items())
@@ -173,9 +173,9 @@ def test_a_radius_that_reaches_a_slot_elsewhere_is_left_out(stream: Stream) -> N
 
 
 def test_of_another_round_there_is_nothing(stream: Stream) -> None:
-    queries, directory = asked(6), stream.newest(1.0)
-    assert directory is not None
-    later = questions.Directory((directory.round[0] + 1, 0), directory.clock, directory.routing)
+    queries, read_point = asked(6), stream.newest(1.0)
+    assert read_point is not None
+    later = snapshot_queries.ReadPoint((read_point.round[0] + 1, 0), read_point.clock, read_point.routing)
     assert lines_here(queries, later, PLANE, None, PLACE, MOST) == {}
 
 
@@ -190,13 +190,13 @@ def test_what_is_too_much_together_is_left_out(stream: Stream) -> None:
 
 def test_no_more_is_looked_for_than_may_be_told(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = list[str]()
-    search = questions.search
+    search = snapshot_queries.search
 
     def counted(objects: Any, query: Query, *given: Any, **more: Any) -> Any:
         looked.append(query.id)
         return search(objects, query, *given, **more)
 
-    monkeypatch.setattr(questions, "search", counted)
+    monkeypatch.setattr(snapshot_queries, "search", counted)
     record = {"type": "SRQ", "region": {"box": [0, 0, 8, 8]}, "t": CLOCK, "duration": "1h"}
     wide = [parse_query(record | {"id": f"q{i}"}, PLANE) for i in range(50)]
     assert here(stream, [each for each in wide if isinstance(each, Query)], 1_000) == {}
@@ -232,13 +232,13 @@ def test_the_nearest_of_other_slots_are_told_up_to_the_distance_that_is_known(el
         query = parse_query(record, PLANE)
         assert isinstance(query, Query)
         queries.append(query)
-    right, directory = by_blocks(made, queries), made.newest(1.0)
+    right, read_point = by_blocks(made, queries), made.newest(1.0)
     rows, _ = answers(made.seen, queries, PLANE)
     by_id = {row["query"]: row for row in rows}
     assert [json.loads(line) for line in right] == [by_id[query.id] for query in queries]
-    assert directory is not None
+    assert read_point is not None
     other = Elsewhere(made, elsewhere)
-    lines = lines_here(queries, directory, PLANE, None, PLACE, MOST, other.begin)
+    lines = lines_here(queries, read_point, PLANE, None, PLACE, MOST, other.begin)
     assert [lines[i] for i in range(len(queries))] == right
     assert not elsewhere or other.asked
     views.forget()

@@ -23,7 +23,7 @@ from spatialstream.model.secret_rule import SecretRule
 if TYPE_CHECKING:
     from spatialstream.gateway.cluster import Cluster
 
-__all__ = ["Directory", "Place", "Refused"]
+__all__ = ["Place", "Refused", "StreamRegistry"]
 
 Serve = Callable[[ServedStream], object]
 Leave = Callable[[str], object]
@@ -85,7 +85,7 @@ class Place:
         return files[path.name]
 
 
-class Directory:
+class StreamRegistry:
     """Lists the streams of some namespaces.
 
     Args:

@@ -14,7 +14,7 @@ from kubernetes.client import Configuration
 from spatialstream.cli.gateway import _at_place
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
-from spatialstream.gateway.directory import Directory, Place, Refused
+from spatialstream.gateway.stream_registry import Place, Refused, StreamRegistry
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.servers.process import await_condition
@@ -57,14 +57,14 @@ class PlayedCluster:
 
 
 class Served:
-    """What a directory has had served, step by step."""
+    """What a registry has had served, step by step."""
 
     def __init__(self, cluster: PlayedCluster, *namespaces: str) -> None:
         self.places: dict[str, Place] = {}
         self.steps: list[str] = []
         self.told: list[str] = []
         self.namespaces = namespaces
-        self.directory = Directory(cluster, self.opened, namespaces, self.told.append)  # type: ignore[arg-type]
+        self.registry = StreamRegistry(cluster, self.opened, namespaces, self.told.append)  # type: ignore[arg-type]
 
     def opened(self, place: Place) -> ServedStream:
         self.places[place.name] = place
@@ -73,7 +73,7 @@ class Served:
     def look(self) -> list[str]:
         async def once() -> None:
             keeping = asyncio.create_task(
-                self.directory.keep(
+                self.registry.keep(
                     lambda stream: self.steps.append(f"+{stream.name}"), lambda name: self.steps.append(f"-{name}")
                 )
             )
@@ -96,9 +96,9 @@ def cluster() -> PlayedCluster:
 def test_streams_come_change_and_go(cluster: PlayedCluster) -> None:
     of = Served(cluster, "geo", "weather")
 
-    assert not of.directory.ready
+    assert not of.registry.ready
     assert of.look() == ["+geo.quakes", "+weather.rain"]
-    assert of.directory.ready
+    assert of.registry.ready
     place = of.places["geo.quakes"]
     assert (place.bootstrap, place.zookeeper) == ("k.geo.svc:9092", "zk.geo.svc:2181/a")
     assert of.look() == []
@@ -118,7 +118,7 @@ def test_what_cannot_be_listed_stays_as_it_is_known(cluster: PlayedCluster) -> N
     of = Served(cluster, "geo", "other")
 
     assert of.look() == ["+geo.quakes"]
-    assert not of.directory.ready
+    assert not of.registry.ready
     cluster.away = True
     assert of.look() == []
     assert of.look() == []
@@ -139,21 +139,21 @@ def test_secrets_are_read_where_a_stream_names_them(cluster: PlayedCluster) -> N
     kafka = {"bootstrapServers": "k:9093", "securitySecret": {"name": "user"}}
     cluster.put("geo", "quakes", kafka=kafka, zookeeper={"servers": "z:2181", "credentialsSecret": {"name": "zk"}})
     assert of.look() == []
-    assert of.directory.ready
-    assert of.directory.unserved == {
+    assert of.registry.ready
+    assert of.registry.unserved == {
         "geo.quakes": 'geo.quakes is not served: its Secret user cannot be read: secrets "user" is forbidden'
     }
     cluster.secrets["geo/user"] = {"kafka.properties": "ssl.ca.location=/etc/spatialstream/kafka/ca.pem", "ca.pem": "C"}
     cluster.unlabelled.add("geo/user")
     assert of.look() == []
-    assert "kafka.securitySecret: the Secret user is not for streams" in of.directory.unserved["geo.quakes"]
+    assert "kafka.securitySecret: the Secret user is not for streams" in of.registry.unserved["geo.quakes"]
     cluster.unlabelled.clear()
     cluster.secrets["geo/zk"] = {"credentials": "me"}
     assert of.look() == []
     assert "has to hold user:password" in of.told[-1]
     cluster.secrets["geo/zk"] = {"credentials": "me:secret\n"}
     assert of.look() == ["+geo.quakes"]
-    assert of.directory.unserved == {}
+    assert of.registry.unserved == {}
     place = of.places["geo.quakes"]
     assert place.credentials == ("me", "secret")
     assert place.text_of(Path("/etc/spatialstream/kafka/ca.pem")) == "C"
@@ -173,7 +173,7 @@ def test_certificates_are_read_where_a_stream_names_them(cluster: PlayedCluster,
     files = {file.name: file.read_text() for file in Authority().issue(tmp_path)}
     cluster.put("geo", "quakes", zookeeper={"servers": "z:2181", "tlsSecret": {"name": "tls"}})
     assert of.look() == []
-    assert "its Secret tls cannot be read" in of.directory.unserved["geo.quakes"]
+    assert "its Secret tls cannot be read" in of.registry.unserved["geo.quakes"]
     cluster.secrets["geo/tls"] = files
     assert of.look() == ["+geo.quakes"]
     place = of.places["geo.quakes"]
@@ -191,10 +191,10 @@ def test_certificates_are_read_where_a_stream_names_them(cluster: PlayedCluster,
 
 
 def test_a_gateway_serves_what_there_is(cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spatialstream.gateway.directory.EVERY", 0.05)
+    monkeypatch.setattr("spatialstream.gateway.stream_registry.EVERY", 0.05)
     cluster.put("geo", "hidden", kafka={"bootstrapServers": "k:9092", "securitySecret": {"name": "user"}})
     of = Served(cluster, "geo")
-    with serving(Gateway([], directory=of.directory)) as client:
+    with serving(Gateway([], registry=of.registry)) as client:
 
         def status(stream: str) -> int:
             return client("POST", f"/streams/{stream}/ask?no=1", {}).status
