@@ -21,7 +21,7 @@ from spatialstream.model.space import Space
 from spatialstream.records.decode import REJECTED, Decoded
 from spatialstream.stages import state, views
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import NEVER
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
@@ -73,7 +73,7 @@ class Processes:
         return [line for place in range(len(items)) for line in lines[place]]
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
-        rows: dict[int, list[Row]] = {part: [] for part in parts}
+        rows: dict[int, list[Block]] = {part: [] for part in parts}
         for item in self._chance.sample(items, len(items)):
             for part, row in do(self.world, item):
                 rows[part].append(row)

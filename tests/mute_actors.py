@@ -18,7 +18,7 @@ from pyarrow import flight
 from spatialstream.actors.actor import ActorSpec
 from spatialstream.actors.engine import ActorEngine
 from spatialstream.actors.query_metrics import none_asked
-from spatialstream.actors.wire import ROWS, act, client_of, endpoint, options
+from spatialstream.actors.wire import BLOCKS, act, client_of, endpoint, options
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.connectors.requests import no_requests
@@ -72,7 +72,7 @@ class _Endpoint(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         """No rows."""
-        return flight.GeneratorStream(ROWS, iter(()))
+        return flight.GeneratorStream(BLOCKS, iter(()))
 
 
 def _serve(told: Any) -> None:

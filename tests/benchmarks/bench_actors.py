@@ -29,9 +29,9 @@ from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages import messages, tasks
-from spatialstream.stages.division import PartRow
+from spatialstream.stages.division import PartBlock
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.tasks import SlotBlocks, World
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
 from spatialstream.stream.engine import Engine
@@ -121,7 +121,7 @@ class EpochTasks(tasks.EpochTasks):
 class RoundTasks(tasks.RoundTasks):
     """WORK and MERGE, counted."""
 
-    def work(self, world: World, of: SlotBlocks) -> Iterator[PartRow]:
+    def work(self, world: World, of: SlotBlocks) -> Iterator[PartBlock]:
         """See :class:`~spatialstream.stages.tasks.RoundTasks`; what is said of the load is counted here."""
         counts = {"objects": 0, "queries": 0, "bytes": 0, "candidates": 0}
         for key, content in self._blocks(world, of):
@@ -134,11 +134,11 @@ class RoundTasks(tasks.RoundTasks):
             yield part, row
         _leave(world, self.turn.number, "WORK", of[0], counts)
 
-    def merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def merge(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """See :class:`~spatialstream.stages.tasks.RoundTasks`."""
         counts = {"rows": 0, "bytes": 0}
 
-        def counted() -> Iterator[Row]:
+        def counted() -> Iterator[Block]:
             for row in rows:
                 if row[1] != messages.LOAD:  # which is as long as times have digits
                     counts["rows"] += row[2].num_rows

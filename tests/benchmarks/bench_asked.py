@@ -26,7 +26,7 @@ from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query
 from spatialstream.stages import views
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshot_queries import ReadPoint, lines_here
 from spatialstream.stages.turns import Round
@@ -62,7 +62,9 @@ class Slots:
         self.directory = ReadPoint((turn.number, turn.revision), upto, Routing(self.version, two_phase=True))
         self.number += 1
 
-    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:
+    def call(
+        self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+    ) -> Iterable[Block]:
         return views.answer_at(PLACE, slots, round_id, questions)
 
     def whole(self, asked: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float) -> Whole:

@@ -40,7 +40,7 @@ from tests.benchmarks.bench_asked import SPACE, Slots, questions
 from tests.benchmarks.workload import objects
 
 OBJECTS, ASKS, ASKING = 200_000, 6_000, 16
-CONNECTIONS, ROWS, SECONDS = 1_000, 20_000, 6.0
+CONNECTIONS, BLOCKS, SECONDS = 1_000, 20_000, 6.0
 """Who follows, rows a second over all of them, and for how long."""
 _TICK = 0.05
 _LINE = b'{"query": "q%d", "type": "CRQ", "t": %d, "object": {"id": "o%d", "t": %d, "lon": 13.4, "lat": 52.5}}'
@@ -61,7 +61,7 @@ class Rows:
     def messages_with_rows(
         self, stop: Callable[[], bool], patience: float | None = None
     ) -> Iterator[tuple[int, int, int, list[Row]]]:
-        each = int(ROWS * _TICK)
+        each = int(BLOCKS * _TICK)
         due = time.monotonic()
         for number in itertools.count():
             while time.monotonic() < due:
@@ -209,7 +209,7 @@ def run() -> list[dict[str, Any]]:
         rows, ages = asyncio.run(follow(port))
         used = spent(pid) - before
         note = "without a broker, TLS and tokens, from now on"
-        figure(f"rows by events to {CONNECTIONS} connections", rows / SECONDS, "rows/s", 0.98 * ROWS, note)
+        figure(f"rows by events to {CONNECTIONS} connections", rows / SECONDS, "rows/s", 0.98 * BLOCKS, note)
         figure("  age of a row, p95", float(np.percentile(ages, 95)) * 1e3, "ms")
         figure("  the gateway's processor time for a row", used / max(1, rows) * 1e6, "us")
     return figures

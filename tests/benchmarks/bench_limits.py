@@ -30,7 +30,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.stages import messages
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.merge import merge
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.route import route_epoch
 from spatialstream.stages.runs import write_run
 from spatialstream.stages.tasks import InputTasks, Summary, World
@@ -51,7 +51,7 @@ Figure = dict[str, Any]
 REGISTRATIONS = 20_000
 """Of an epoch; the first :data:`_WARM` epochs fill the registry and are not counted."""
 _WARM, _EPOCHS = 10, 8
-ROWS, SLOTS = 400_000, 4
+BLOCKS, SLOTS = 400_000, 4
 HAVING = 200_000
 """Queries that rows are of."""
 TURNS = 200
@@ -107,13 +107,13 @@ def markers(slots: int) -> Iterator[Figure]:
 # ---------------------------------------------------------------------------------------------------------------- rows
 
 
-def _lines() -> list[Row]:
+def _lines() -> list[Block]:
     """Rows of CRQs as four slots give them: how many each query has, and then by time, in blocks of about 4 MB."""
-    found: list[Row] = []
+    found: list[Block] = []
     text = json.dumps({"query": "q" * 12, "type": "CRQ", "t": 10**12, "object": {"id": "o" * 12, "x": 0.123456789}})
     for slot in range(SLOTS):
         rng = np.random.default_rng(slot)
-        t = np.sort(rng.integers(0, 1_000, ROWS // SLOTS))
+        t = np.sort(rng.integers(0, 1_000, BLOCKS // SLOTS))
         counts = Counts.of(rng.integers(0, HAVING, len(t)), t)
         content = messages.columns(number=counts.numbers, rows=counts.rows, last=counts.last)
         found.append((slot, messages.COUNTED, content))
@@ -129,7 +129,7 @@ def rows() -> Iterator[Figure]:
     """What MERGE costs a row of a CRQ: put into order with those of other slots, and made into messages."""
     lines, storage, sink = _lines(), MemoryStorage(), MemorySink([MemoryLog()], MemoryLog())
 
-    def merged_rows(given: Sequence[Row]) -> None:
+    def merged_rows(given: Sequence[Block]) -> None:
         forget()
         turn = Round(0, (0,), (0,), 1_000, 0, two_phase=False, checkpoint=False)
         sink.rows(0, 0, merge(given, turn, SPACE, storage).lines)
@@ -140,18 +140,18 @@ def rows() -> Iterator[Figure]:
             sink.rows(0, 0, (pa.compute.cast(each, pa.large_string()) for each in given))
 
     both, alone = (min(cpu(work) for _ in range(5)) for work in (lambda: merged_rows(lines), sent))
-    yield {"name": "rows of CRQs, one part of MERGE", "value": ROWS / both, "unit": "rows/s"}
-    yield {"name": "of a row, messages", "value": 1e6 * alone / ROWS, "unit": "us"}
-    yield {"name": "of a row, order and counts", "value": 1e6 * (both - alone) / ROWS, "unit": "us"}
+    yield {"name": "rows of CRQs, one part of MERGE", "value": BLOCKS / both, "unit": "rows/s"}
+    yield {"name": "of a row, messages", "value": 1e6 * alone / BLOCKS, "unit": "us"}
+    yield {"name": "of a row, order and counts", "value": 1e6 * (both - alone) / BLOCKS, "unit": "us"}
     firsts = range(0, len(lines), len(lines) // SLOTS)  # of a slot: its counts, and its first lines
     few = [(slot, kind, content.slice(0, 20)) for at in firsts for slot, kind, content in lines[at : at + 2]]
     few_seconds = min(cpu(lambda: merged_rows(few)) for _ in range(50))
     yield {"name": f"a round of {20 * SLOTS} rows", "value": 1e3 * few_seconds, "unit": "ms"}
     packed = [messages.pack(content) for _, _, content in lines]
     passed = min(cpu(lambda: [messages.unpack(messages.pack(content)) for _, _, content in lines]) for _ in range(5))
-    size = sum(each.size for each in packed) / ROWS
+    size = sum(each.size for each in packed) / BLOCKS
     note = f"{size:.0f} bytes"
-    yield {"name": "of a row, packed and unpacked", "value": 1e6 * passed / ROWS, "unit": "us", "note": note}
+    yield {"name": "of a row, packed and unpacked", "value": 1e6 * passed / BLOCKS, "unit": "us", "note": note}
 
 
 # ---------------------------------------------------------------------------------------------------------------- turns

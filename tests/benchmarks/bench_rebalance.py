@@ -55,7 +55,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.terms import TermLists
 from spatialstream.stages import messages
 from spatialstream.stages.division import buckets_of, numbers_of
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.route import Share, registry_owner, route
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.runs import ObjectShare, QueryShare, in_order
@@ -63,7 +63,7 @@ from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import LOAD, PREPARE, Control, Round
 from spatialstream.stages.two_phase import answer_second, second_phase
 from spatialstream.stages.versions import save_version
-from spatialstream.stages.work import Block, WorkSettings, slot_objects, slot_state, work
+from spatialstream.stages.work import BlockMessage, WorkSettings, slot_objects, slot_state, work
 from tests.benchmarks import workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
@@ -195,12 +195,12 @@ class Slots:
         queries: QueryBatch | None = None,
         controls: tuple[Control, ...] = (),
         pending: RoutingVersion | None = None,
-    ) -> tuple[npt.NDArray[np.float64], list[Row]]:
+    ) -> tuple[npt.NDArray[np.float64], list[Block]]:
         """One round: the CPU seconds of each slot, float64[slots], and the partials but those of CRQs."""
         if objects is not None and len(objects):
             self.upto = int(objects.t[-1])
         routing = Routing(self.active, pending, self.past, two_phase=True)
-        inbox: dict[int, list[Block]] = {slot: [] for slot in range(SLOTS)}
+        inbox: dict[int, list[BlockMessage]] = {slot: [] for slot in range(SLOTS)}
         before = (self.number - 1, 0) if self.number else None
         registry = OwnerState(self.storage, registry_owner(0), (self.number, 0), before, before)
         routed = route(self._share(objects, queries), routing, registry)
@@ -235,7 +235,7 @@ class Slots:
         came = ObjectShare(objects, 0) if objects is not None and len(objects) else None
         return Share(self.number, self.upto, 0, 1, came, asked)
 
-    def _second(self, partials: Sequence[Row], turn: Round, routing: Routing) -> npt.NDArray[np.float64]:
+    def _second(self, partials: Sequence[Block], turn: Round, routing: Routing) -> npt.NDArray[np.float64]:
         """The CPU seconds of each slot in the second phase of SKQs; it begins when all slots have done the first."""
         seconds = np.zeros(SLOTS)
         second = second_phase(partials, routing, SPACE)

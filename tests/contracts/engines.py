@@ -24,8 +24,8 @@ from spatialstream.actors.engine import ActorEngine
 from spatialstream.connectors.folder import Folder
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made
-from spatialstream.stages.division import PartRow
-from spatialstream.stages.messages import Row
+from spatialstream.stages.division import PartBlock
+from spatialstream.stages.messages import Block
 from spatialstream.stages.tasks import World
 
 WITHIN = 60.0
@@ -114,14 +114,14 @@ class TestTasks:
         """An item that is a range of a partition."""
         yield f"{item}"
 
-    def give(self, world: World, item: int) -> Iterator[PartRow]:
+    def give(self, world: World, item: int) -> Iterator[PartBlock]:
         """Blocks of an item, in turn for each part."""
         for at, size in enumerate(self.sizes[item]):
             self._raise(item, at)
             yield self.parts[at % len(self.parts)], (item, "block", block(size, self.rows, 1000 * item + at))
         self._raise(item, len(self.sizes[item]))
 
-    def sums(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def sums(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """The content of each slot's rows together, whatever it was cut into."""
         found: dict[int, list[bytes]] = {}
         if part:
@@ -139,12 +139,12 @@ class TestTasks:
         time.sleep(0.02)  # so that the next item finds another actor free
         yield str(os.getpid())
 
-    def rows_where(self, world: World, item: int) -> Iterator[PartRow]:
+    def rows_where(self, world: World, item: int) -> Iterator[PartBlock]:
         """A row for each part that says which process has made it."""
         for part in self.parts:
             yield part, (item, "block", block(os.getpid()))
 
-    def merged_where(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def merged_where(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """The process of each item, and that of the merge."""
         for slot, _, content in sorted(rows, key=lambda row: row[0]):
             yield f"{slot} {content['data'][0].as_buffer().size}"
@@ -170,7 +170,7 @@ class TestTasks:
             self._mark(f"over-{item}")
         yield str(item)
 
-    def block_rows(self, world: World, item: int) -> Iterator[PartRow]:
+    def block_rows(self, world: World, item: int) -> Iterator[PartBlock]:
         """As :meth:`block`, and then a row."""
         deque(self.block(world, item), 0)
         yield 0, (item, "block", block(100))
@@ -185,7 +185,7 @@ class TestTasks:
             self._mark(f"over-{item}")
         yield str(item)
 
-    def flow(self, world: World, item: int) -> Iterator[PartRow]:
+    def flow(self, world: World, item: int) -> Iterator[PartBlock]:
         """Rows without end for one item, of a MB each; for others one row."""
         yield 0, (item, "block", block(100, 1, item))
         if item == self.item:
@@ -196,7 +196,7 @@ class TestTasks:
             finally:
                 self._mark(f"over-{item}")
 
-    def count(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def count(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """Takes rows as they come."""
         count = 0
         for _ in rows:
@@ -205,7 +205,7 @@ class TestTasks:
                 self._mark("merging")
         yield str(count)
 
-    def stall(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def stall(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """Takes a row, and then no more until a file says otherwise."""
         for _ in rows:
             self._mark("merging")

@@ -43,7 +43,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Circle, Regions
 from spatialstream.stages import messages
-from spatialstream.stages.route import Row
+from spatialstream.stages.route import Block
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.two_phase import answer_second, asked_of, requests, second_phase
@@ -115,7 +115,7 @@ def snapshot(system: System, queries: QueryBatch, layout: str = "slot", tries: i
         mine = row[unit == each].astype(np.int64)
         asked = taken(queries, mine)
 
-        def ask(u: int = each, mine: Any = mine, asked: QueryBatch = asked) -> list[Row]:
+        def ask(u: int = each, mine: Any = mine, asked: QueryBatch = asked) -> list[Block]:
             looked_at = since[mine], whole[mine]
             return list(answer(u, views[u], asked, number[mine], looked_at, two_phase=True))
 
@@ -156,14 +156,14 @@ class _Phase:
     """
 
     def __init__(self, units: Units, row: npt.NDArray[Any], unit: npt.NDArray[Any]) -> None:
-        self.units, self.rows = units, list[Row]()
+        self.units, self.rows = units, list[Block]()
         slots = int(units.slot.max(initial=0)) + 1
         names = ("slots", "candidates", "results", "bytes", "seconds")
         self.counts = {name: np.zeros(slots) for name in names}
         pairs = np.unique(row.astype(np.int64) * slots + units.slot[unit])
         self._reached = np.bincount(pairs % slots, minlength=slots)
 
-    def add(self, unit: int, sent: int, pairs: int, view: Any, ask: Callable[[], list[Row]], tries: int) -> None:
+    def add(self, unit: int, sent: int, pairs: int, view: Any, ask: Callable[[], list[Block]], tries: int) -> None:
         """Ask a unit some of the queries."""
         looked_at = view.checked
         found = [timed(ask) for _ in range(tries)]
@@ -186,7 +186,13 @@ _RESULTS = (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_OBJECTS, messages.SNAPSHO
 
 
 def _second(
-    system: System, queries: QueryBatch, units: Units, rows: tuple[Row, ...], views: list[Any], pruned: bool, tries: int
+    system: System,
+    queries: QueryBatch,
+    units: Units,
+    rows: tuple[Block, ...],
+    views: list[Any],
+    pruned: bool,
+    tries: int,
 ) -> _Phase:
     """The second phase of SKQs."""
     phase = _Phase(units, *_pairs(_asked(rows)))
@@ -201,7 +207,7 @@ def _second(
     return phase
 
 
-def _asked(rows: tuple[Row, ...]) -> pa.RecordBatch:
+def _asked(rows: tuple[Block, ...]) -> pa.RecordBatch:
     return next(each for _, kind, each in rows if kind == messages.ASKED)
 
 
@@ -235,7 +241,7 @@ def covers(system: System, queries: QueryBatch, row: npt.NDArray[Any], leaf: npt
     return result
 
 
-def _leaves(system: System, queries: QueryBatch, rows: list[Row]) -> Counts:
+def _leaves(system: System, queries: QueryBatch, rows: list[Block]) -> Counts:
     """Leaves that the queries reach, and what they hold."""
     index = system.version.index
     if queries[0].type == "SKQ":
@@ -257,7 +263,7 @@ def _leaves(system: System, queries: QueryBatch, rows: list[Row]) -> Counts:
     }
 
 
-def _circles(queries: QueryBatch, rows: list[Row]) -> Regions:
+def _circles(queries: QueryBatch, rows: list[Block]) -> Regions:
     """What SKQs ask for in the second phase: to the k-th object of the first, everywhere if there are fewer."""
     nearest: dict[int, list[float]] = {}
     for _, kind, content in rows:
@@ -273,7 +279,7 @@ def _circles(queries: QueryBatch, rows: list[Row]) -> Regions:
     return Regions.of(regions)
 
 
-def digest(queries: QueryBatch, rows: list[Row]) -> float:
+def digest(queries: QueryBatch, rows: list[Block]) -> float:
     """A number that follows from the answers, however many slots have given parts of them."""
     if queries[0].type == "SKQ":
         numbers, distances = (

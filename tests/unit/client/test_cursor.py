@@ -11,7 +11,7 @@ from spatialstream.client.results import Row
 from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import SettingError
 
-ROWS = st.builds(
+BLOCKS = st.builds(
     lambda round_, phase, upto, incarnation, offset, partition: Row(
         b"", Place(round_, phase, 0, incarnation), upto, partition, offset, {}
     ),
@@ -20,7 +20,7 @@ ROWS = st.builds(
 )
 
 
-@given(st.lists(ROWS, max_size=20), ROWS)
+@given(st.lists(BLOCKS, max_size=20), BLOCKS)
 def test_a_word_says_which_rows_have_been_had(rows: list[Row], other: Row) -> None:
     cursor, had = Cursor.of([3, 4], "0a1b"), list[Row]()
     for row in rows:
@@ -40,7 +40,7 @@ def test_a_word_says_which_rows_have_been_had(rows: list[Row], other: Row) -> No
     assert cursor.has(other) == ((other.place.round, other.upto) <= latest)
 
 
-@given(st.lists(ROWS, max_size=9), st.lists(ROWS, max_size=9), ROWS)
+@given(st.lists(BLOCKS, max_size=9), st.lists(BLOCKS, max_size=9), BLOCKS)
 def test_joined_has_what_either_has(one: list[Row], two: list[Row], other: Row) -> None:
     def of(rows: list[Row]) -> Cursor:
         cursor = Cursor.of([0, 0])

@@ -21,7 +21,7 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.oracle import answers
 from spatialstream.stages import views
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.views import RoundId, View
@@ -70,7 +70,9 @@ class Stream:
 
         return None if self.turn is None else ReadPoint.of(json.loads(json.dumps(ReadPoint.record(self.turn))), load)
 
-    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:
+    def call(
+        self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+    ) -> Iterable[Block]:
         self.calls.append((list(slots), round_id, questions))
         return views.answer_at(PLACE, slots, round_id, questions)
 
@@ -236,7 +238,7 @@ def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) ->
     stream.round(1_000, objects(10, 900))
     tries = iter([Gone("the view has gone"), Unavailable("the actor has gone")])
 
-    def call(*arguments: Any) -> Iterable[Row]:
+    def call(*arguments: Any) -> Iterable[Block]:
         if (error := next(tries, None)) is not None:
             stream.round(1_000 + math.floor(10 * len(stream.seen)), objects(1, 900))
             raise error
@@ -254,7 +256,7 @@ def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) ->
 def test_a_slot_that_says_nothing_is_no_empty_answer(stream: Stream) -> None:
     stream.round(1_000, objects(50, 900))
 
-    def call(slots: Sequence[int], *rest: Any) -> Iterable[Row]:
+    def call(slots: Sequence[int], *rest: Any) -> Iterable[Block]:
         return (row for row in stream.call(slots, *rest) if row[0] != 1)
 
     with pytest.raises(Unavailable, match=r"slots \[1\] have not answered as of round 0"):

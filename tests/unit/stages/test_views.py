@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spatialstream.actors.wire import ROWS
+from spatialstream.actors.wire import BLOCKS
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -160,7 +160,7 @@ def test_answers_travel_as_batches_of_one_schema(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(messages, "_TOGETHER", 3_000)
     sent = list(views.respond("here", [0], (0, 0), ask(0)))
     assert len(sent) > 5
-    assert {str(each.schema) for each in sent} == {str(ROWS)}
+    assert {str(each.schema) for each in sent} == {str(BLOCKS)}
     rows = [row for each in sent for row in messages.blocks(each)]
     lists = [part for _, kind, part in rows if kind == messages.SNAPSHOT_LISTS]
     assert [name for part in lists for name in part.column("id").to_pylist()] == [f"o{t}" for t in range(1, 100)]

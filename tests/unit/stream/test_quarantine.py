@@ -26,7 +26,7 @@ from spatialstream.stages import bisection, ingest, messages, tasks
 from spatialstream.stages import merge as merging
 from spatialstream.stages import route as routing
 from spatialstream.stages import work as working
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.quarantine import AMBIENT, QuarantinedRecord, culprits, failure
 from spatialstream.stages.state import OwnerState
 from spatialstream.stream.settings import StreamSettings
@@ -116,7 +116,7 @@ def test_takes_of_an_epoch_do_not_meet(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------- streams
 
 
-def _names(rows: Sequence[Row], kinds: Sequence[str]) -> set[str]:
+def _names(rows: Sequence[Block], kinds: Sequence[str]) -> set[str]:
     """Ids in blocks of some kinds."""
     found: set[str] = set()
     for _, kind, content in rows:
@@ -152,7 +152,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
     elif stage == "route":
         route = routing.route
 
-        def routed(share: Any, *more: Any) -> Iterator[Row]:
+        def routed(share: Any, *more: Any) -> Iterator[Block]:
             yield from route(share, *more)
             check_for(set() if share.objects is None else set(share.objects.objects.ids.to_pylist()))
             check_for(set() if share.queries is None else set(share.queries.queries.ids.to_pylist()))
@@ -161,7 +161,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
     elif stage == "work":
         apply = working._apply
 
-        def applied(slot: int, rows: Sequence[Row], *more: Any) -> Iterator[Row]:
+        def applied(slot: int, rows: Sequence[Block], *more: Any) -> Iterator[Block]:
             yield from apply(slot, rows, *more)
             check_for(_names(rows, [messages.OBJECTS, messages.REGISTERED]))
 
@@ -169,7 +169,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
     elif stage == "second":
         answer = merging.answer_second
 
-        def answered(slot: int, rows: Sequence[Row], *more: Any) -> Iterator[Row]:
+        def answered(slot: int, rows: Sequence[Block], *more: Any) -> Iterator[Block]:
             check_for(_names(rows, [messages.ASKED]))
             yield from answer(slot, rows, *more)
 
@@ -177,7 +177,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
     else:
         merge = merging.merge
 
-        def merged(rows: Sequence[Row], *more: Any) -> Any:
+        def merged(rows: Sequence[Block], *more: Any) -> Any:
             rows = list(rows)
             results = merge(rows, *more)
             check_for(_names(rows, [messages.SNAPSHOT_QUERIES, messages.STEPS, messages.REGISTERED]))
@@ -253,7 +253,7 @@ def test_a_query_that_stands_already_ends_when_it_is_left_out(
     number = "query" if kind is QueryType.CTQ else "number"
     merge, numbers_of = merging.merge, set[int]()
 
-    def merged(rows: Sequence[Row], *more: Any) -> Any:
+    def merged(rows: Sequence[Block], *more: Any) -> Any:
         rows = list(rows)
         results = merge(rows, *more)
         for _, block, content in rows:

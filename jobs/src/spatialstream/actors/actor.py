@@ -29,15 +29,15 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from spatialstream.actors.block_buffer import RowBuffer
-from spatialstream.actors.block_parts import RowParts
+from spatialstream.actors.block_buffer import BlockBuffer
+from spatialstream.actors.block_parts import BlockParts
 from spatialstream.actors.call_pool import CallPool, serve_calls
 from spatialstream.actors.coordinator import QueryCoordinator
 from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import ReadPoints, heartbeat_interval, trust
 from spatialstream.actors.scatter import Scatter
 from spatialstream.actors.wire import (
-    ROWS,
+    BLOCKS,
     ActorLost,
     Command,
     Gathering,
@@ -52,7 +52,7 @@ from spatialstream.actors.wire import (
     received,
     telling,
     told_of,
-    write_rows,
+    write_blocks,
 )
 from spatialstream.connectors.calls import called
 from spatialstream.connectors.contracts import all_put
@@ -61,8 +61,8 @@ from spatialstream.connectors.requests import requests
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made, watched
 from spatialstream.stages import messages
-from spatialstream.stages.division import PartRow
-from spatialstream.stages.messages import Row
+from spatialstream.stages.division import PartBlock
+from spatialstream.stages.messages import Block
 from spatialstream.stages.tasks import TASKS, World
 from spatialstream.stages.views import listed, respond
 
@@ -177,10 +177,10 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         """The rows of a task over items; or what slots answer to questions, as of a round."""
         head, line, questions = ticket.ticket.partition(b"\n")
         if line:
-            return flight.GeneratorStream(ROWS, telling(self._answers(json.loads(head), questions)))
+            return flight.GeneratorStream(BLOCKS, telling(self._answers(json.loads(head), questions)))
         Guard.check_own(context)
         command = Command.read(json.loads(ticket.ticket))
-        return flight.GeneratorStream(ROWS, write_rows(self._rows(command)))
+        return flight.GeneratorStream(BLOCKS, write_blocks(self._rows(command)))
 
     def do_exchange(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
         """Calls that stand, see :mod:`~spatialstream.actors.call_pool`.
@@ -303,7 +303,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
                 found.append(lines)
         return found
 
-    def _rows(self, command: Command) -> Generator[Row]:
+    def _rows(self, command: Command) -> Generator[Block]:
         """Rows of a task for a part, made as they are taken; the task is done once for all parts of a gathering."""
         with self._alone(command.generation):
             standing = self._standing
@@ -322,13 +322,13 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
                 with self._turn:
                     standing.close()
 
-    def _next_row(self, command: Command, rows: Generator[PartRow]) -> PartRow | None:
+    def _next_row(self, command: Command, rows: Generator[PartBlock]) -> PartBlock | None:
         with self._alone(command.generation), self._watched(command.generation):
             row = next(rows, None)
             made()
             return row
 
-    def _made(self, command: Command) -> Generator[PartRow]:
+    def _made(self, command: Command) -> Generator[PartBlock]:
         task = command.task(self._spec.tasks)
         for item in command.items:
             with self._counted(item):
@@ -354,7 +354,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
             with self._news:
                 for address in self._others.keys() - {*gathering.actors, self._spec.driver}:
                     self._others.pop(address).close()
-            buffer = RowBuffer(len(sources), lambda: self._check(merge.generation))
+            buffer = BlockBuffer(len(sources), lambda: self._check(merge.generation))
             readers = [_Reader(self, address, command, buffer) for address, command in sources]
             try:
                 with self._counted(~merge.part), self._watched(merge.generation):
@@ -364,7 +364,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
                 for reader in readers:
                     reader.cancel()
 
-    def rows_of(self, address: str, command: Command) -> tuple[Generator[Row], Callable[[], None]]:
+    def rows_of(self, address: str, command: Command) -> tuple[Generator[Block], Callable[[], None]]:
         """Rows of an actor, which may be this one, and what makes an end of waiting for them.
 
         Raises:
@@ -388,7 +388,7 @@ class _Standing:
     def __init__(self, actor: Actor, command: Command) -> None:
         self.generation, self.gathering = command.generation, command.gathering
         self._rows = rows = actor._made(command)
-        self.parts = RowParts(lambda: actor._next_row(command, rows), lambda: actor._check(command.generation))
+        self.parts = BlockParts(lambda: actor._next_row(command, rows), lambda: actor._check(command.generation))
 
     def close(self) -> None:
         """Break it off; to be called alone."""
@@ -399,7 +399,7 @@ class _Standing:
 class _Reader:
     """Reads the rows of an actor into a buffer, in another thread."""
 
-    def __init__(self, actor: Actor, address: str, command: Command, buffer: RowBuffer) -> None:
+    def __init__(self, actor: Actor, address: str, command: Command, buffer: BlockBuffer) -> None:
         self._actor, self._address, self._command, self._buffer = actor, address, command, buffer
         self._cancel: Callable[[], None] = lambda: None
         called(self._read)

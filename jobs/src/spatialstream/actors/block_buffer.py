@@ -1,4 +1,4 @@
-"""Rows of several threads on their way to one, bounded by bytes."""
+"""Blocks of several threads on their way to one, bounded by bytes."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 
-__all__ = ["RowBuffer"]
+__all__ = ["BlockBuffer"]
 
 _ROOM = 64 << 20
 _OVERHEAD = 1_000
-"""Bytes that a row takes besides its content."""
+"""Bytes that a block takes besides its content."""
 
 _LOOK_SECONDS = 0.1
 
 
-class RowBuffer:
-    """Rows as they come; who is too far ahead waits.
+class BlockBuffer:
+    """Blocks as they come; who is too far ahead waits.
 
     Args:
         writers: threads that write, each of which says when it is done, or has failed.
-        check: is called while a row is waited for, and with each one; raises where no more rows are wanted.
+        check: is called while a block is waited for, and with each one; raises where no more blocks are wanted.
         room: bytes from which on writers wait.
     """
 
     def __init__(self, writers: int, check: Callable[[], None], room: int = _ROOM) -> None:
         self._left, self._check, self._room = writers, check, room
-        self._rows: deque[tuple[Row, int]] = deque()
+        self._blocks: deque[tuple[Block, int]] = deque()
         self._bytes = 0
         self._failure: Exception | None = None
         self._closed = False
@@ -36,15 +36,15 @@ class RowBuffer:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody takes rows any more."""
+        """Whether nobody takes blocks any more."""
         return self._closed
 
-    def write(self, row: Row) -> None:
-        """Write a row, once there is room."""
-        size = row[2].nbytes + _OVERHEAD
+    def write(self, block: Block) -> None:
+        """Write a block, once there is room."""
+        size = block[2].nbytes + _OVERHEAD
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._bytes < self._room)
-            self._rows.append((row, size))
+            self._blocks.append((block, size))
             self._bytes += size
             self._changed.notify_all()
 
@@ -55,28 +55,28 @@ class RowBuffer:
             self._failure = self._failure or failure
             self._changed.notify_all()
 
-    def __iter__(self) -> Iterator[Row]:
-        """All rows; raises as soon as a writer has failed."""
-        while (row := self._next()) is not None:
+    def __iter__(self) -> Iterator[Block]:
+        """All blocks; raises as soon as a writer has failed."""
+        while (block := self._next()) is not None:
             self._check()
-            yield row
+            yield block
 
-    def _next(self) -> Row | None:
+    def _next(self) -> Block | None:
         with self._changed:
-            while not self._changed.wait_for(lambda: self._rows or self._failure or not self._left, _LOOK_SECONDS):
+            while not self._changed.wait_for(lambda: self._blocks or self._failure or not self._left, _LOOK_SECONDS):
                 self._check()
             if self._failure is not None:
                 raise self._failure
-            if not self._rows:
+            if not self._blocks:
                 return None
-            row, size = self._rows.popleft()
+            block, size = self._blocks.popleft()
             self._bytes -= size
             self._changed.notify_all()
-            return row
+            return block
 
     def close(self) -> None:
-        """No more rows are wanted: writers go on at once, and are told so."""
+        """No more blocks are wanted: writers go on at once, and are told so."""
         with self._changed:
             self._closed = True
-            self._rows.clear()
+            self._blocks.clear()
             self._changed.notify_all()

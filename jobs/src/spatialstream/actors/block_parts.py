@@ -1,6 +1,6 @@
-"""Rows of one task on their way to several readers, each of which wants those of a part.
+"""Blocks of one task on their way to several readers, each of which wants those of a part.
 
-Nobody makes rows ahead of the readers: one that finds no row of its part has the next ones made, and puts those of
+Nobody makes blocks ahead of the readers: one that finds no block of its part has the next ones made, and puts those of
 other parts aside for theirs. What is put aside is bounded by bytes, beyond which it waits for the others; all have to
 read at the same time.
 """
@@ -11,49 +11,49 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator
 
-from spatialstream.stages.division import PartRow
-from spatialstream.stages.messages import Row
+from spatialstream.stages.division import PartBlock
+from spatialstream.stages.messages import Block
 
-__all__ = ["RowParts"]
+__all__ = ["BlockParts"]
 
 _ROOM = 64 << 20
 _LOOK_SECONDS = 0.1
 
 
-class RowParts:
-    """The rows of a task, by part.
+class BlockParts:
+    """The blocks of a task, by part.
 
     Args:
-        make: makes the next row, and is called by one thread at a time; None when there are no more.
-        check: is called while others are waited for; raises where no more rows are wanted.
-        room: bytes put aside from which on no more rows are made.
+        make: makes the next block, and is called by one thread at a time; None when there are no more.
+        check: is called while others are waited for; raises where no more blocks are wanted.
+        room: bytes put aside from which on no more blocks are made.
     """
 
-    def __init__(self, make: Callable[[], PartRow | None], check: Callable[[], None], room: int = _ROOM) -> None:
+    def __init__(self, make: Callable[[], PartBlock | None], check: Callable[[], None], room: int = _ROOM) -> None:
         self._make, self._check, self._room = make, check, room
-        self._aside: dict[int, deque[Row]] = {}
+        self._aside: dict[int, deque[Block]] = {}
         self._bytes = 0
         self._making = self._over = False
         self._failure: Exception | None = None
         self._changed = threading.Condition()
 
-    def of(self, part: int) -> Generator[Row]:
-        """The rows of a part, for one reader.
+    def of(self, part: int) -> Generator[Block]:
+        """The blocks of a part, for one reader.
 
         Raises:
-            Exception: what making a row has raised, for all readers, or what :meth:`end` was given.
+            Exception: what making a block has raised, for all readers, or what :meth:`end` was given.
         """
-        while (row := self._next(part)) is not None:
-            yield row
+        while (block := self._next(part)) is not None:
+            yield block
 
     def end(self, failure: Exception) -> None:
-        """No more rows are made; readers get the failure."""
+        """No more blocks are made; readers get the failure."""
         with self._changed:
             self._over, self._failure = True, self._failure or failure
             self._aside.clear()
             self._changed.notify_all()
 
-    def _next(self, part: int) -> Row | None:
+    def _next(self, part: int) -> Block | None:
         with self._changed:
             mine = self._aside.setdefault(part, deque())
         while True:
@@ -63,10 +63,10 @@ class RowParts:
                 if self._failure is not None:
                     raise self._failure
                 if mine:
-                    row = mine.popleft()
-                    self._bytes -= row[2].nbytes
+                    block = mine.popleft()
+                    self._bytes -= block[2].nbytes
                     self._changed.notify_all()
-                    return row
+                    return block
                 if self._over:
                     return None
                 self._making = True
@@ -86,7 +86,7 @@ class RowParts:
             if made is None:
                 self._over, self._failure = True, self._failure or failure
             else:
-                part, row = made
-                self._aside.setdefault(part, deque()).append(row)
-                self._bytes += row[2].nbytes
+                part, block = made
+                self._aside.setdefault(part, deque()).append(block)
+                self._bytes += block[2].nbytes
             self._changed.notify_all()

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
-from spatialstream.actors.block_buffer import RowBuffer
+from spatialstream.actors.block_buffer import BlockBuffer
 from spatialstream.actors.call_pool import CallPool
 from spatialstream.actors.wire import ActorLost, act, answering, client_of, options, received
 from spatialstream.connectors.calls import called
@@ -35,7 +35,7 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import QUERY_WORDS, TermRule
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.views import RoundId
 from spatialstream.store.base import RoutingStore
@@ -301,7 +301,7 @@ class QueryClient:
 
     def call(
         self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
-    ) -> Generator[Row]:
+    ) -> Generator[Block]:
         """Ask slots, see :data:`~spatialstream.stages.snapshot_queries.Call`.
 
         They find little more than what is taken, and nothing for one who takes no more rows.
@@ -316,7 +316,7 @@ class QueryClient:
             ((address, mine),) = groups.items()
             yield from self._answer(address, mine, *given)
             return
-        buffer = RowBuffer(len(groups), lambda: None, _ROOM)
+        buffer = BlockBuffer(len(groups), lambda: None, _ROOM)
 
         def read(address: str, mine: list[int]) -> None:
             try:
@@ -401,7 +401,7 @@ class QueryClient:
 
     def _answer(
         self, address: str, slots: list[int], round_id: RoundId, questions: pa.Buffer, seconds: float
-    ) -> Generator[Row]:
+    ) -> Generator[Block]:
         query_endpoint = self.query_endpoint
         head = json.dumps({"slots": slots, "round": round_id}).encode()
         ticket = flight.Ticket(head + b"\n" + questions.to_pybytes())

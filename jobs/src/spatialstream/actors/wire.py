@@ -25,12 +25,12 @@ from spatialstream.model import errors
 from spatialstream.model.errors import RunError, SpatialStreamError, Unavailable
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stream.engine import StageError
 
 __all__ = [
+    "BLOCKS",
     "PINGS_SECONDS",
-    "ROWS",
     "ActorLost",
     "Command",
     "Gathering",
@@ -48,10 +48,10 @@ __all__ = [
     "telling",
     "told",
     "told_of",
-    "write_rows",
+    "write_blocks",
 ]
 
-ROWS = pa.schema([("slot", pa.int32()), ("kind", pa.string()), ("data", pa.binary())])
+BLOCKS = pa.schema([("slot", pa.int32()), ("kind", pa.string()), ("data", pa.binary())])
 """Rows of a stage; the data are an Arrow IPC stream of one block."""
 
 PINGS_SECONDS = 330
@@ -203,22 +203,22 @@ class Gathering:
         return [(address, replace(self.work, items=items)) for address, items in self.sources]
 
 
-def write_rows(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Rows as batches of :data:`ROWS`; if making them fails, the last one tells of it."""
+def write_blocks(rows: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """Rows as batches of :data:`BLOCKS`; if making them fails, the last one tells of it."""
     return telling(batch for row in rows for batch in messages.messages(*row))
 
 
 def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches as of :data:`ROWS`; if making them fails, the last one tells of it."""
+    """Batches as of :data:`BLOCKS`; if making them fails, the last one tells of it."""
     try:
         yield from batches
     except Exception as error:  # noqa: BLE001 - it is told
         words = json.dumps(told(error)).encode()
-        yield pa.RecordBatch.from_pydict({"slot": [-1], "kind": [_FAILED], "data": [words]}, ROWS)
+        yield pa.RecordBatch.from_pydict({"slot": [-1], "kind": [_FAILED], "data": [words]}, BLOCKS)
 
 
-def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    """The rows of a batch of :func:`write_rows`.
+def rows_of(batch: pa.RecordBatch) -> list[Block]:
+    """The rows of a batch of :func:`write_blocks`.
 
     Raises:
         Exception: what the one tells that has made them.
@@ -368,7 +368,7 @@ def answering(address: str) -> Iterator[None]:
         raise ActorLost(f"the process at {address} does not answer: {why}", address) from None
 
 
-def received(address: str, reader: flight.FlightStreamReader) -> Generator[Row]:
+def received(address: str, reader: flight.FlightStreamReader) -> Generator[Block]:
     """Rows of a call of :class:`~spatialstream.actors.actor.Actor`, as they come.
 
     Raises:

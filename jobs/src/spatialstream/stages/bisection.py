@@ -23,7 +23,7 @@ from spatialstream.stages import messages, views
 from spatialstream.stages import route as routing
 from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.merge import ask, merge, merge_second, merger_state
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord, culprits, dead_letter, failure
 from spatialstream.stages.route import registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
@@ -32,7 +32,7 @@ from spatialstream.stages.state import Checkpointed, OwnerState, forget
 from spatialstream.stages.turns import Epoch, Round, Run
 from spatialstream.stages.two_phase import Second, second_name
 from spatialstream.stages.work import (
-    Block,
+    BlockMessage,
     SlotIndexes,
     WorkSettings,
     blocks_of_round,
@@ -131,7 +131,7 @@ def _routed_letter(epoch: int, run: Run, record: pa.RecordBatch, error: Exceptio
 
 
 def bisect_work(
-    slot: int, blocks: Sequence[Block], turn: Round, settings: WorkSettings, storage: Storage
+    slot: int, blocks: Sequence[BlockMessage], turn: Round, settings: WorkSettings, storage: Storage
 ) -> list[QuarantinedRecord]:
     """What of a slot's blocks has to be left out for WORK not to fail; arguments as those of WORK."""
     rows = list(without(slot, blocks_of_round(slot, blocks, turn)[0], turn.left))
@@ -175,7 +175,7 @@ def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
 
 
 def bisect_merge(
-    rows: Sequence[Row],
+    rows: Sequence[Block],
     turn: Round,
     settings: WorkSettings,
     storage: Storage,
@@ -233,7 +233,7 @@ def bisect_ask(slot: int, turn: Round, storage: Storage, part: int = 0) -> list[
 
 
 def bisect_answers(
-    rows: Sequence[Row],
+    rows: Sequence[Block],
     turn: Round,
     settings: WorkSettings,
     storage: Storage,
@@ -249,7 +249,9 @@ def bisect_answers(
     return _asked(known, rehearse)
 
 
-def _asked(rows: Sequence[Row], rehearse: Callable[[tuple[QuarantinedRecord, ...]], object]) -> list[QuarantinedRecord]:
+def _asked(
+    rows: Sequence[Block], rehearse: Callable[[tuple[QuarantinedRecord, ...]], object]
+) -> list[QuarantinedRecord]:
     """The queries of a second phase that have to be left out, of rows that :class:`Second` kept."""
     items = {
         (QUERY, number): json.dumps({"id": name})
@@ -263,12 +265,12 @@ def _asked(rows: Sequence[Row], rehearse: Callable[[tuple[QuarantinedRecord, ...
     ]
 
 
-def _kept(rows: Sequence[Row], others: tuple[QuarantinedRecord, ...]) -> list[Row]:
+def _kept(rows: Sequence[Block], others: tuple[QuarantinedRecord, ...]) -> list[Block]:
     """Partials without some queries and without the matches of some objects."""
     seq, number = (
         np.array([each.number for each in others if each.what == what], np.int64) for what in (OBJECT, QUERY)
     )
-    kept: list[Row] = []
+    kept: list[Block] = []
     for slot, kind, content in rows:
         name, gone = ("seq", seq) if kind == messages.LINES else ("number", number)
         if name in content.schema.names and len(gone):

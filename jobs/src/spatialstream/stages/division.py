@@ -21,9 +21,9 @@ import pyarrow as pa
 from spatialstream.model.errors import StateError
 from spatialstream.model.hashing import hash_strings
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 
-__all__ = ["BUCKETS", "PER_EPOCH", "PartRow", "buckets_of", "divided", "numbers_of", "parts_of"]
+__all__ = ["BUCKETS", "PER_EPOCH", "PartBlock", "buckets_of", "divided", "numbers_of", "parts_of"]
 
 BUCKETS = 64
 """How many there are; no more parts than these have anything to do."""
@@ -32,7 +32,7 @@ PER_EPOCH = 2**32
 """Numbers of an epoch's queries and objects start at the epoch's times this: it has fewer objects, and fewer queries by
 :data:`BUCKETS`."""
 
-PartRow = tuple[int, Row]
+PartBlock = tuple[int, Block]
 """A row, and the part that it is for."""
 
 
@@ -63,7 +63,7 @@ def parts_of(number: npt.NDArray[np.int64], parts: int) -> npt.NDArray[np.int64]
     return number % BUCKETS % parts
 
 
-def divided(rows: Iterable[Row], parts: int) -> Iterator[PartRow]:
+def divided(rows: Iterable[Block], parts: int) -> Iterator[PartBlock]:
     """Partials by the part of MERGE that they are for.
 
     What bears numbers of queries goes to theirs; ends of queries go to all, for a part passes over those that it does

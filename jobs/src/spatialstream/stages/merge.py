@@ -47,7 +47,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.stages import messages, views
 from spatialstream.stages.external_sort import Spool
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
 from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.state import OwnerState
@@ -131,7 +131,7 @@ def merger_state(part: int, turn: Round, storage: Storage) -> OwnerState:
 
 
 def merge(
-    rows: Iterable[Row], turn: Round, space: Space, storage: Storage, limits: RowLimits | None = None, part: int = 0
+    rows: Iterable[Block], turn: Round, space: Space, storage: Storage, limits: RowLimits | None = None, part: int = 0
 ) -> RoundResults:
     """Merge one round's partials; the merger's state is then that of the round. Of a known round only that is of use.
 
@@ -158,7 +158,7 @@ def merge(
 
 
 def _merge(
-    rows: Iterable[Row],
+    rows: Iterable[Block],
     turn: Round,
     space: Space,
     storage: Storage,
@@ -167,7 +167,7 @@ def _merge(
     lines: _Lines,
     spools: Mapping[str, Spool],
 ) -> RoundResults:
-    kept, counted = list[Row](), RowCounts()
+    kept, counted = list[Block](), RowCounts()
     for slot, kind, content in rows:
         if kind == messages.COUNTED:
             counted.add(Counts(numbers(content, "number"), numbers(content, "rows"), numbers(content, "last")))
@@ -210,7 +210,7 @@ def _merge(
     return RoundResults(lines, rejected, counts, loads, second, foreign)
 
 
-def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = None) -> Iterable[pa.LargeStringArray]:
+def merge_second(rows: Sequence[Block], space: Space, limits: RowLimits | None = None) -> Iterable[pa.LargeStringArray]:
     """The lines of SKQs after their second phase, some thousands at a time.
 
     Args:
@@ -224,7 +224,7 @@ def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = N
     return lines
 
 
-def ask(slot: int, rows: Sequence[Row], turn: Round, storage: Storage) -> Iterator[Row]:
+def ask(slot: int, rows: Sequence[Block], turn: Round, storage: Storage) -> Iterator[Block]:
     """A slot's part in the second phase of a round that it has done; rows are what was kept of the first phase.
 
     Raises:
@@ -233,7 +233,7 @@ def ask(slot: int, rows: Sequence[Row], turn: Round, storage: Storage) -> Iterat
     return answer_second(slot, rows, slot_objects(slot, turn, storage, done=False))
 
 
-def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
+def _by_kind(rows: Iterable[Block]) -> dict[str, list[pa.RecordBatch]]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)

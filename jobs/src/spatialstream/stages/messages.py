@@ -35,7 +35,7 @@ __all__ = [
     "SNAPSHOT_QUERIES",
     "SNAPSHOT_TERMS",
     "STEPS",
-    "Row",
+    "Block",
     "blocks",
     "columns",
     "messages",
@@ -45,7 +45,7 @@ __all__ = [
     "unpack",
 ]
 
-Row = tuple[int, str, pa.RecordBatch]
+Block = tuple[int, str, pa.RecordBatch]
 """One block: (slot, kind, content)."""
 
 LARGEST_VALUE = 64 << 20
@@ -130,7 +130,7 @@ def messages(slot: int, kind: str, batch: pa.RecordBatch) -> Iterator[pa.RecordB
     return (_message([(slot, kind, pack(piece))]) for piece in _pieces(batch))
 
 
-def together(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+def together(rows: Iterable[Block]) -> Iterator[pa.RecordBatch]:
     """Blocks as with :func:`messages`, small ones in one batch: on its way a batch costs more than a small block."""
     waiting: list[tuple[int, str, pa.Buffer]] = []
     size = 0

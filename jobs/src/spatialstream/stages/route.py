@@ -33,7 +33,7 @@ from spatialstream.records.decode import rejected_line
 from spatialstream.stages import messages
 from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.learning import write_sample
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.runs import INPUT, ObjectShare, QueryShare, queries_of_epoch, route_share, unpack_place
 from spatialstream.stages.state import OwnerState
@@ -147,7 +147,7 @@ def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             yield from _parts(kind, piece)
 
 
-def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Row]:
+def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Block]:
     """Route one share.
 
     Args:
@@ -169,7 +169,7 @@ def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Row]:
         yield slot, messages.MARKER, marker
 
 
-def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator[Row]:
+def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator[Block]:
     objects, base = share.objects, epoch * PER_EPOCH + share.first
     leaves = routing.active.index.route_objects(objects)
     slots = routing.active.mapping[leaves]
@@ -181,7 +181,7 @@ def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator
         yield slot, messages.OBJECTS, block
 
 
-def _route_queries(share: QueryShare, routing: Routing, registry: QueryRegistry) -> Iterator[Row]:
+def _route_queries(share: QueryShare, routing: Routing, registry: QueryRegistry) -> Iterator[Block]:
     queries = share.queries
     admission = registry.admit(queries, share.number)
     if admission.reasons:
@@ -198,7 +198,7 @@ def _route_queries(share: QueryShare, routing: Routing, registry: QueryRegistry)
         yield from _blocks_of_queries(queries.take(rows), admission.number[rows], routing)
 
 
-def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], routing: Routing) -> Iterator[Row]:
+def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], routing: Routing) -> Iterator[Block]:
     row, slot = routing.route_queries(queries)
     for each in np.unique(slot).tolist():
         mine = np.sort(row[slot == each])

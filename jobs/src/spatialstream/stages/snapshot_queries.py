@@ -28,7 +28,7 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.stages import messages
 from spatialstream.stages.external_sort import Spool
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.rows import RowLimits
@@ -53,7 +53,7 @@ __all__ = [
     "whole_rows",
 ]
 
-Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Row]]
+Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Block]]
 """Asks slots, as of a round, the questions that name them (see :func:`~spatialstream.stages.views.answer_at`); gives
 the partials of all of them, in any order but that of each slot, within so many seconds."""
 
@@ -124,7 +124,7 @@ def answers_of(
     row, slot = routing.route_queries(queries)
     questions = requests(queries_with_numbers(queries, number), row, slot)
     spools = {kind: Spool("number") for kind in (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_TERMS)}
-    kept: list[Row] = []
+    kept: list[Block] = []
     with ExitStack() as opened:
         for spool in spools.values():
             opened.callback(spool.close)
@@ -399,7 +399,7 @@ def _radius(distance: npt.NDArray[np.float64], k: int) -> float:
 
 def _answered(
     call: Call, slots: set[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
-) -> Generator[Row]:
+) -> Generator[Block]:
     silent = set(slots)
     rows = iter(call(sorted(slots), round_id, questions, seconds))
     with closing(rows) if isinstance(rows, Generator) else nullcontext():  # nobody finds what nobody takes

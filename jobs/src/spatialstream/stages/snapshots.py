@@ -27,7 +27,7 @@ from spatialstream.model.progress import made
 from spatialstream.model.queries import Everything, Nearest, Query, QueryBatch, TopTerms, coded, named
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row, columns, numbers
+from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
 
@@ -104,7 +104,7 @@ def answer(
     *,
     two_phase: bool,
     alone: npt.NDArray[np.bool_] | None = None,
-) -> Iterator[Row]:
+) -> Iterator[Block]:
     """A slot's partials of snapshot queries; a slot without a match still says that it was asked.
 
     Args:

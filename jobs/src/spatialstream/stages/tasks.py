@@ -16,10 +16,10 @@ from spatialstream.connectors.contracts import Channel, Sink, Source, Storage, f
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.terms import TermRule
 from spatialstream.stages.bisection import bisect_answers, bisect_ask, bisect_merge, bisect_route, bisect_work
-from spatialstream.stages.division import PartRow, divided
+from spatialstream.stages.division import PartBlock, divided
 from spatialstream.stages.ingest import Ingest, Part, files_of
 from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, merger_state, view
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.route import admit, dead_letters, registry_owner, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import OwnerState, forget
@@ -27,7 +27,7 @@ from spatialstream.stages.turns import Epoch, Round
 from spatialstream.stages.two_phase import Second
 from spatialstream.stages.views import View, keep
 from spatialstream.stages.views import forget as forget_views
-from spatialstream.stages.work import Block, WorkSettings, slot_objects, slot_owner, slot_state, work
+from spatialstream.stages.work import BlockMessage, WorkSettings, slot_objects, slot_owner, slot_state, work
 
 __all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "SlotBlocks", "Summary", "World"]
 
@@ -183,7 +183,7 @@ class RoundTasks:
     near: bool = False
     patience: float = 0.0
 
-    def _blocks(self, world: World, of: SlotBlocks) -> Iterator[Block]:
+    def _blocks(self, world: World, of: SlotBlocks) -> Iterator[BlockMessage]:
         slot, start, end = of
         if self.turn.number == 0:
             # before it there may be blocks of an earlier incarnation, which may be removed at any time; that all of this incarnation
@@ -191,12 +191,12 @@ class RoundTasks:
             start = max(start, world.channel.begins()[slot])
         return world.channel.blocks(slot, start, end)
 
-    def work(self, world: World, of: SlotBlocks) -> Iterator[PartRow]:
+    def work(self, world: World, of: SlotBlocks) -> Iterator[PartBlock]:
         """WORK: a slot's blocks to partials."""
         partials = work(of[0], self._blocks(world, of), self.turn, world.settings, world.storage)
         return divided(partials, world.settings.mergers)
 
-    def merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def merge(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """MERGE: a part's partials of all slots to rows and dead letters; its :class:`Summary` as JSON."""
         number = self.turn.number
         results = merge(rows, self.turn, world.settings.space, world.storage, world.limits, part)
@@ -212,13 +212,13 @@ class RoundTasks:
         summary = Summary(lines, len(results.rejected), results.counts, results.loads, slots, results.foreign)
         yield to_json(summary)
 
-    def ask(self, world: World, slot: int) -> Iterator[PartRow]:
+    def ask(self, world: World, slot: int) -> Iterator[PartBlock]:
         """A slot's part in the second phase."""
         for part in self.asking:
             known = Second.load(world.storage, self.turn, part)
             yield from ((part, row) for row in ask(slot, known, self.turn, world.storage))
 
-    def merge_answers(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def merge_answers(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """MERGE of the second phase; how many rows it has given."""
         known = Second.load(world.storage, self.turn, part)
         lines = merge_second([*known, *rows], world.settings.space, world.limits)
@@ -252,7 +252,7 @@ class RoundTasks:
         given = list(self._blocks(world, of)), self.turn, world.settings, world.storage
         return map(to_json, bisect_work(of[0], *given))
 
-    def bisect_merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def bisect_merge(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """What MERGE fails on."""
         given = list(rows), self.turn, world.settings, world.storage, world.limits
         return map(to_json, bisect_merge(*given, part))
@@ -261,7 +261,7 @@ class RoundTasks:
         """What a slot fails on in a second phase."""
         return (to_json(left) for part in self.asking for left in bisect_ask(slot, self.turn, world.storage, part))
 
-    def bisect_answers(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def bisect_answers(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """What MERGE fails on in a second phase."""
         given = list(rows), self.turn, world.settings, world.storage, world.limits
         return map(to_json, bisect_answers(*given, part))
@@ -282,7 +282,7 @@ class IdleTasks:
         world.sink.rejected(0, "input", ())
         return iter(())
 
-    def take(self, world: World, of: SlotBlocks) -> Iterator[PartRow]:
+    def take(self, world: World, of: SlotBlocks) -> Iterator[PartBlock]:
         """As WORK."""
         deque(world.channel.blocks(*of), 0)
         return iter(())
@@ -294,7 +294,7 @@ class IdleTasks:
         forget_views(world.storage.place, item)
         return iter(())
 
-    def publish(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def publish(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """As MERGE."""
         deque(rows, 0)
         world.sink.rejected(0, "round", ())

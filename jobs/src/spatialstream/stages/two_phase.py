@@ -25,7 +25,7 @@ from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import Objects, found_columns, stack
 from spatialstream.stages.state import get_records, records_file, turn_name
@@ -59,7 +59,7 @@ class Second:
     """
 
     numbers: npt.NDArray[np.int64]
-    rows: tuple[Row, ...]
+    rows: tuple[Block, ...]
     slots: tuple[int, ...]
 
     def save(self, storage: Storage, turn: Round, part: int, *, near: bool = False) -> None:
@@ -69,7 +69,7 @@ class Second:
         put(second_name(turn.number, turn.revision, part), records_file(pa.Table.from_batches(batches)))
 
     @staticmethod
-    def load(storage: Storage, turn: Round, part: int) -> list[Row]:
+    def load(storage: Storage, turn: Round, part: int) -> list[Block]:
         """The rows in the file of a round and a part of MERGE."""
         name = second_name(turn.number, turn.revision, part)
         return [row for batch in get_records(storage, name) for row in messages.blocks(batch)]
@@ -80,7 +80,7 @@ def second_name(number: int, revision: int, part: int) -> str:
     return f"rounds/{turn_name((number, revision))}-{part:04d}.second"
 
 
-def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:
+def second_phase(rows: Sequence[Block], routing: Routing, space: Space) -> Second | None:
     """Which SKQs need a second phase, and what of the first one it needs; None if none does."""
     again = still_to_ask(rows, routing, space)
     if again is None:
@@ -95,7 +95,7 @@ def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second 
     return Second(later, tuple(kept), tuple(np.unique(slots).tolist()))
 
 
-def still_to_ask(rows: Sequence[Row], routing: Routing, space: Space) -> pa.RecordBatch | None:
+def still_to_ask(rows: Sequence[Block], routing: Routing, space: Space) -> pa.RecordBatch | None:
     """The SKQs that need a second phase, see :func:`requests`, by number and with ``since``; None if none does.
 
     Args:
@@ -200,7 +200,7 @@ def _radius(
     return radius
 
 
-def answer_second(slot: int, rows: Sequence[Row], objects: Objects) -> Iterator[Row]:
+def answer_second(slot: int, rows: Sequence[Block], objects: Objects) -> Iterator[Block]:
     """A slot's part in the second phase.
 
     Args:

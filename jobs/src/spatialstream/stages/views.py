@@ -26,7 +26,7 @@ from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import answer_second, asked_of
@@ -191,7 +191,7 @@ def respond(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.R
     return messages.together(answer_at(place, slots, round_id, questions))
 
 
-def answer_at(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
+def answer_at(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Block]:
     """The partials of questions as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
 
     Args:
@@ -211,7 +211,7 @@ def answer_at(place: str, slots: Sequence[int], round_id: RoundId, questions: pa
             raise Gone(f"{error}: ask again, for the newest round") from None
 
 
-def _answers(slot: int, view: View, questions: pa.RecordBatch) -> Iterator[Row]:
+def _answers(slot: int, view: View, questions: pa.RecordBatch) -> Iterator[Block]:
     if "since" in questions.schema.names:
         return answer_second(slot, [(slot, messages.ASKED, questions)], view.objects)
     rows = asked_of(slot, questions)

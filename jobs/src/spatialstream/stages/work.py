@@ -48,7 +48,7 @@ from spatialstream.model.times import TIME_LIMIT
 from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
 from spatialstream.stages.division import parts_of
-from spatialstream.stages.messages import Row, columns, numbers
+from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
 from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord
 from spatialstream.stages.rows import match_lines, object_texts
@@ -59,7 +59,7 @@ from spatialstream.stages.versions import load_version
 from spatialstream.stages.views import View
 
 __all__ = [
-    "Block",
+    "BlockMessage",
     "SlotIndexes",
     "WorkSettings",
     "blocks_of_round",
@@ -77,7 +77,7 @@ _LINE_BYTES = 80
 
 T = TypeVar("T")
 
-Block = tuple[bytes, pa.Buffer | None]
+BlockMessage = tuple[bytes, pa.Buffer | None]
 """Key and content of a block, as a channel gives it."""
 
 _SNAPSHOT = having(lambda kind: not kind.standing)
@@ -162,7 +162,9 @@ def slot_state(slot: int, turn: Round, storage: Storage) -> OwnerState:
     return OwnerState.of(storage, slot_owner(slot), turn)
 
 
-def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings, storage: Storage) -> Iterator[Row]:
+def work(
+    slot: int, blocks: Iterable[BlockMessage], turn: Round, settings: WorkSettings, storage: Storage
+) -> Iterator[Block]:
     """Apply a round to one slot and give its partials; the slot's state is then that of the round.
 
     Args:
@@ -202,11 +204,11 @@ def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings
         yield slot, messages.FOREIGN, columns(count=np.array([foreign], np.int64))
 
 
-def blocks_of_round(slot: int, blocks: Iterable[Block], turn: Round) -> tuple[list[Row], int]:
+def blocks_of_round(slot: int, blocks: Iterable[BlockMessage], turn: Round) -> tuple[list[Block], int]:
     """A slot's blocks, each once, and how many messages are none: those are not the router's, and are passed over."""
     revisions = dict(zip(turn.epochs, turn.revisions, strict=True))
     seen: set[bytes] = set()
-    rows: list[Row] = []
+    rows: list[Block] = []
     foreign = 0
     for key, data in blocks:
         place = read_key(key)
@@ -225,7 +227,7 @@ def blocks_of_round(slot: int, blocks: Iterable[Block], turn: Round) -> tuple[li
     return rows, foreign
 
 
-def without(slot: int, rows: Sequence[Row], left: Sequence[QuarantinedRecord]) -> Iterator[Row]:
+def without(slot: int, rows: Sequence[Block], left: Sequence[QuarantinedRecord]) -> Iterator[Block]:
     """A slot's blocks without what the round leaves out. Queries among that end, if they stand already."""
     if not left:
         yield from rows
@@ -242,7 +244,7 @@ def without(slot: int, rows: Sequence[Row], left: Sequence[QuarantinedRecord]) -
         yield slot, messages.ENDED, columns(number=number, t=np.full(len(number), -TIME_LIMIT))
 
 
-def _check_markers(slot: int, rows: Sequence[Row], turn: Round) -> None:
+def _check_markers(slot: int, rows: Sequence[Block], turn: Round) -> None:
     """Make sure that all epochs of a round are there."""
     found: dict[int, list[int]] = {}
     for _, kind, content in rows:
@@ -425,7 +427,7 @@ def _queries_by_leaf(
 # ----------------------------------------------------------------------------------------------------------- an epoch
 
 
-def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, load: Load) -> Iterator[Row]:
+def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, load: Load) -> Iterator[Block]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
@@ -502,7 +504,7 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
             index.register(number[rows], queries.take(rows))
 
 
-def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
+def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
     """The queries that stand, for MERGE, which knows one from several slots by its number."""
     # every slot has every CKQ, and one of them tells of it
     known, known_number = _among(queries, number, STANDING if slot == 0 else STANDING & ~_EVERYWHERE)
@@ -513,7 +515,7 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
 
 def _match(
     slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], turn: Round, load: Load
-) -> Iterator[Row]:
+) -> Iterator[Block]:
     """The matches of objects as rows, unless these are out, and in any case how many each query has."""
     load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
     for first, matches in load.each("match", indexes.range.match(objects)):
@@ -532,7 +534,7 @@ def _match(
             yield slot, messages.LINES, content
 
 
-def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> Iterator[Row]:
+def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> Iterator[Block]:
     for arrivals in load.each("objects", indexes.nearest.match(objects)):
         for content in load.each("objects", _arrivals(objects, arrivals)):
             yield slot, messages.ARRIVALS, content

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from spatialstream.connectors.contracts import all_put
-from spatialstream.stages.division import PartRow
-from spatialstream.stages.messages import Row
+from spatialstream.stages.division import PartBlock
+from spatialstream.stages.messages import Block
 from spatialstream.stages.quarantine import AMBIENT
 from spatialstream.stages.tasks import World
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 Task = Callable[[World, T], Iterable[str]]
 """A method of one of :data:`~spatialstream.stages.tasks.TASKS` that gives lines of text; there are few of them."""
 
-Work = Callable[[World, T], Iterable[PartRow]]
+Work = Callable[[World, T], Iterable[PartBlock]]
 """One that gives rows, each for one of the parts that they are gathered in."""
 
-Merge = Callable[[World, int, Iterable[Row]], Iterable[str]]
+Merge = Callable[[World, int, Iterable[Block]], Iterable[str]]
 """One that makes lines of the rows of all for a part."""
 
 
@@ -118,7 +118,7 @@ class Inline:
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
         """See :class:`Engine`."""
-        rows: Iterable[PartRow] = (row for item in items for row in do(self.world, item))
+        rows: Iterable[PartBlock] = (row for item in items for row in do(self.world, item))
         with stage_errors():
             if len(parts) > 1:
                 rows = list(rows)
