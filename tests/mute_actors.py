@@ -145,11 +145,11 @@ class _Engine:
 
     Attributes:
         engine: of the actors.
-        upto: timestamp up to which records have come.
+        watermark: timestamp up to which records have come.
     """
 
     engine: ActorEngine
-    upto: int = _T0
+    watermark: int = _T0
     moves = 0
     unsettled = False
 
@@ -173,9 +173,9 @@ class _Engine:
         return [to_json(self._intake(do.__self__.epoch, i, *item)) for i, item in enumerate(items)]
 
     def _intake(self, epoch: int, i: int, name: str, first: int, end: int) -> Intake:
-        times = tuple(range(self.upto, self.upto + 128))
+        times = tuple(range(self.watermark, self.watermark + 128))
         run = Run(f"{epoch:09d}-{i}", name.partition("/")[0], 200, name, times)
-        return Intake(name, self.upto, run, "", 200, 0, end - 1)
+        return Intake(name, self.watermark, run, "", 200, 0, end - 1)
 
     def gather(self, do: Any, items: Sequence[Any], merge: Any, parts: Sequence[int] = (0,)) -> list[str]:
         return self.engine.gather(do, items, merge, parts)
@@ -208,7 +208,7 @@ class Driven:
         self.actors = ActorEngine(world, MuteActorLauncher(actors, loads), silence=1e6)
         self._engine = _Engine(self.actors)
         self._names = [f"objects/{i}" for i in range(partitions)]
-        self.router = Router(settings, storage, store, self._names, lambda: self._engine.upto, due=lambda: False)
+        self.router = Router(settings, storage, store, self._names, lambda: self._engine.watermark, due=lambda: False)
         self._epochs = RouterTurns(self.router, self._engine)
         worker = Worker(settings, storage, store, due=lambda: False)
         self._rounds = WorkerTurns(worker, self._engine, version.slots)
@@ -224,8 +224,8 @@ class Driven:
 
     def epoch(self) -> None:
         """An epoch with records of every partition."""
-        self._engine.upto += 200
-        bounds = dict.fromkeys(self._names, (0, self._engine.upto - _T0))
+        self._engine.watermark += 200
+        bounds = dict.fromkeys(self._names, (0, self._engine.watermark - _T0))
         self._epochs.epoch(self._epochs.ingestion(news(bounds, self.router.read, 10**9)))
 
     def round(self) -> tuple[RoundRecord, Summary]:

@@ -33,7 +33,7 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.stages import state
-from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.ingest import CLOCK, watermark
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.quarantine import QuarantinedRecord
@@ -147,7 +147,7 @@ class Simulation:
     def _unsent(
         self, space: Space, objects: Sequence[SpatialObject], queries: Sequence[Query | Cancellation]
     ) -> dict[str, list[Message]]:
-        """What each partition is going to get: records in time order, several to a message at times, and marks."""
+        """What each partition is going to get: records in time order, several to a message at times, and watermarks."""
         lanes: dict[str, list[tuple[int, bytes]]] = {name: [] for name in self.source.logs}
         first, second = space.axes
         for item in objects:
@@ -166,11 +166,11 @@ class Simulation:
         i = 0
         while i < len(records):
             if self.random.random() < 0.3:
-                result.append((CLOCK, mark(records[i][0])))
+                result.append((CLOCK, watermark(records[i][0])))
             size = self.random.choice([1, 1, 2, 5]) if lane.startswith("objects") else 1
             result.append((None, b"\n".join(text for _, text in records[i : i + size])))
             i += size
-        return [*result, (CLOCK, mark(end))]
+        return [*result, (CLOCK, watermark(end))]
 
     def produce(self) -> None:
         """Some messages reach the broker."""

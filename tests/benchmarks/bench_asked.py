@@ -54,12 +54,12 @@ class Slots:
 
     def round(self, batch: ObjectBatch) -> None:
         """All slots do a round."""
-        slots, upto = self.version.route_objects(batch), int(batch.t[-1])
-        turn = Round(self.number, (self.number,), (0,), upto, self.version.number)
+        slots, watermark = self.version.route_objects(batch), int(batch.t[-1])
+        turn = Round(self.number, (self.number,), (0,), watermark, self.version.number)
         for slot, store in enumerate(self.stores):
             store.append(batch.take(np.flatnonzero(slots == slot)))
             views.keep(PLACE, slot, View.of(store, turn, None))
-        self.directory = ReadPoint((turn.number, turn.revision), upto, Routing(self.version, two_phase=True))
+        self.directory = ReadPoint((turn.number, turn.revision), watermark, Routing(self.version, two_phase=True))
         self.number += 1
 
     def call(

@@ -162,7 +162,7 @@ class _Idle:
     """An engine that does nothing: what is left of a turn is the driver's."""
 
     world: World
-    upto: int = 0
+    watermark: int = 0
     is_near = True
     width = 1
     moves = 0
@@ -175,9 +175,9 @@ class _Idle:
         found = []
         for i, (name, _, end) in enumerate(items):
             kind = name.partition("/")[0]
-            times = tuple(range(self.upto, self.upto + 128))
+            times = tuple(range(self.watermark, self.watermark + 128))
             found.append(
-                to_json(Intake(name, self.upto, Run(f"{run}-{i}", kind, 200, name, times), "", 200, 0, end - 1))
+                to_json(Intake(name, self.watermark, Run(f"{run}-{i}", kind, 200, name, times), "", 200, 0, end - 1))
             )
         return found
 
@@ -201,13 +201,13 @@ def turns(slots: int, partitions: int) -> Iterator[Figure]:
     channel = MemoryChannel([MemoryLog() for _ in range(slots)], MemoryLog())
     engine = _Idle(settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog())))
     names = [f"objects/{i}" for i in range(partitions)]
-    router = Router(settings, storage, store, names, lambda: engine.upto, due=lambda: False)
+    router = Router(settings, storage, store, names, lambda: engine.watermark, due=lambda: False)
     worker = Worker(settings, storage, store, due=lambda: True)
     epochs, rounds = RouterTurns(router, engine), WorkerTurns(worker, engine, slots)
     spent = {"router": 0.0, "worker": 0.0}
 
     def epoch() -> None:
-        bounds = dict.fromkeys(names, (0, engine.upto))
+        bounds = dict.fromkeys(names, (0, engine.watermark))
         epochs.epoch(epochs.ingestion(news(bounds, router.read, 10**9)))
 
     def round_() -> None:
@@ -216,7 +216,7 @@ def turns(slots: int, partitions: int) -> Iterator[Figure]:
         rounds.do(record)
 
     for turn in range(TURNS + 20):
-        engine.upto += 200
+        engine.watermark += 200
         took = cpu(epoch), cpu(round_)
         for job, seconds in zip(spent, took, strict=True):
             spent[job] += seconds if turn >= 20 else 0.0

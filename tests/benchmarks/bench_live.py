@@ -349,7 +349,7 @@ class Live:
         n, began = len(queries), time.monotonic()
         sender = self.sender(0.0)
         sender.register(queries, YEAR)
-        sender.send_marks(int(time.time() * 1000) + 1)
+        sender.send_watermarks(int(time.time() * 1000) + 1)
         sender.flush()
         self.await_worker(lambda m: total(m, "slot_standing_queries", '"CRQ"') >= n, 240.0, "CRQs are not registered")
         return time.monotonic() - began
@@ -535,7 +535,7 @@ def _drain(live: Live, timeout: float = 120.0) -> bool:
     """Wait until everything that was sent has its results; whether it has."""
     upto = time.time()
     sender = live.sender(0.0)
-    sender.send_marks(int(upto * 1000) + 2)
+    sender.send_watermarks(int(upto * 1000) + 2)
     sender.flush()
     return await_condition(
         lambda: scraped(live.worker.port).get("spatialstream_worker_clock_seconds", 0.0) >= upto, timeout

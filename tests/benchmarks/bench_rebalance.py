@@ -178,14 +178,14 @@ class Slots:
         active: the routing version.
         past: the ones before, with the times of their objects.
         number: of the next round.
-        upto: ms up to which objects have come.
+        watermark: ms up to which objects have come.
     """
 
     storage: Folder
     active: RoutingVersion
     past: tuple[PastVersion, ...] = ()
     number: int = 0
-    upto: int = -1
+    watermark: int = -1
     settings: WorkSettings = field(default_factory=lambda: WorkSettings(SPACE, 300_000, None))
     matches: int = 0
 
@@ -198,7 +198,7 @@ class Slots:
     ) -> tuple[npt.NDArray[np.float64], list[Block]]:
         """One round: the CPU seconds of each slot, float64[slots], and the partials but those of CRQs."""
         if objects is not None and len(objects):
-            self.upto = int(objects.t[-1])
+            self.watermark = int(objects.t[-1])
         routing = Routing(self.active, pending, self.past, two_phase=True)
         inbox: dict[int, list[BlockMessage]] = {slot: [] for slot in range(SLOTS)}
         before = (self.number - 1, 0) if self.number else None
@@ -207,7 +207,7 @@ class Slots:
         for i, (slot, kind, content) in enumerate(routed):
             inbox[slot].append((block_key(self.number, 0, i, kind), messages.pack(content)))
         past = tuple((each.version.number, each.first, each.last) for each in self.past)
-        turn = Round(self.number, (self.number,), (0,), self.upto, self.active.number, controls, past)
+        turn = Round(self.number, (self.number,), (0,), self.watermark, self.active.number, controls, past)
         turn = replace(turn, before=before, since=before)
         seconds, partials = np.zeros(SLOTS), []
         for slot, blocks in inbox.items():
@@ -233,7 +233,7 @@ class Slots:
             number = numbers_of(self.number, rows, buckets_of(queries.ids))
             asked = QueryShare(queries, number, nowhere, nowhere, ("queries",))
         came = ObjectShare(objects, 0) if objects is not None and len(objects) else None
-        return Share(self.number, self.upto, 0, 1, came, asked)
+        return Share(self.number, self.watermark, 0, 1, came, asked)
 
     def _second(self, partials: Sequence[Block], turn: Round, routing: Routing) -> npt.NDArray[np.float64]:
         """The CPU seconds of each slot in the second phase of SKQs; it begins when all slots have done the first."""
@@ -258,7 +258,7 @@ class Slots:
         taken = 0.0
         for control in (PREPARE, LOAD):
             taken += self.round(controls=((control, version.number),), pending=version)[0].max()
-        self.past = (*self.past, PastVersion(self.active, first, self.upto))
+        self.past = (*self.past, PastVersion(self.active, first, self.watermark))
         self.active = version
         return float(taken + self.round()[0].max())
 
@@ -419,9 +419,9 @@ def unbalanced(folder: Path, scale: Scale, start: Start, change: Change) -> Scen
     slots = Slots(Folder(folder), start.version)
     slots.round(queries=start.standing)
     feed(slots, start.objects, scale.round)
-    coming = change.stream(change.meanwhile + change.objects, 3, slots.upto + 1)
+    coming = change.stream(change.meanwhile + change.objects, 3, slots.watermark + 1)
     if change.queries:
-        slots.round(queries=change.added(slots.upto + 1))
+        slots.round(queries=change.added(slots.watermark + 1))
     feed(slots, coming, scale.round)
     return Scene(slots, *change.learned(start, coming), change.stream, change.objects or change.queries)
 
@@ -450,14 +450,14 @@ def tried(proposal: Proposal | None, scene: Scene, folder: Path, scale: Scale) -
     """Carry a proposal out, and measure what comes after."""
     forget()
     slots, outcome = scene.slots.twin(folder), Outcome("", scene.inserted)
-    slots.round(scene.stream(scale.beside, 10, slots.upto + 1))  # restores the slots from their files
+    slots.round(scene.stream(scale.beside, 10, slots.watermark + 1))  # restores the slots from their files
     if proposal is not None:
         outcome.adopted = proposal.strategy
         outcome.seconds = slots.adopt(proposal.version, 0)
         outcome.moved = slots.moved(proposal.version.number)
     outcome.expected = imbalance(slot_model(scene) if proposal is None else proposal.after)
     slots.matches = 0
-    seconds = feed(slots, scene.stream(scale.round * scale.rounds, 11, slots.upto + 1), scale.round)
+    seconds = feed(slots, scene.stream(scale.round * scale.rounds, 11, slots.watermark + 1), scale.round)
     outcome.matches = slots.matches
     busy = np.median(seconds, axis=0)
     outcome.throughput = scale.round / float(busy.max())
@@ -477,7 +477,7 @@ def slot_model(scene: Scene) -> npt.NDArray[np.float64]:
 def _asked(slots: Slots, scene: Scene, scale: Scale) -> Iterator[npt.NDArray[np.float64]]:
     """Rounds with snapshot queries: the seconds of all slots in each."""
     for i in range(scale.batches):
-        objects = scene.stream(scale.beside, 20 + i, slots.upto + 1)
+        objects = scene.stream(scale.beside, 20 + i, slots.watermark + 1)
         queries = snapshots(objects, scale.asked, f"s{i}-", int(objects.t[-1]))
         yield slots.round(objects, queries)[0]
 

@@ -149,8 +149,8 @@ def drivers(size: Size, found: Figures) -> None:
         def observe() -> None:
             record, summary = done.pop()
             metrics.observe(record, summary, 0.1, {})
-            window.use(version(size.leaves, size.slots), record.round.upto)
-            window.take(record.round.upto, summary.loads)
+            window.use(version(size.leaves, size.slots), record.round.watermark)
+            window.take(record.round.watermark, summary.loads)
 
         steps = (("epoch", driven.epoch), ("round", lambda: done.append(driven.round())), ("loads", observe))
         for _ in range(1 + TRIES):
@@ -274,7 +274,7 @@ def routing_store(size: Size, found: Figures) -> None:
     counts["queries"] = rng.poisson(3.0, (len(TYPES), n)).astype(float)
     for name, parts in (
         ("a version", version(n, size.slots).pack()),
-        ("a load report", pack_arrays(counts, {"version": 1, "span": 600_000, "upto": 10**12})),
+        ("a load report", pack_arrays(counts, {"version": 1, "span": 600_000, "watermark": 10**12})),
     ):
         client: Any = _Written()
         Block(client, "/spatialstream/stream/versions/1/block", parts).write(lambda result: result)

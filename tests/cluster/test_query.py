@@ -34,7 +34,7 @@ EVERYWHERE = ["--box", "0,0,100,100"]
 
 
 class Asked(LiveStream):
-    """A stream whose router does not wait for marks, as most have it."""
+    """A stream whose router does not wait for watermarks, as most have it."""
 
     def __init__(self, servers: Servers, name: str, folder: Path, slots: int = 3, *more: str) -> None:
         super().__init__(servers, name, folder, PLANE, slots, *more)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spatialstream.cli import main
-from spatialstream.client import CLOCK, mark
+from spatialstream.client import CLOCK, watermark
 from spatialstream.model.space import Space
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import PARTITIONS, PATIENCE, LiveStream, Servers
@@ -41,8 +41,8 @@ def send(stream: LiveStream) -> None:
     for each in objects:
         producer.produce(topics.objects, json.dumps(each).encode(), partition=0)
     for partition in range(PARTITIONS):
-        producer.produce(topics.objects, mark(END + 1), CLOCK, partition)
-    producer.produce(topics.queries, mark(END + 1), CLOCK)
+        producer.produce(topics.objects, watermark(END + 1), CLOCK, partition)
+    producer.produce(topics.queries, watermark(END + 1), CLOCK)
     assert producer.flush(60.0) == 0
 
 

@@ -24,7 +24,15 @@ def block(slot: int, epoch: int, number: int = 0, size: int = 20) -> tuple[int, 
 
 
 def announcement(epoch: int) -> dict[str, Any]:
-    numbers = {"epoch": epoch, "before": 0, "upto": 1000 * epoch, "born": 1, "refused": 0, "records": 3, "revision": 0}
+    numbers = {
+        "epoch": epoch,
+        "before": 0,
+        "watermark": 1000 * epoch,
+        "born": 1,
+        "refused": 0,
+        "records": 3,
+        "revision": 0,
+    }
     return {**numbers, "adoption": {"active": 1}, "controls": [["x", 3]], "past": [[0, 1, 2]], "ends": [epoch, epoch]}
 
 

@@ -49,7 +49,7 @@ class Turns:
         return self._pool.submit(do, *given)
 
     def marked(self, name: str) -> int:
-        """The process that has left a mark, once it has."""
+        """The process that has left a watermark, once it has."""
         until((self.folder / name).exists)
         return int((self.folder / name).read_text())
 

@@ -60,8 +60,8 @@ def sent(topic: Topic, name: str) -> list[dict[str, Any]]:
 def test_queries_alone_are_sent_and_move_no_clock_of_objects(topic: Topic, tmp_path: Path) -> None:
     queries = written(tmp_path / "q.jsonl", CRQ)
     assert main(["load", "--stream", "s", "--queries", queries]) == 0
-    asked, mark = sent(topic, "s.queries")
-    assert (asked["id"], asked["t"], mark) == ("q", CRQ["t"], {"clock": 1_795_880_000_001})
+    asked, watermark = sent(topic, "s.queries")
+    assert (asked["id"], asked["t"], watermark) == ("q", CRQ["t"], {"clock": 1_795_880_000_001})
     assert sent(topic, "s.objects") == []
 
 

@@ -52,9 +52,9 @@ class Stream:
         self.calls: list[tuple[list[int], RoundId, pa.RecordBatch]] = []
         self.pauses: list[float] = []
 
-    def round(self, upto: int, found: Sequence[SpatialObject] = ()) -> None:
+    def round(self, watermark: int, found: Sequence[SpatialObject] = ()) -> None:
         number = 0 if self.turn is None else self.turn.number + 1
-        turn = Round(number, (number,), (0,), upto, 0)
+        turn = Round(number, (number,), (0,), watermark, 0)
         batch = ObjectBatch.of(list(found))
         slots = self.version.route_objects(batch)
         for slot, store in enumerate(self.stores):
@@ -82,9 +82,9 @@ class Stream:
     def right(self, record: dict[str, Any], t: int | None = None) -> dict[str, Any]:
         """The oracle's row, as of the round that is newest."""
         assert self.turn is not None
-        given = {"t": self.turn.upto if t is None else t, **record}
+        given = {"t": self.turn.watermark if t is None else t, **record}
         rows, _ = answers(self.seen, [parse_query(given, PLANE)], PLANE)
-        return rows[0] | {"as_of": {"round": self.turn.number, "clock": self.turn.upto}}
+        return rows[0] | {"as_of": {"round": self.turn.number, "clock": self.turn.watermark}}
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_at_least_waits_for_the_clock(stream: Stream) -> None:
     def later(seconds: float) -> None:
         stream.pauses.append(seconds)
         assert stream.turn is not None
-        stream.round(stream.turn.upto + 10, objects(1, stream.turn.upto + 5))
+        stream.round(stream.turn.watermark + 10, objects(1, stream.turn.watermark + 5))
 
     session = SnapshotClient(stream.newest, stream.call, PLANE, pause=later)
     assert session.ask(SRQ, at_least=1_000)["as_of"]["clock"] == 1_000

@@ -28,7 +28,7 @@ from tests.streams import random_stream
 ANNOUNCEMENT = {
     "epoch": 3,
     "before": 2,
-    "upto": 77,
+    "watermark": 77,
     "born": 5,
     "adoption": {"active": 0, "pending": None},
     "controls": [["prepare", 1]],

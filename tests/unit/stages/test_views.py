@@ -173,7 +173,7 @@ def test_views_come_and_go_while_others_are_looked_for() -> None:
         while not over.is_set():
             for number in known():
                 try:
-                    assert views.view_of("here", 0, (number, 0)).upto == 10 * number
+                    assert views.view_of("here", 0, (number, 0)).watermark == 10 * number
                 except Gone:
                     pass
                 except AssertionError as error:
@@ -195,4 +195,4 @@ def test_views_come_and_go_while_others_are_looked_for() -> None:
 def test_a_view_is_of_the_round_that_was_done() -> None:
     turn = Round(7, (7,), (0,), 123, 0)
     taken = View.of(store_of(1), turn, 60)
-    assert (taken.round, taken.upto, taken.retention, len(taken.objects)) == ((7, 0), 123, 60, 1)
+    assert (taken.round, taken.watermark, taken.retention, len(taken.objects)) == ((7, 0), 123, 60, 1)

@@ -53,7 +53,7 @@ class Asked(Simulation):
     def ask(self, turn: Round) -> None:
         """Some questions as of a round that is done."""
         chance = random.Random(self.random.random())
-        now = max(turn.upto, 0)
+        now = max(turn.watermark, 0)
         asked = [self.timed(query, now, chance) for query in chance.sample(self.questions, 6)]
         directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(self.storage, number))
 
@@ -64,11 +64,11 @@ class Asked(Simulation):
         try:
             rows = session.ask([query_record(query) for query in asked], timeout=0.0)
         except Unavailable as error:
-            known = "has only begun" in str(error) if turn.upto == NEVER else "ask again" in str(error)
+            known = "has only begun" in str(error) if turn.watermark == NEVER else "ask again" in str(error)
             self.wrong += [] if known else [str(error)]
             self.refused_at += 1
             return
-        assert [row.pop("as_of") for row in rows] == [{"round": turn.number, "clock": turn.upto}] * len(asked)
+        assert [row.pop("as_of") for row in rows] == [{"round": turn.number, "clock": turn.watermark}] * len(asked)
         self.wrong += differences(rows, asked, self.objects, self.work_settings.space, self.settings.retention, turn)
         self.answered += len(rows)
         self.under_way += bool(turn.past)
@@ -89,10 +89,10 @@ def differences(
     turn: Round,
 ) -> list[str]:
     """Where rows are not the oracle's, which looks at all objects up to the clock, as far back as retention lets."""
-    seen = [each for each in objects if each.t <= turn.upto]
+    seen = [each for each in objects if each.t <= turn.watermark]
     found = []
     for row, query in zip(rows, asked, strict=True):
-        floor = -(2**62) if retention is None else turn.upto - retention
+        floor = -(2**62) if retention is None else turn.watermark - retention
         since = max(query.t - query.lifetime.duration, floor)
         noted = row.pop("complete_after", None)
         if noted != (since if since > query.t - query.lifetime.duration else None):
@@ -142,6 +142,6 @@ def test_a_row_is_that_of_the_stream_to_the_byte(tmp_path: Path) -> None:
 
     records = [("", query_record(query)) for query in queries]
     for query, line in zip(queries, SnapshotClient(lambda seconds: directory, call).lines(records), strict=True):
-        as_of = {"round": turn.number, "clock": turn.upto}
+        as_of = {"round": turn.number, "clock": turn.watermark}
         assert line == json.dumps(by_stream[query.id] | {"as_of": as_of}, ensure_ascii=False)
     assert len(by_stream) == 120

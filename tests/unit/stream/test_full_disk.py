@@ -22,7 +22,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.stages import views
-from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.ingest import CLOCK, watermark
 from spatialstream.stages.state import Written, forget
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.engine import Inline
@@ -90,7 +90,7 @@ class Stream:
             self.source.logs["objects/0"].append((None, json.dumps(object_record(each, WGS84)).encode()))
         end = max(self.objects[-1].t, self.queries[-1].t) + 1
         for log in self.source.logs.values():
-            log.append((CLOCK, mark(end)))
+            log.append((CLOCK, watermark(end)))
         self.end = end - 1
 
     def arguments(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Stream:
             self.disk.full = ()
         assert job._turns is not None
         worker = job._turns.worker
-        if worker.last is not None and not worker.unfinished and worker.last.round.upto == self.end:
+        if worker.last is not None and not worker.unfinished and worker.last.round.watermark == self.end:
             job.stop()
 
     def differences(self) -> list[str]:
@@ -248,7 +248,7 @@ def test_who_goes_back_over_rounds_has_a_checkpoint_soon() -> None:
     more = SpatialObject("late", stream.end + 1, 0.0, 0.0, ("a",))
     stream.source.logs["objects/0"].append((None, json.dumps(object_record(more, WGS84)).encode()))
     for log in stream.source.logs.values():
-        log.append((CLOCK, mark(stream.end + 11)))
+        log.append((CLOCK, watermark(stream.end + 11)))
     stream.objects.append(more)
     stream.end += 10
     stream.route()

@@ -22,7 +22,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.stages import views
-from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.ingest import CLOCK, watermark
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
@@ -402,7 +402,7 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     source.logs["queries/0"].append(*((None, json.dumps(query_record(each)).encode()) for each in queries))
     end = max(objects[-1].t, queries[-1].t) + 1
     for log in source.logs.values():
-        log.append((CLOCK, mark(end)))
+        log.append((CLOCK, watermark(end)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of(objects), QueryBatch.of([]), 8, 2))
     lags: dict[str, int] = {}
     told: list[tuple[int | None, str, int]] = []
@@ -424,12 +424,12 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
                 lambda: (
                     router._turns
                     and (last := router._turns.router.last)
-                    and last.epoch.upto == end - 1
+                    and last.epoch.watermark == end - 1
                     and not any(lags.values())  # told beside the turns, now and then
                     and router._unknown == last.unknown
                 ),
             ),
-            (worker, lambda: worker._turns and (last := worker._turns.worker.last) and last.round.upto == end - 1),
+            (worker, lambda: worker._turns and (last := worker._turns.worker.last) and last.round.watermark == end - 1),
         ):
             while not is_done():
                 assert len(given_.said) <= 6, given_.said
@@ -471,7 +471,7 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
     for i, each in enumerate(random_stream(3, 20, 0, WGS84).objects):
         source.logs[f"objects/{i % 2}"].append((None, json.dumps(object_record(each, WGS84)).encode()))
     for log in source.logs.values():
-        log.append((CLOCK, mark(2_000_000_000_000)))
+        log.append((CLOCK, watermark(2_000_000_000_000)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
     router, worker = RouterJob(**arguments), WorkerJob(**arguments, publish=published.append, checkpoint_interval=0.0)
     for job in (router, worker):
@@ -484,7 +484,7 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
 
     turn = published[-1]
     for slot in range(2):
-        assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.revision)).upto == turn.upto
+        assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.revision)).watermark == turn.watermark
     known = len(published)
     assert not worker._turn()
     assert len(published) == known, "once is enough"
@@ -498,7 +498,7 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
 def test_partitions_move_in_a_silent_stream_though_no_checkpoint_comes(given_: Given) -> None:
     engine = Moving(given_.engine.world)
     for log in engine.world.source.logs.values():
-        log.append((CLOCK, mark(2_000_000_000_000)))
+        log.append((CLOCK, watermark(2_000_000_000_000)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
     router = RouterJob(**given_.arguments | {"engine": engine}, checkpoint_interval=3600.0)
     router._prepare()

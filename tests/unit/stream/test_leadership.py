@@ -203,14 +203,18 @@ class World:
 
     def route(self, leadership: Leadership) -> None:
         """An epoch, or the last one again."""
-        before = self.last.get(leadership, {"epoch": -1, "upto": 0, "revision": 0})
+        before = self.last.get(leadership, {"epoch": -1, "watermark": 0, "revision": 0})
         if before["epoch"] <= self.announced.get(leadership, leadership.announced):
-            upto = self.random.randint(before["upto"], self.input)
-            record = {"epoch": before["epoch"] + 1, "after": before["upto"], "upto": upto, "revision": 0}
+            watermark = self.random.randint(before["watermark"], self.input)
+            record = {"epoch": before["epoch"] + 1, "after": before["watermark"], "watermark": watermark, "revision": 0}
             record["before"] = before["revision"]
             self.decide(leadership, record["epoch"], record)
         elif self.fails(before["epoch"], before["revision"]):  # for its records' sake: half of them have to wait
-            record = {**before, "upto": (before["after"] + before["upto"]) // 2, "revision": before["revision"] + 1}
+            record = {
+                **before,
+                "watermark": (before["after"] + before["watermark"]) // 2,
+                "revision": before["revision"] + 1,
+            }
             self.decide(leadership, record["epoch"], record)
         record = self.last[leadership]
         if self.fails(record["epoch"], record["revision"]):
@@ -218,12 +222,12 @@ class World:
         self.step("registry")
         epoch, revision = record["epoch"], record["revision"]
         known = self.files.read(f"registry/{epoch - 1}-{record['before']}") if epoch else 0
-        self.files.write(f"registry/{epoch}-{revision}", known + sum(range(record["after"], record["upto"])))
-        for number in range(record["after"], record["upto"]):
+        self.files.write(f"registry/{epoch}-{revision}", known + sum(range(record["after"], record["watermark"])))
+        for number in range(record["after"], record["watermark"]):
             self.step("send")
             self.blocks.append(((record["epoch"], record["revision"]), number))
         self.step("announce")
-        kept = {name: record[name] for name in ("epoch", "revision", "after", "upto")}
+        kept = {name: record[name] for name in ("epoch", "revision", "after", "watermark")}
         self.log.announce(leadership.sign({**kept, "ends": len(self.blocks)}))
         self.announced[leadership] = epoch
         self.step("clean")

@@ -60,7 +60,7 @@ def test_a_report_adds_rounds_up(tmp_path: Path, version: RoutingVersion) -> Non
 
     load = read_load(store)
     assert load.version == version.number
-    assert load.upto == 1_000
+    assert load.watermark == 1_000
     assert load.counts.arrivals.tolist() == [8] * len(version.mapping)
     assert load.counts.standing.tolist() == [3] * len(version.mapping)
     assert load.checked.tolist() == [18] * len(version.mapping)
@@ -94,7 +94,7 @@ def test_loads_are_estimated_once_the_router_has_learned(tmp_path: Path, version
         assert reporter.reported(60.0)
         assert len(seen.slots) == number
         save_sample(store, Sample.of(WGS84, *sample(), 1_000))
-    assert [view.upto for view in seen.views] == [0, 1_000]
+    assert [view.watermark for view in seen.views] == [0, 1_000]
     assert (seen.slots[0] > 0.0).all()
 
 
@@ -126,7 +126,7 @@ def test_no_round_waits_for_a_routing_store_that_is_away(tmp_path: Path, version
     assert not reporter.reported(0.05)
     store.back.set()
     assert reporter.reported(60.0)
-    assert read_load(store).upto == 2_000  # what came last; nobody needs what came between
+    assert read_load(store).watermark == 2_000  # what came last; nobody needs what came between
 
 
 def test_what_slots_hold_is_reported_as_they_count_it(tmp_path: Path, version: RoutingVersion) -> None:

@@ -76,8 +76,8 @@ def test_the_times_of_leaves_add_up(rebalances: float, stream: Stream, tmp_path:
     whole = 0
     for record, version, loads in reported(stream, tmp_path, rebalances):
         window = LoadWindow(600_000, None)
-        window.use(version, record.round.upto)
-        window.take(record.round.upto, loads)
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
         spent = 0.0
         for load in loads.values():
             parts = load["spent"]
@@ -94,10 +94,10 @@ def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path) -> None:
     window = LoadWindow(600_000, None)
     found = reported(stream, tmp_path, 0.0)
     for record, version, loads in found:
-        window.use(version, record.round.upto)
-        window.take(record.round.upto, loads)
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
 
-    began = found[0][0].round.upto
+    began = found[0][0].round.watermark
     ends = {each.id: each.t for each in stream.queries if isinstance(each, Cancellation)}
     counts = window.counts()
     assert counts is not None
@@ -116,8 +116,8 @@ def test_queries_counted_by_leaf_are_those_that_came(slots: int, stream: Stream,
     """Every pair of a query and a leaf that it concerns is counted once, at the leaf's slot, whatever the slots."""
     window = LoadWindow(10**12, None)
     for record, version, loads in reported(stream, tmp_path, 0.0, slots):
-        window.use(version, record.round.upto)
-        window.take(record.round.upto, loads)
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
         for slot, load in loads.items():
             for leaves, count in load.get("leaf_queries", {}).values():
                 assert (version.mapping[leaves] == slot).all()
@@ -146,10 +146,12 @@ def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> No
     stood: set[QueryType] = set()
     for record, version, loads in reported(stream, tmp_path, 0.5):
         changed = window.version is not None and window.version.number != version.number
-        window.use(version, record.round.upto)
-        window.take(record.round.upto, loads)
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
         for kind in STANDING:
-            batch = QueryBatch.of([query for query in asked if query.type is kind and query.t <= record.round.upto])
+            batch = QueryBatch.of(
+                [query for query in asked if query.type is kind and query.t <= record.round.watermark]
+            )
             most = np.bincount(version.index.route_queries(batch)[1], minlength=window.leaves)
             assert (window.standing[kind] <= most).all(), kind
             if changed and window.standing[kind].any():
@@ -166,7 +168,7 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
     standing = {kind: np.zeros(n) for kind in STANDING}
     came: list[tuple[int, dict[QueryType, np.ndarray]]] = []
     counts = st.lists(st.integers(0, 9), min_size=n, max_size=n).map(np.array)
-    for upto in range(1_000, 1_000 + 2_000 * data.draw(st.integers(1, 12)), 2_000):
+    for watermark in range(1_000, 1_000 + 2_000 * data.draw(st.integers(1, 12)), 2_000):
         census = data.draw(st.booleans())
         new = {kind: data.draw(counts) for kind in (*SNAPSHOT, *STANDING)}
         stands = {kind: data.draw(counts) for kind in STANDING} if census else {}
@@ -176,8 +178,8 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
             loads[slot] = {"leaf_queries": cells(new, mine)} | (
                 {"leaf_standing": cells(stands, mine)} if census else {}
             )
-        window.take(upto, loads)
-        came = [(then, each) for then, each in [*came, (upto, new)] if then > upto - 10_000]
+        window.take(watermark, loads)
+        came = [(then, each) for then, each in [*came, (watermark, new)] if then > watermark - 10_000]
         standing = stands if census else {kind: standing[kind] + new[kind] for kind in STANDING}
 
         found = window.counts()

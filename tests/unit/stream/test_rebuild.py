@@ -52,7 +52,7 @@ def measured(window: LoadWindow, version: RoutingVersion, simulation: Simulation
     for record, summary in simulation.rounds:
         if record.round.version == version.number:
             window.use(version, NEVER)
-            window.take(record.round.upto, summary.loads)
+            window.take(record.round.watermark, summary.loads)
     counts = window.counts()
     assert counts is not None
     work = np.bincount(version.mapping, window.checked + OBJECT * counts.arrivals, SLOTS)

@@ -51,7 +51,7 @@ def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed:
     assert simulation.worker.last is not None
     last = simulation.worker.last.round
     before = get_value(Folder(tmp_path), simulation.worker.last.previous, RoundRecord)
-    dropped = before.round.upto  # a round drops what the one before allows
+    dropped = before.round.watermark  # a round drops what the one before allows
     held: list[str] = []
     for slot in range(setup.slots):
         store = slot_objects(slot, last, Folder(tmp_path))

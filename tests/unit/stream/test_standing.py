@@ -57,7 +57,7 @@ class Listed(Simulation):
             except Gone:
                 self.gone += 1
             else:
-                self.listings[turn.upto] = [record for _, record, _, _ in found]
+                self.listings[turn.watermark] = [record for _, record, _, _ in found]
 
     def listed(self, part: int, turn: Round) -> list[Any]:
         found, after = list[Any](), -1

@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "load",
         help="send a stream to a live stream at a rate, and measure latencies",
-        description="Sends objects and queries from files as they are written (in the order of time, with marks), or, "
+        description="Sends objects and queries from files as they are written (in the order of time, with watermarks), or, "
         "with --now, stamped with the day's clock; then it reports the age of the results of its queries on arrival. "
         "With --now and without --objects it sends a generated stream. If every object or every query of a file is "
         "rejected, nothing is sent, and the exit status is 4.",
@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
     add("--now", action="store_true", help="stamp records with the day's clock and measure latencies")
     add("--batch", type=shared.count, default=100, metavar="N", help="objects a message (default 100)")
     add("--seed", type=int, default=0, metavar="N", help="of the generated stream")
-    add("--no-marks", action="store_true", help="send no marks: the router waits for silent partitions")
+    add("--no-watermarks", action="store_true", help="send no watermarks: the router waits for silent partitions")
     add("--settle", type=float, default=5.0, metavar="S", help="wait until no result has come for so long (5)")
     add("--json", type=Path, metavar="FILE", help="write the report there too")
     add("--quiet", action="store_true", help="say nothing but errors")
@@ -72,8 +72,8 @@ def _load(options: argparse.Namespace) -> int:
         raise SettingError("rate", "--now needs a rate of objects a second")
     connection = live.connection(options)
     known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
-    marks = not options.no_marks
-    sender = Sender(connection, options.stream, options.space, options.rate, options.batch, marks=marks)
+    watermarks = not options.no_watermarks
+    sender = Sender(connection, options.stream, options.space, options.rate, options.batch, watermarks=watermarks)
     generated = options.now and options.objects is None
     objects, queries = _generated(options) if generated else (ObjectBatch.of([]), QueryBatch.of([]))
     unit, refused = options.time_unit or "ms", dict[str, Refused]()

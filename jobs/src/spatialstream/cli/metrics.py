@@ -288,10 +288,10 @@ class RouterMetrics:
             self._unknown.labels("").set(0)
             for name, count in record.unknown.items():
                 self._unknown.labels(name).set(count)
-        if epoch.upto > NEVER:
-            self._clock.set(epoch.upto / 1000)
-            latest = max((clock.t for clock in record.clocks.partitions.values()), default=epoch.upto)
-            self._held.set(max(0, latest - epoch.upto) / 1000)
+        if epoch.watermark > NEVER:
+            self._clock.set(epoch.watermark / 1000)
+            latest = max((clock.t for clock in record.clocks.partitions.values()), default=epoch.watermark)
+            self._held.set(max(0, latest - epoch.watermark) / 1000)
         self._active.set(epoch.version)
         self._pending.set(-1 if epoch.pending is None else epoch.pending)
         self._last.set_to_current_time()
@@ -329,7 +329,7 @@ class _RoundSeries:
         order = record.round
         self._round.set(order.number)
         self._epoch.set(record.last)
-        self._clock.set(order.upto / 1000)
+        self._clock.set(order.watermark / 1000)
         self._version.set(order.version)
         self._rejected.inc(summary.rejected - len(order.left))
         self._repeated.set(summary.counts.get("repeated", 0))

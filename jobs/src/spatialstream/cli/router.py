@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
         type=shared.duration,
         default=3_600_000,
         metavar="TIME",
-        help="later records and marks are rejected (1h from now)",
+        help="later records and watermarks are rejected (1h from now)",
     )
     add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help="longer records are rejected (1 MiB)")
     live.add_balance(group, "what was given last, at first 6 and 0.5")

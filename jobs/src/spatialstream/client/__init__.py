@@ -7,8 +7,8 @@
 - a :class:`Subscription` has the rows of one standing query, registered if need be; an :class:`Answer` is one of them;
 - an :class:`RecordWriter` sends for others, and knows what becomes of it;
 - a :class:`LiveSample` shows people some of the objects as they are sent;
-- :class:`Sender` sends objects, queries and marks at a rate, and :class:`Watch` measures how old results are;
-- with another client of Kafka: :data:`CLOCK` and :func:`mark` are the key and the value of a mark, a
+- :class:`Sender` sends objects, queries and watermarks at a rate, and :class:`Watch` measures how old results are;
+- with another client of Kafka: :data:`CLOCK` and :func:`watermark` are the key and the value of a watermark, a
   :class:`Deduplicator` and an :class:`Assembler` make rows of messages of results;
 - :func:`write_archive` writes objects into a :class:`Folder` as the worker does when retention drops them.
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from spatialstream.connectors.folder import Folder
     from spatialstream.connectors.kafka import Connection
     from spatialstream.stages.archive import write_archive
-    from spatialstream.stages.ingest import CLOCK, mark
+    from spatialstream.stages.ingest import CLOCK, watermark
     from spatialstream.store.tls import TlsFiles
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "Watch",
     "check_queries",
     "connect",
-    "mark",
+    "watermark",
     "with_own_ids",
     "write_archive",
 ]
@@ -82,7 +82,7 @@ _MODULES = {
     "connectors.kafka": ("Connection",),
     "stages.archive": ("write_archive",),
     "connectors.delivery": ("Assembler", "Deduplicator"),
-    "stages.ingest": ("CLOCK", "mark"),
+    "stages.ingest": ("CLOCK", "watermark"),
     "store.tls": ("TlsFiles",),
 }
 

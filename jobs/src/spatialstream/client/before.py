@@ -40,7 +40,7 @@ def reached(connection: Connection, stream: str) -> int | None:
         read_announcement,
         (each.value() for each in _ends(connection, connection.topics(stream).epochs, _ANNOUNCEMENTS)),
     )
-    times = [each["upto"] for each in found if each is not None and "upto" in each]
+    times = [each["watermark"] for each in found if each is not None and "watermark" in each]
     return times[-1] if times and times[-1] >= -TIME_LIMIT else None  # before the first record it is below
 
 

@@ -65,7 +65,7 @@ class StreamDescription:
         with suppress(StateError):  # none yet
             found = read_load(self._store)
             if found.version == version.number and known is not None:
-                report, counted = found, found.upto
+                report, counted = found, found.watermark
                 loads = leaf_loads(version, report.counts, known)
         kept = [number for number in self._store.versions() if number < version.number]
         shares = None if sample is None or not len(sample.objects) else sample

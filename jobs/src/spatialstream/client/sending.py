@@ -2,12 +2,12 @@
 
 Three ways to send:
 
-- *As written*: records keep their timestamps and go out in the order of time, with marks between them, so the answers
+- *As written*: records keep their timestamps and go out in the order of time, with watermarks between them, so the answers
   are those of the files.
 - *Relived*: objects are sent at their own pace, or so many times as fast, from now on.
 - *Now*: objects and queries are stamped with the day's clock when they are sent.
 
-Objects go out many to a message, and round-robin over the partitions; each tick ends with a mark in every partition, so
+Objects go out many to a message, and round-robin over the partitions; each tick ends with a watermark in every partition, so
 that none of them holds the others back.
 """
 
@@ -33,7 +33,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.records.encode import object_lines, query_lines
-from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.ingest import CLOCK, watermark
 
 __all__ = ["Sender", "messages_of", "with_own_ids"]
 
@@ -55,7 +55,7 @@ class Sender:
         rate: objects a second; 0 sends as fast as the broker takes them.
         objects_per_message: at most.
         tick: seconds between two sendings.
-        marks: send marks; without them the router waits for silent partitions.
+        watermarks: send watermarks; without them the router waits for silent partitions.
 
     Attributes:
         rate: may be changed while a stream is replayed.
@@ -77,13 +77,18 @@ class Sender:
         objects_per_message: int = 100,
         *,
         tick: float = 0.05,
-        marks: bool = True,
+        watermarks: bool = True,
     ) -> None:
         self.rate = rate
         self.sent = 0
         self.queries_sent = 0
         self.behind = 0.0
-        self._space, self._objects_per_message, self._tick, self._marks = space, objects_per_message, tick, marks
+        self._space, self._objects_per_message, self._tick, self._watermarks = (
+            space,
+            objects_per_message,
+            tick,
+            watermarks,
+        )
         self._topics = connection.topics(stream)
         self._producer: Producer = connection.producer(
             **{"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 512 << 10, "linger.ms": 2}
@@ -139,13 +144,13 @@ class Sender:
             self._produce(self._topics.queries, 0, message)
         self.queries_sent += len(queries)
 
-    def send_marks(self, t: int, *, objects: bool = True) -> None:
+    def send_watermarks(self, t: int, *, objects: bool = True) -> None:
         """Say that nothing earlier than t follows; of objects only where some are sent, for they may be others'."""
-        if not self._marks:
+        if not self._watermarks:
             return
         for partition in range(self._partitions if objects else 0):
-            self._produce(self._topics.objects, partition, mark(t), CLOCK)
-        self._produce(self._topics.queries, 0, mark(t), CLOCK)
+            self._produce(self._topics.objects, partition, watermark(t), CLOCK)
+        self._produce(self._topics.queries, 0, watermark(t), CLOCK)
 
     def flush(self, timeout: float = 120.0) -> None:
         """Wait until the broker has everything.
@@ -177,14 +182,14 @@ class Sender:
             self.send_queries(queries.take(np.arange(asked, due)))
             asked = max(asked, due)
             self.send_objects(part)
-            self.send_marks(upto)
+            self.send_watermarks(upto)
             if self.rate:
                 due_at += len(part) / self.rate
                 self._wait(due_at)
         else:
             self.send_queries(queries.take(np.arange(asked, len(queries))))
             last = max([int(each[-1]) for each in (objects.t, queries.t) if len(each)], default=0)
-            self.send_marks(last + 1, objects=len(objects) > 0)
+            self.send_watermarks(last + 1, objects=len(objects) > 0)
         self.flush()
 
     def _wait(self, until: float) -> None:
@@ -217,14 +222,14 @@ class Sender:
                     self.send_objects(replace(batch.take(np.arange(place, due)), t=t[place:due]))
                     place = due
                 # the next batch may begin before now; of this one nothing follows of this ms either
-                self.send_marks(now + 1 if place < len(batch) else int(t[-1]))
+                self.send_watermarks(now + 1 if place < len(batch) else int(t[-1]))
                 self._wait(due_at)
 
     def register(self, queries: QueryBatch, duration: int) -> None:
         """Send continuous queries that stand from now on, for ``duration`` ms."""
         n, now = len(queries), _now()
         self.send_queries(replace(queries, t=np.full(n, now, np.int64), duration=np.full(n, duration, np.int64)))
-        self.send_marks(now)
+        self.send_watermarks(now)
         self.flush()
 
     def live(
@@ -259,7 +264,7 @@ class Sender:
         while not stop() and time.monotonic() - began < seconds and place < most:
             number += 1
             due = min(most, int(rate * number * tick))
-            now = max(_now(), now + 1)  # later than what the last mark has said is over
+            now = max(_now(), now + 1)  # later than what the last watermark has said is over
             wanted = int(queries_per_second * number * tick)
             if wanted > asked and len(queries):
                 self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
@@ -269,9 +274,9 @@ class Sender:
                 last = min(first + due - place, len(lines))
                 self._send_objects(lines.stamped(first, last, now), last - first)
                 place += last - first
-            self.send_marks(now + 1)  # of this ms nothing follows, so the router need not wait for the next tick
+            self.send_watermarks(now + 1)  # of this ms nothing follows, so the router need not wait for the next tick
             self._wait(began + number * tick)
-        self.send_marks(max(_now(), now) + 1)
+        self.send_watermarks(max(_now(), now) + 1)
         self.flush()
 
 

@@ -56,7 +56,7 @@ def _is_list(*fits: Callable[[object], bool]) -> Callable[[object], bool]:
 
 
 _ANNOUNCED: Mapping[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records", "revision"), _is_number),
+    **dict.fromkeys(("epoch", "before", "watermark", "born", "refused", "records", "revision"), _is_number),
     "adoption": lambda value: isinstance(value, dict) and _is_number(value.get("active")),
     "controls": _is_list(_is_list(_is_text, _is_number)),
     "past": _is_list(_is_list(_is_number, _is_number, _is_number)),

@@ -28,7 +28,7 @@ _FIELDS = ("id", "t", "text", "terms", "type", "region", "at", "keywords", "k", 
 
 REASONS = (*_FIELDS, "place", "late", "future", "json", "size", "clock", "other")
 """The classes: the field that cannot be used (a coordinate is ``place``); ``late`` and ``future`` for times that the
-stream does not take; ``json``, ``size`` for what is no record, or too long; ``clock`` for marks."""
+stream does not take; ``json``, ``size`` for what is no record, or too long; ``clock`` for watermarks."""
 
 _OF_NAME = {name: name for name in (*_FIELDS, "clock")} | dict.fromkeys(("lon", "lat", "x", "y"), "place")
 _OF_TIME = (("is too old;", "late"), ("is in the future;", "future"))
@@ -77,5 +77,5 @@ def too_old(t: int, floor: int) -> str:
 
 
 def in_the_future(t: int, ceiling: int) -> str:
-    """What is wrong with a record or mark of a time (ms) after the ceiling."""
+    """What is wrong with a record or watermark of a time (ms) after the ceiling."""
     return f"{t} is in the future; the latest that is taken now is {ceiling}"

@@ -515,8 +515,8 @@ class _Run:
     def _counted(self, record: EpochRecord) -> tuple[int, int]:
         """How many epochs are done, and how many there are; there is none without records."""
         epoch = record.epoch
-        done = epoch.number + 1 if epoch.upto > NEVER else 0
-        return done, done + self._epochs(epoch.runs, epoch.upto)
+        done = epoch.number + 1 if epoch.watermark > NEVER else 0
+        return done, done + self._epochs(epoch.runs, epoch.watermark)
 
     def _tell(self, record: EpochRecord) -> None:
         self._report(Progress("answering", *self._counted(record)))

@@ -1,7 +1,7 @@
 """INGEST: what a source gives becomes runs: decoded, sorted by time, written where ROUTE finds them.
 
-A message holds one record or many (JSON Lines). A message with the key ``clock`` is a mark (``{"clock": t}``): nothing
-earlier than t follows in its partition. A record or mark that cannot be used becomes a dead letter that names topic
+A message holds one record or many (JSON Lines). A message with the key ``clock`` is a watermark (``{"clock": t}``): nothing
+earlier than t follows in its partition. A record or watermark that cannot be used becomes a dead letter that names topic
 partition, offset, and line within the message; a line that is too long likewise, because a block with it might not fit
 into a message downstream. Files are decoded by their source; a dead letter of theirs names file and line.
 
@@ -55,13 +55,13 @@ from spatialstream.stages.rows import quoted
 from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run
 from spatialstream.stages.turns import Origin, Run
 
-__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "Part", "files_of", "mark"]
+__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "Part", "files_of", "watermark"]
 
 _RUN, _REJECTED = ".arrow", ".rejected"
 """How the names of files end: of runs, and of dead letters."""
 
 CLOCK = b"clock"
-"""Key of the messages that are marks."""
+"""Key of the messages that are watermarks."""
 
 _BLOCK_BYTES, _MOST_BYTES = 32 << 20, 64 << 20
 """Of messages that are decoded at once: about, where there are as many, and at most, but for a message alone."""
@@ -74,7 +74,7 @@ _ECHOED_TERMS = 50
 _LETTERS_PER_MESSAGE = 1_000
 """Dead letters of a message; a last one counts the rest, for a message may hold millions of lines."""
 
-_LONGEST_MARK = 1_000
+_LONGEST_WATERMARK = 1_000
 
 _BYTES_PER_TERM = 8
 
@@ -91,8 +91,8 @@ than eleven times its bytes.)"""
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
 
 
-def mark(t: int) -> bytes:
-    """The value of a mark: nothing earlier than t follows in its partition."""
+def watermark(t: int) -> bytes:
+    """The value of a watermark: nothing earlier than t follows in its partition."""
     return json.dumps({"clock": t}).encode()
 
 
@@ -102,11 +102,11 @@ class Intake:
 
     Attributes:
         partition: such as ``"objects/0"``.
-        clock: the largest timestamp or mark; None if there is none.
+        clock: the largest timestamp or watermark; None if there is none.
         run: the run, if any record was accepted.
         rejected: name of the file of dead letters, if there are any.
         records: records accepted.
-        refused: records and marks rejected.
+        refused: records and watermarks rejected.
         last: offset of the last message.
         left: those of ``refused`` on which decoding failed.
         reasons: ``refused`` by :func:`~spatialstream.records.reasons.reason_class`.
@@ -149,7 +149,7 @@ class Ingest:
         rule: which terms count.
         longest: bytes of a record beyond which it is rejected.
         floor: objects of that time and before are too old: retention has dropped what was with them; None: none are.
-        ceiling: records and marks of later times are from the future; None: none are.
+        ceiling: records and watermarks of later times are from the future; None: none are.
         attempt: which try of the epoch this is.
         late: whether nobody waits for files that can be made once more (:meth:`again`).
     """
@@ -218,12 +218,12 @@ class Ingest:
 
     def _of_messages(self, given: pa.RecordBatch, partition: str, name: str) -> Intake:
         """A block of messages."""
-        is_mark = pc.fill_null(pc.equal(given.column("key"), CLOCK), False)
+        is_watermark = pc.fill_null(pc.equal(given.column("key"), CLOCK), False)
         has_value = pc.is_valid(given.column("value"))
         letters, offset = _Letters(partition), given.column("offset")
         origin = Origin(offset[0].as_py(), offset[len(offset) - 1].as_py() + 1, self.floor, self.ceiling)
-        clock = self._clock(given.filter(pc.and_(is_mark, has_value)), letters)
-        records = given.filter(pc.and_(pc.invert(is_mark), has_value))
+        clock = self._clock(given.filter(pc.and_(is_watermark, has_value)), letters)
+        records = given.filter(pc.and_(pc.invert(is_watermark), has_value))
         run = None
         if records.num_rows:
             offsets = numpy_view(records.column("offset"))
@@ -262,12 +262,14 @@ class Ingest:
             kind=partition.partition("/")[0] if letters.count else "",
         )
 
-    def _clock(self, marks: pa.RecordBatch, letters: _Letters) -> int | None:
-        """The largest time of some marks."""
+    def _clock(self, watermarks: pa.RecordBatch, letters: _Letters) -> int | None:
+        """The largest time of some watermarks."""
         times = []
-        for offset, value in zip(marks.column("offset").to_pylist(), marks.column("value").to_pylist(), strict=True):
+        for offset, value in zip(
+            watermarks.column("offset").to_pylist(), watermarks.column("value").to_pylist(), strict=True
+        ):
             try:
-                t = _mark_time(value)
+                t = _watermark_time(value)
                 if self.ceiling is not None and t > self.ceiling:
                     raise RecordError("clock", in_the_future(t, self.ceiling))
                 times.append(t)
@@ -401,7 +403,7 @@ class _Letters:
     """The dead letters of a block, and what else there is to say of its records.
 
     Attributes:
-        count: records and marks that are rejected; there may be fewer letters.
+        count: records and watermarks that are rejected; there may be fewer letters.
         left: those of them on which decoding has failed.
         reasons: all of them, by class.
         unknown: the unknown fields of its objects, see :attr:`Intake.unknown`.
@@ -510,20 +512,20 @@ def _echo_of(value: bytes) -> str:
     return json_value(value[: 4 * LONGEST_ECHO])[2]
 
 
-def _mark_time(value: bytes) -> int:
-    """The time of a mark.
+def _watermark_time(value: bytes) -> int:
+    """The time of a watermark.
 
     Raises:
         RecordError: it is none.
     """
-    if len(value) > _LONGEST_MARK:
-        raise RecordError("clock", f"a mark of {len(value)} bytes; the most is {_LONGEST_MARK}")
+    if len(value) > _LONGEST_WATERMARK:
+        raise RecordError("clock", f"a watermark of {len(value)} bytes; the most is {_LONGEST_WATERMARK}")
     record, error, _ = json_value(value)
     if error is not None:
         raise error
     t = record.get("clock") if isinstance(record, dict) else None
     if not isinstance(t, int) or isinstance(t, bool):
-        raise RecordError("clock", 'a mark is {"clock": t} with t in integer milliseconds')
+        raise RecordError("clock", 'a watermark is {"clock": t} with t in integer milliseconds')
     return parse_time(t, "clock")
 
 

@@ -185,7 +185,7 @@ def _merge(
 
     _register(by_kind, merged)
     shown = None if turn.known else lines
-    _add_changes(_changes(spools[messages.ARRIVALS], nearest, turn.upto), space, shown, counted, limits)
+    _add_changes(_changes(spools[messages.ARRIVALS], nearest, turn.watermark), space, shown, counted, limits)
     second = second_phase(kept, turn.routing(storage), space) if turn.two_phase else None
     later = None if second is None else second.numbers
     lists, terms = spools[messages.SNAPSHOT_LISTS], spools[messages.SNAPSHOT_TERMS]
@@ -202,7 +202,7 @@ def _merge(
     if second is not None:
         counts[QueryType.SKQ.value] = counts.get(QueryType.SKQ.value, 0) + len(second.numbers)
     if turn.checkpoint:
-        merged.catalogue.drop(turn.upto)
+        merged.catalogue.drop(turn.watermark)
     state.end(merged)
     views.keep(storage.place, ~part, ListingView.of(merged.catalogue, turn))
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
@@ -340,14 +340,14 @@ def _add_changes(
         rank += len(changes)
 
 
-def _changes(arrivals: Spool, nearest: NearestMerger, upto: int) -> Iterator[Changes]:
-    """The changes of CKQs up to ``upto``, in order."""
+def _changes(arrivals: Spool, nearest: NearestMerger, watermark: int) -> Iterator[Changes]:
+    """The changes of CKQs up to ``watermark``, in order."""
     waiting = Arrivals.concat([])
     for table in arrivals:
         if len(waiting):
             yield from nearest.changes(waiting, int(waiting.t.max()))
         waiting = Arrivals.concat([_arrivals(content) for content in table.to_batches()])
-    yield from nearest.changes(waiting, upto)
+    yield from nearest.changes(waiting, watermark)
 
 
 def _arrivals(content: pa.RecordBatch) -> Arrivals:

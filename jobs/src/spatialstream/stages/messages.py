@@ -65,7 +65,7 @@ REGISTERED = "registered"
 ENDED = "ended"
 """Cancellations: numbers of queries and the times at which they end."""
 MARKER = "marker"
-"""End of the epoch from one router partition: (epoch, upto, router partitions)."""
+"""End of the epoch from one router partition: (epoch, watermark, router partitions)."""
 
 # WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of queries that stand)
 LINES = "lines"
@@ -168,8 +168,10 @@ def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:
     return [(slot[i].as_py(), kind[i].as_py(), unpack(data[i].as_buffer())) for i in range(rows.num_rows)]
 
 
-def marker(epoch: int, upto: int, partitions: int) -> pa.RecordBatch:
+def marker(epoch: int, watermark: int, partitions: int) -> pa.RecordBatch:
     """The content of a :data:`MARKER`."""
     return columns(
-        epoch=np.array([epoch], np.int64), upto=np.array([upto], np.int64), partitions=np.array([partitions], np.int64)
+        epoch=np.array([epoch], np.int64),
+        watermark=np.array([watermark], np.int64),
+        partitions=np.array([partitions], np.int64),
     )

@@ -163,7 +163,7 @@ def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterat
 
 def release_queries(
     slot: int,
-    upto: int,
+    watermark: int,
     moves: Moves,
     coming: RoutingVersion,
     ranges: ContinuousRangeIndex,
@@ -173,19 +173,19 @@ def release_queries(
 
     Args:
         slot: this slot.
-        upto: the time up to which objects may have come to it under the old version.
+        watermark: the time up to which objects may have come to it under the old version.
         moves: what the slot remembers; its ``fading`` is written.
         coming: the version that is active now.
         ranges: the slot's range queries.
         terms: its terms queries.
     """
-    number, queries = ranges.standing(upto)
+    number, queries = ranges.standing(watermark)
     ranges.drop(number[_foreign(slot, queries, coming)])
-    number, queries = terms.standing(upto)
+    number, queries = terms.standing(watermark)
     foreign = _foreign(slot, queries, coming)
     kept = set(number[~foreign].tolist())
     moves.fading = {each: until for each, until in moves.fading.items() if each not in kept}
-    until = upto + queries.window[foreign]
+    until = watermark + queries.window[foreign]
     for each, deadline in zip(number[foreign].tolist(), until.tolist(), strict=True):
         moves.fading.setdefault(each, deadline)
 
@@ -199,9 +199,9 @@ def _foreign(slot: int, queries: QueryBatch, version: RoutingVersion) -> npt.NDA
     return foreign
 
 
-def drop_faded(moves: Moves, terms: ContinuousTermsIndex, upto: int) -> None:
+def drop_faded(moves: Moves, terms: ContinuousTermsIndex, watermark: int) -> None:
     """Drop the terms queries whose windows have left the slot's objects behind."""
-    faded = [number for number, until in moves.fading.items() if until <= upto]
+    faded = [number for number, until in moves.fading.items() if until <= watermark]
     if faded:
         terms.drop(np.array(sorted(faded), np.int64))
         for number in faded:

@@ -61,7 +61,7 @@ class Share:
     """What one router partition has to route in one epoch."""
 
     epoch: int
-    upto: int
+    watermark: int
     partition: int
     partitions: int
     objects: ObjectShare | None
@@ -75,7 +75,7 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
     """
     queries = queries_of_epoch(epoch, partition, storage)
     objects = route_share(epoch, partition, storage)
-    share = Share(epoch.number, epoch.upto, partition, epoch.partitions, objects, queries)
+    share = Share(epoch.number, epoch.watermark, partition, epoch.partitions, objects, queries)
     registry = registry_state(epoch, partition, storage)
     sent: dict[int, int] = {}
     before, packed = None, list[pa.Buffer]()
@@ -164,7 +164,7 @@ def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Block]:
     state.end(registry)
     if share.objects is not None:
         yield from _route_objects(share.objects, share.epoch, routing)
-    marker = messages.marker(share.epoch, share.upto, share.partitions)
+    marker = messages.marker(share.epoch, share.watermark, share.partitions)
     for slot in range(routing.slots):
         yield slot, messages.MARKER, marker
 

@@ -82,7 +82,7 @@ class ReadPoint:
         """A round that is done, as JSON, for :meth:`of`."""
         return {
             "round": [turn.number, turn.revision],
-            "clock": turn.upto,
+            "clock": turn.watermark,
             "version": turn.version,
             "past": [list(each) for each in turn.past],
         }

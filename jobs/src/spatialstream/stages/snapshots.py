@@ -71,27 +71,27 @@ Reach = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 # ------------------------------------------------------------------------------------------------------------- one slot
 
 
-def reach(queries: QueryBatch, retention: int | None, upto: int | None) -> Reach:
+def reach(queries: QueryBatch, retention: int | None, watermark: int | None) -> Reach:
     """How far back snapshot queries look.
 
     Args:
         queries: the queries.
         retention: ms that they can look back; None: for ever.
-        upto: the time up to which everything had come when they came; None: nothing had. A query that comes late
+        watermark: the time up to which everything had come when they came; None: nothing had. A query that comes late
             finds what is kept now, not what was kept at its time.
     """
     asked: npt.NDArray[np.int64] = queries.t - queries.duration
     if retention is None:
         return asked, np.ones(len(queries), np.bool_)
-    floor = queries.t if upto is None else np.maximum(queries.t, upto)
+    floor = queries.t if watermark is None else np.maximum(queries.t, watermark)
     since = np.maximum(asked, floor - retention)
     return since, since == asked
 
 
-def reach_of(query: Query, retention: int | None, upto: int) -> tuple[int, bool]:
+def reach_of(query: Query, retention: int | None, watermark: int) -> tuple[int, bool]:
     """What :func:`reach` gives for one query."""
     asked = query.t - query.lifetime.duration
-    since = asked if retention is None else max(asked, max(query.t, upto) - retention)
+    since = asked if retention is None else max(asked, max(query.t, watermark) - retention)
     return since, since == asked
 
 

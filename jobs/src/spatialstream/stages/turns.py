@@ -115,7 +115,7 @@ class Epoch:
     Attributes:
         number: of the epoch; epochs count from 0 without a gap.
         partitions: router partitions.
-        after, upto: its range of time (after, upto].
+        after, watermark: its range of time (after, watermark].
         version: the active routing version.
         pending: the version that is being prepared.
         past: the versions before, of which objects are kept.
@@ -132,7 +132,7 @@ class Epoch:
     number: int
     partitions: int
     after: int
-    upto: int
+    watermark: int
     version: int
     pending: int | None
     past: tuple[Past, ...]
@@ -153,15 +153,15 @@ class Epoch:
     @property
     def span(self) -> int:
         """Its length in ms; 0 if nothing is known of what came before."""
-        return self.upto - self.after if self.after > NEVER else 0
+        return self.watermark - self.after if self.after > NEVER else 0
 
     def is_new(self, run: Run) -> bool:
         """Whether a run has come with this epoch: of such a run earlier timestamps belong to it too."""
         return run.name.startswith(f"{self.number:09d}-")
 
     def bounds_of(self, run: Run) -> tuple[int, int]:
-        """The part of a run that belongs to it: timestamps in (after, upto]."""
-        return (NEVER if self.is_new(run) else self.after), self.upto
+        """The part of a run that belongs to it: timestamps in (after, watermark]."""
+        return (NEVER if self.is_new(run) else self.after), self.watermark
 
     def left_of(self, run: Run) -> Sequence[int]:
         """The rows of a run that it leaves out."""
@@ -172,7 +172,7 @@ class Epoch:
         return [run for run in self.runs if run.kind == kind and self._reaches(run)]
 
     def _reaches(self, run: Run) -> bool:
-        return run.first <= self.upto and (run.last > self.after or self.is_new(run))
+        return run.first <= self.watermark and (run.last > self.after or self.is_new(run))
 
     def routing(self, storage: Storage) -> Routing:
         """What it is routed by."""
@@ -188,7 +188,7 @@ class Round:
         number: of the round; rounds count from 0 without a gap.
         epochs: those that it holds, ascending; none in a round that is there for its checkpoint alone.
         revisions: for each epoch, the revision of it that counts.
-        upto: everything with a timestamp up to here has come.
+        watermark: everything with a timestamp up to here has come.
         version: the routing version of the last epoch.
         controls: what the router says about versions to come, in order.
         past: the versions before, of which objects are kept.
@@ -205,7 +205,7 @@ class Round:
     number: int
     epochs: tuple[int, ...]
     revisions: tuple[int, ...]
-    upto: int
+    watermark: int
     version: int
     controls: tuple[Control, ...] = ()
     past: tuple[Past, ...] = ()

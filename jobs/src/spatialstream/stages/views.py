@@ -62,14 +62,14 @@ class View:
 
     Attributes:
         round: which one.
-        upto: the time up to which everything had come.
+        watermark: the time up to which everything had come.
         objects: of the slot.
         retention: ms that snapshot queries can look back; None: for ever.
         kept: when it was, by the monotonic clock.
     """
 
     round: RoundId
-    upto: int
+    watermark: int
     objects: ObjectsView
     retention: int | None
     kept: float = field(default_factory=time.monotonic)
@@ -77,7 +77,7 @@ class View:
     @classmethod
     def of(cls, objects: SegmentStore, turn: Round, retention: int | None) -> View:
         """The view of a slot that has just done a round, or was restored as it was after it."""
-        return cls((turn.number, turn.revision), turn.upto, objects.view(), retention)
+        return cls((turn.number, turn.revision), turn.watermark, objects.view(), retention)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ class ListingView:
     @classmethod
     def of(cls, catalogue: Catalogue, turn: Round) -> ListingView:
         """The view of a part that has just done a round, or was restored as it was after it."""
-        return cls((turn.number, turn.revision), catalogue.listing(turn.upto))
+        return cls((turn.number, turn.revision), catalogue.listing(turn.watermark))
 
 
 _lock = threading.Lock()
@@ -217,5 +217,8 @@ def _answers(slot: int, view: View, questions: pa.RecordBatch) -> Iterator[Block
     rows = asked_of(slot, questions)
     mine = questions if len(rows) == questions.num_rows else questions.take(pa.array(rows))
     queries = QueryBatch.from_arrow(mine.drop_columns(["number", "slots"]))
-    looked_at, alone = reach(queries, view.retention, view.upto), np.diff(mine.column("slots").offsets.to_numpy()) == 1
+    looked_at, alone = (
+        reach(queries, view.retention, view.watermark),
+        np.diff(mine.column("slots").offsets.to_numpy()) == 1,
+    )
     return answer(slot, view.objects, queries, numbers(mine, "number"), looked_at, two_phase=True, alone=alone)

@@ -117,7 +117,7 @@ class SlotIndexes:
         self.nearest = ContinuousNearestIndex(space)
         self.terms = ContinuousTermsIndex(space)
         self.moves = Moves()
-        self.upto: int | None = None
+        self.watermark: int | None = None
 
     def standing(self) -> Iterator[tuple[Kind, StandingIndex]]:
         """The continuous kinds, each with the index of its queries."""
@@ -133,7 +133,7 @@ class SlotIndexes:
             "nearest": self.nearest.checkpoint(write),
             "terms": self.terms.checkpoint(write),
             "moves": self.moves.checkpoint(),
-            "upto": self.upto,
+            "watermark": self.watermark,
         }
 
     @classmethod
@@ -148,7 +148,7 @@ class SlotIndexes:
         self.nearest = ContinuousNearestIndex.restore(settings.space, manifest["nearest"], read)
         self.terms = ContinuousTermsIndex.restore(settings.space, manifest["terms"], read)
         self.moves = Moves.restore(manifest["moves"])
-        self.upto = manifest["upto"]
+        self.watermark = manifest["watermark"]
         return self
 
 
@@ -193,7 +193,7 @@ def work(
     _hand_over(slot, indexes, turn, storage)
     if changed:
         load.leaf = None  # leaves of two versions are mixed
-    indexes.upto = turn.upto
+    indexes.watermark = turn.watermark
     state.end(indexes)
     views.keep(storage.place, slot, View.of(indexes.objects, turn, settings.retention))
     if turn.measured and not turn.known:
@@ -306,19 +306,19 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
         moves.version = turn.version
     if moves.version != turn.version:
         coming = load_version(storage, turn.version)
-        release_queries(slot, turn.upto, moves, coming, indexes.range, indexes.terms)
+        release_queries(slot, turn.watermark, moves, coming, indexes.range, indexes.terms)
         moves.version = turn.version
         moves.forget()
     for control, number in turn.controls:
         if control == PREPARE:
             active, coming = (load_version(storage, each) for each in (turn.version, number))
-            standing = (indexes.range.standing(turn.upto), indexes.terms.standing(turn.upto))
+            standing = (indexes.range.standing(turn.watermark), indexes.terms.standing(turn.watermark))
             export_queries(slot, standing, active, coming, storage)
             moves.forget()
             moves.pending = number
         elif control == ABORT:
             moves.forget()
-    drop_faded(moves, indexes.terms, turn.upto)
+    drop_faded(moves, indexes.terms, turn.watermark)
 
 
 # --------------------------------------------------------------------------------------------------------------- load
@@ -383,7 +383,7 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         record["queries"] = {kind.value: int(np.count_nonzero(code == CODE[kind])) for kind in QueryType}
         record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
         if turn.census:
-            standing = [index.standing(turn.upto)[1] for index in (indexes.range, indexes.terms)]
+            standing = [index.standing(turn.watermark)[1] for index in (indexes.range, indexes.terms)]
             record["leaf_standing"] = _queries_by_leaf(slot, standing, version)
     return record
 
@@ -466,13 +466,13 @@ def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, 
         yield from _keep(slot, indexes, objects, load)
     if snapshots is not None:
         queries, number = snapshots
-        looked_at = reach(queries, indexes.settings.retention, indexes.upto)
+        looked_at = reach(queries, indexes.settings.retention, indexes.watermark)
         found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
         yield from load.each("queries", found)
-    for content in _steps(indexes, turn.upto):
+    for content in _steps(indexes, turn.watermark):
         yield slot, messages.STEPS, content
     for _, index in indexes.standing():
-        index.expire(turn.upto)
+        index.expire(turn.watermark)
 
 
 def _in_order(registered: Sequence[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], QueryBatch]:
@@ -590,8 +590,8 @@ def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]
         first, given = last, int(ends[last - 1])
 
 
-def _steps(indexes: SlotIndexes, upto: int) -> Iterator[pa.RecordBatch]:
-    for partials in indexes.terms.steps(upto):
+def _steps(indexes: SlotIndexes, watermark: int) -> Iterator[pa.RecordBatch]:
+    for partials in indexes.terms.steps(watermark):
         yield steps_to_arrow(partials)
 
 
@@ -628,9 +628,9 @@ def _drop(indexes: SlotIndexes, name: str | None) -> None:
     This is done at the beginning of an epoch and not at the end of the one before: its queries may have a second phase.
     """
     settings = indexes.settings
-    if settings.retention is None or indexes.upto is None:
+    if settings.retention is None or indexes.watermark is None:
         return
-    floor = indexes.upto - settings.retention + 1
+    floor = indexes.watermark - settings.retention + 1
     if settings.archive is not None and name is not None:
         for part, objects in enumerate(indexes.objects.leaving(floor)):
             write_archive(objects, settings.space, settings.archive, f"{name}-{part:03d}")

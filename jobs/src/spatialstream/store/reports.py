@@ -78,7 +78,7 @@ class LoadReport:
         version: number of the version whose n leaves these are.
         counts: of each leaf.
         checked: float64[n], candidates checked.
-        upto: timestamp in ms up to which was counted.
+        watermark: timestamp in ms up to which was counted.
         seconds: float64[n], time of the slots that was attributed to each leaf; None: not known.
         kept: int64[2, slots], objects that each slot holds, and continuous queries that stand on it; None: not known.
     """
@@ -86,7 +86,7 @@ class LoadReport:
     version: int
     counts: LeafCounts
     checked: Floats
-    upto: int
+    watermark: int
     seconds: Floats | None = None
     kept: Ints | None = None
 
@@ -223,7 +223,7 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
         arrays["seconds"] = report.seconds
     if report.kept is not None:
         arrays["kept"] = report.kept
-    store.save_statistics(LOAD, arrays, {"version": report.version, "span": counts.span, "upto": report.upto})
+    store.save_statistics(LOAD, arrays, {"version": report.version, "span": counts.span, "watermark": report.watermark})
 
 
 def read_load(store: RoutingStore) -> LoadReport:
@@ -238,7 +238,7 @@ def read_load(store: RoutingStore) -> LoadReport:
     arrays, meta = kept
     objects, arrivals, standing = (arrays[name] for name in ("objects", "arrivals", "standing"))
     counts = LeafCounts(objects, arrivals, standing, float(meta["span"]), arrays.get("queries"))
-    columns = arrays["checked"], int(meta["upto"]), arrays.get("seconds"), arrays.get("kept")
+    columns = arrays["checked"], int(meta["watermark"]), arrays.get("seconds"), arrays.get("kept")
     return LoadReport(int(meta["version"]), counts, *columns)
 
 

@@ -7,7 +7,7 @@ order in which topics are read, and the answers are those of a single ordered in
 
 A partition that has been silent for a while would hold the others back for ever. It is left out after ``idle`` ms,
 until it gives something again. What it gives then may be earlier than the end of an epoch: such a record is *late*, and
-counts from when it comes. A producer that sends marks (``{"clock": t}``: nothing earlier than t follows in this
+counts from when it comes. A producer that sends watermarks (``{"clock": t}``: nothing earlier than t follows in this
 partition) keeps its partitions' clocks going without records.
 
 Pure: the time of day is an argument. What has been decided is written down before an epoch runs, so a replay decides
@@ -29,7 +29,7 @@ class Clock:
     """One partition.
 
     Attributes:
-        t: the largest timestamp or mark that it has given, ms.
+        t: the largest timestamp or watermark that it has given, ms.
         heard: when it last gave anything, ms of the day's clock.
     """
 
@@ -42,11 +42,11 @@ class Clocks:
     """All partitions.
 
     Attributes:
-        upto: the end of the last epoch; never goes back.
+        end: of the last epoch; never goes back.
         partitions: each by its name, such as ``"objects/0"``.
     """
 
-    upto: int = NEVER
+    end: int = NEVER
     partitions: Mapping[str, Clock] = field(default_factory=dict)
 
     @classmethod
@@ -55,12 +55,12 @@ class Clocks:
         return cls(NEVER, {name: Clock(NEVER, now) for name in names})
 
     def heard(self, given: Mapping[str, int], now: int) -> Clocks:
-        """The clocks after partitions have given records or marks with these largest timestamps."""
+        """The clocks after partitions have given records or watermarks with these largest timestamps."""
         partitions = dict(self.partitions)
         for name, t in given.items():
             before = partitions.get(name)
             partitions[name] = Clock(t if before is None else max(before.t, t), now)
-        return Clocks(self.upto, partitions)
+        return Clocks(self.end, partitions)
 
     def watermark(self, now: int, idle: int) -> int:
         """Up to which timestamp an epoch may reach now.
@@ -71,8 +71,8 @@ class Clocks:
         """
         active = [clock.t for clock in self.partitions.values() if now - clock.heard < idle]
         latest = max((clock.t for clock in self.partitions.values()), default=NEVER)
-        return max(self.upto, min(active) - 1 if active else latest)
+        return max(self.end, min(active) - 1 if active else latest)
 
-    def at(self, upto: int) -> Clocks:
-        """The clocks after an epoch that reaches up to ``upto``."""
-        return Clocks(max(self.upto, upto), self.partitions)
+    def at(self, end: int) -> Clocks:
+        """The clocks after an epoch that reaches up to ``end``."""
+        return Clocks(max(self.end, end), self.partitions)

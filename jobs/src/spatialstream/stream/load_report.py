@@ -82,8 +82,8 @@ class LoadReporter:
         order = record.round
         version = load_version(self._storage, order.version)
         changed = self._window.version is None or self._window.version.number != version.number
-        self._window.use(version, order.upto)
-        self._window.take(order.upto, summary.loads)
+        self._window.use(version, order.watermark)
+        self._window.take(order.watermark, summary.loads)
         if changed or self._clock() >= self._due:
             self._due = self._clock() + _SECONDS
             self._background.give(partial(self._report, self._window.view()))
@@ -103,7 +103,9 @@ class LoadReporter:
 
     def _publish(self, view: WindowView, counts: LeafCounts) -> None:
         version = view.version
-        save_load(self._store, LoadReport(version.number, counts, view.checked, view.upto, view.seconds, view.kept))
+        save_load(
+            self._store, LoadReport(version.number, counts, view.checked, view.watermark, view.seconds, view.kept)
+        )
         known = read_statistics(self._store)
         if known is not None:
             loads = leaf_loads(version, counts, known)

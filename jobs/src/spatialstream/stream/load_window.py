@@ -40,7 +40,7 @@ class _Sample:
     """Some rounds, one after the other; the first and the last timestamp that one of them was counted up to."""
 
     first: int
-    upto: int
+    watermark: int
     objects: npt.NDArray[np.int64]
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ class WindowView:
         seconds: float64[n], see :attr:`LoadWindow.seconds`.
         standing: float64[n] for each of :data:`STANDING`.
         queries: float64[n] for each of :data:`SNAPSHOT`, see :meth:`LoadWindow.queries`.
-        upto: the latest timestamp that was counted up to, ms.
+        watermark: the latest timestamp that was counted up to, ms.
         kept: int64[2, slots], see :attr:`LoadWindow.kept`; None: some slot has not told.
     """
 
@@ -68,7 +68,7 @@ class WindowView:
     seconds: npt.NDArray[np.float64]
     standing: Mapping[QueryType, npt.NDArray[np.float64]]
     queries: Mapping[QueryType, npt.NDArray[np.float64]]
-    upto: int
+    watermark: int
     kept: npt.NDArray[np.int64] | None = None
 
 
@@ -86,7 +86,7 @@ class LoadWindow:
         kept: objects that each slot has told last that it holds, and continuous queries that stand on it.
         first: the first timestamp that was ever counted up to, ms; None before.
         began: the timestamp up to which the leaves had been counted when they began anew, ms; None: not known.
-        upto: the latest timestamp that was counted up to, ms.
+        watermark: the latest timestamp that was counted up to, ms.
     """
 
     def __init__(self, span: int, retention: int | None) -> None:
@@ -99,28 +99,28 @@ class LoadWindow:
         self.kept: dict[int, tuple[int, int]] = {}
         self.first: int | None = None
         self.began: int | None = None
-        self.upto = NEVER
+        self.watermark = NEVER
 
-    def use(self, version: RoutingVersion, upto: int) -> None:
+    def use(self, version: RoutingVersion, watermark: int) -> None:
         """Another version is active: its leaves are counted from now on."""
         if self.version is None or self.version.number != version.number:
             self.version = version
             self._samples.clear()
             self.standing = {kind: np.zeros(self.leaves) for kind in STANDING}
-            self.began = upto if upto > NEVER else None
+            self.began = watermark if watermark > NEVER else None
 
     @property
     def leaves(self) -> int:
         """n, how many leaves the active version has; 0 if none is known."""
         return 0 if self.version is None else len(self.version.index.leaves)
 
-    def take(self, upto: int, loads: Mapping[int, Mapping[str, Any]]) -> None:
+    def take(self, watermark: int, loads: Mapping[int, Mapping[str, Any]]) -> None:
         """The slots' load records of a round have come."""
         n, sample = self.leaves, self._samples[-1] if self._samples else None
-        if sample is None or upto - sample.first >= self._span // _SAMPLES:
-            sample = _Sample(upto, upto, np.zeros(n, np.int64), np.zeros(n), np.zeros(n))
+        if sample is None or watermark - sample.first >= self._span // _SAMPLES:
+            sample = _Sample(watermark, watermark, np.zeros(n, np.int64), np.zeros(n), np.zeros(n))
             self._samples.append(sample)
-        sample.upto = upto
+        sample.watermark = watermark
         for slot, load in loads.items():
             self._objects(load, sample)
             self._queries(load, sample)
@@ -128,12 +128,12 @@ class LoadWindow:
             if "held" in load:
                 self.kept[slot] = load["held"], sum(load["standing"].values())
         self.nearest = max((load.get("standing", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0)
-        while self._samples and self._samples[0].upto <= upto - self._span:
+        while self._samples and self._samples[0].watermark <= watermark - self._span:
             self._samples.popleft()
-        if upto > NEVER:  # an epoch before anything was heard of some partition ends before all time
-            self.first = upto if self.first is None else min(self.first, upto)
-            self.began = upto if self.began is None else self.began
-        self.upto = max(self.upto, upto)
+        if watermark > NEVER:  # an epoch before anything was heard of some partition ends before all time
+            self.first = watermark if self.first is None else min(self.first, watermark)
+            self.began = watermark if self.began is None else self.began
+        self.watermark = max(self.watermark, watermark)
 
     @staticmethod
     def _objects(load: Mapping[str, Any], sample: _Sample) -> None:
@@ -195,7 +195,7 @@ class LoadWindow:
             self.seconds,
             {kind: standing.copy() for kind, standing in self.standing.items()},
             {kind: self.queries(kind) for kind in SNAPSHOT},
-            self.upto,
+            self.watermark,
             self._kept(self.version.slots),
         )
 
@@ -209,10 +209,10 @@ class LoadWindow:
         if self.version is None or not self._samples or self.began is None or self.first is None:
             return None
         arrivals = self._sum(sample.objects for sample in self._samples)
-        began = max(self.began, self.upto - self._span)
-        span = float(max(1, self.upto - began))
+        began = max(self.began, self.watermark - self._span)
+        span = float(max(1, self.watermark - began))
         # objects stay where they came: what a leaf holds is estimated from its rate
-        held = float(self.upto - self.first) if self._retention is None else float(self._retention)
+        held = float(self.watermark - self.first) if self._retention is None else float(self._retention)
         standing = self._sum(self.standing.values())
         queries = np.zeros((len(TYPES), self.leaves))
         for kind in SNAPSHOT:

@@ -213,8 +213,8 @@ class LocalStream:
                 self._next(nothing)
             record = self._router.last
             assert record is not None
-            latest = max((run.last for run in record.epoch.runs), default=record.epoch.upto)
-            if latest > record.epoch.upto:
+            latest = max((run.last for run in record.epoch.runs), default=record.epoch.watermark)
+            if latest > record.epoch.watermark:
                 self._next(lambda stage: ended(self._names, latest + self._settings.disorder))
                 self._drain()
 

@@ -69,7 +69,7 @@ class EpochRecord:
         admitted: the files of the queries of the epochs between the last checkpoint of the registry that was known to
             be there, and this one.
         unknown: how many of the objects in ``taken`` have which fields that are not known, the commonest of them.
-        refused: records and marks of each kind that were rejected when they came in, up to and with it.
+        refused: records and watermarks of each kind that were rejected when they came in, up to and with it.
     """
 
     epoch: Epoch
@@ -92,9 +92,9 @@ class EpochRecord:
     def silent(self) -> bool:
         """Whether nothing happens in the epoch; then it is not announced, and the slots never hear of it."""
         epoch = self.epoch
-        late = any(run.first <= epoch.upto and epoch.is_new(run) for run in epoch.runs)
+        late = any(run.first <= epoch.watermark and epoch.is_new(run) for run in epoch.runs)
         refused = any(intake.refused for intake in self.intakes)
-        return epoch.upto == epoch.after and not self.controls and not late and not refused and epoch.number > 0
+        return epoch.watermark == epoch.after and not self.controls and not late and not refused and epoch.number > 0
 
     @property
     def versions(self) -> set[int]:
@@ -110,7 +110,7 @@ class EpochRecord:
     @property
     def held(self) -> bool:
         """Whether records wait for a later epoch."""
-        return any(run.last > self.epoch.upto for run in self.epoch.runs)
+        return any(run.last > self.epoch.watermark for run in self.epoch.runs)
 
 
 def latest_epoch(storage: Storage) -> EpochRecord | None:
@@ -187,14 +187,14 @@ class Router:
         Args:
             attempt: a name that no other try of the epoch has had.
         """
-        settings, upto = self.settings, NEVER if self.last is None else self.last.epoch.upto
+        settings, watermark = self.settings, NEVER if self.last is None else self.last.epoch.watermark
         return Ingest(
             self.last_done + 1,
             self._storage,
             settings.space,
             settings.rule,
             settings.longest,
-            floor=None if settings.retention is None or upto <= NEVER else upto - settings.retention,
+            floor=None if settings.retention is None or watermark <= NEVER else watermark - settings.retention,
             ceiling=None if settings.ahead is None else self._now() + settings.ahead,
             attempt=attempt,
         )
@@ -213,15 +213,15 @@ class Router:
             clock = NEVER if intake.clock is None else intake.clock
             given[intake.partition] = max(given.get(intake.partition, NEVER), clock)
         clocks = clocks.heard(given, now)
-        waiting = () if before is None else tuple(run for run in before.epoch.runs if run.last > before.epoch.upto)
+        waiting = () if before is None else tuple(run for run in before.epoch.runs if run.last > before.epoch.watermark)
         runs = (*waiting, *(intake.run for intake in intakes if intake.run is not None))
-        watermark = clocks.watermark(now, settings.idle)
-        reach = max(clocks.upto, watermark if watermark <= NEVER else watermark - settings.disorder)
-        upto = next(ends_of_epochs(runs, clocks.upto, reach, settings.epoch_records))
+        latest = clocks.watermark(now, settings.idle)
+        reach = max(clocks.end, latest if latest <= NEVER else latest - settings.disorder)
+        watermark = next(ends_of_epochs(runs, clocks.end, reach, settings.epoch_records))
         adoption, controls = self._adopt(number, before)
         if before is not None and adoption.active != before.adoption.active:
             controls = (*controls, (ACTIVATE, adoption.active))
-        under, past = self._ranges(before, adoption, runs, upto)
+        under, past = self._ranges(before, adoption, runs, watermark)
         read, taken, refused = dict[str, int](), Counter[str](), Counter[str]()
         if before is not None:
             read, taken, refused = dict(before.read), Counter(before.taken), Counter(before.refused)
@@ -234,8 +234,8 @@ class Router:
         epoch = Epoch(
             number=number,
             partitions=settings.partitions,
-            after=clocks.upto,
-            upto=upto,
+            after=clocks.end,
+            watermark=watermark,
             version=adoption.active,
             pending=adoption.pending,
             past=past,
@@ -250,7 +250,7 @@ class Router:
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch.number
         record = EpochRecord(
             epoch=epoch,
-            clocks=clocks.at(upto),
+            clocks=clocks.at(watermark),
             adoption=adoption,
             controls=controls,
             intakes=tuple(intakes),
@@ -326,7 +326,7 @@ class Router:
         told = {
             "epoch": epoch.number,
             "before": record.spoken,
-            "upto": epoch.upto,
+            "watermark": epoch.watermark,
             "born": record.born,
             "adoption": {"active": epoch.version},
             "controls": record.controls,
@@ -379,22 +379,22 @@ class Router:
             save_version(self._storage, self._store.load(number))
 
     def _ranges(
-        self, before: EpochRecord | None, adoption: Adoption, runs: Sequence[Run], upto: int
+        self, before: EpochRecord | None, adoption: Adoption, runs: Sequence[Run], watermark: int
     ) -> tuple[tuple[int, int] | None, tuple[Past, ...]]:
         """Timestamps of objects routed under the active version, and under those before it."""
-        first = min((run.first for run in runs if run.kind == "objects"), default=upto)
+        first = min((run.first for run in runs if run.kind == "objects"), default=watermark)
         if before is None:
-            return (first, upto), ()
+            return (first, watermark), ()
         past = before.epoch.past
         under = before.under
         if adoption.active != before.adoption.active:
             if under is not None:
                 past = (*past, (before.adoption.active, *under))
             under = None
-        under = (first, upto) if under is None else (min(under[0], first), max(under[1], upto))
+        under = (first, watermark) if under is None else (min(under[0], first), max(under[1], watermark))
         if self.settings.retention is not None:
             # the earliest query of the epoch comes right after the end of the one before
-            floor = before.epoch.upto - self.settings.retention
+            floor = before.epoch.watermark - self.settings.retention
             past = tuple(each for each in past if each[2] > floor)
         return under, past
 
@@ -437,7 +437,7 @@ class Router:
         if self.last.adoption.wants(self._store.latest()):
             return True
         waiting = self.last.clocks.watermark(self._now(), self.settings.idle) - self.settings.disorder
-        return self.last.held and waiting > self.last.epoch.upto
+        return self.last.held and waiting > self.last.epoch.watermark
 
 
 def _turn(epoch: Epoch) -> Turn:

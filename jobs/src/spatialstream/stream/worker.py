@@ -197,7 +197,7 @@ class Worker:
             number=number,
             epochs=tuple(each["epoch"] for each in news),
             revisions=tuple(each["revision"] for each in news),
-            upto=newest["upto"],
+            watermark=newest["watermark"],
             version=version,
             controls=controls,
             past=_past(news),

@@ -30,7 +30,7 @@ _MEANS: Mapping[str, str] = {
     "future": "they are from the future",
     "json": "they are not JSON objects",
     "size": "they are too long",
-    "clock": "they are marks that cannot be used",
+    "clock": "they are watermarks that cannot be used",
     "place": "their coordinates are missing or cannot be used",
     "admission": "the worker does not admit them",
     "other": "the letters say why",

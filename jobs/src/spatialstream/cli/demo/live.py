@@ -107,10 +107,10 @@ def relived(speed: float, rate: float, seed: int) -> Iterator[ObjectBatch]:
     social = GenerateSettings(objects=number, rate=rate / speed, start=first, events=events, seed=seed)
     sent = 0
     for posts in object_batches(social):
-        upto = int(np.searchsorted(quakes.t, posts.t[-1], side="right"))
-        both = ObjectBatch.concat([quakes.take(np.arange(sent, upto)), posts])
+        watermark = int(np.searchsorted(quakes.t, posts.t[-1], side="right"))
+        both = ObjectBatch.concat([quakes.take(np.arange(sent, watermark)), posts])
         yield both.take(np.argsort(both.t, kind="stable"))
-        sent = upto
+        sent = watermark
     yield quakes.take(np.arange(sent, len(quakes)))
 
 
