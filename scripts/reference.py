@@ -53,7 +53,7 @@ SMALLEST = {
     },
     "SpatialQuery": {
         "name": "floods",
-        "durations": "[Standing queries as resources](queries.md) says what is done\nwith it.",
+        "durations": "[Continuous queries as resources](queries.md) says what is done\nwith it.",
         "spec": """  stream: quakes
   type: CRQ
   region:

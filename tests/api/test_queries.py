@@ -185,11 +185,11 @@ def test_a_query_waits_for_its_stream_stands_is_shown_and_is_cancelled(api, oper
     table = api.get(queries(), accept=TABLE)
     columns = [each["name"] for each in table["columnDefinitions"] if each["priority"] == 0]
     (row,) = [dict(zip(columns, each["cells"], strict=False)) for each in table["rows"] if each["cells"][0] == "early"]
-    shown = {name: row[name] for name in ("Name", "Stream", "Type", "Standing", "Reason", "Rows")}
-    told = {"Name": "early", "Stream": "quakes", "Type": "CRQ", "Standing": "True", "Reason": "Registered", "Rows": 3}
+    shown = {name: row[name] for name in ("Name", "Stream", "Type", "Registered", "Reason", "Rows")}
+    told = {"Name": "early", "Stream": "quakes", "Type": "CRQ", "Registered": "True", "Reason": "Registered", "Rows": 3}
     assert shown == told
     labels = {"namespace": SPACE, "query": "early"}
-    assert operator.metric("spatialstream_operator_query_standing", **labels) == 1.0
+    assert operator.metric("spatialstream_operator_query_registered", **labels) == 1.0
     events = [each["reason"] for each in api.list(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")]
     assert {"NoStream", "Registered"} <= set(events)
     api.delete(asked.path)

@@ -36,7 +36,7 @@ from spatialstream.stages.tasks import SlotBlocks, World
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
 from spatialstream.stream.engine import Engine
 from spatialstream.stream.settings import StreamSettings
-from tests.benchmarks.bench_crq import standing
+from tests.benchmarks.bench_crq import continuous
 from tests.benchmarks.workload import SPACE, objects, queries
 from tests.contracts.engines import PROCESSES, Processes, until
 from tests.harness import Given
@@ -158,7 +158,7 @@ def _given(came: int, asked: int, epochs: int) -> tuple[Given, int]:
     stream = objects(came, seed=1, start=1, rate=rate)
     last = int(stream.t[-1])
     columns = queries(stream, asked, seed=2)
-    asks = standing(pa.array([f"q{i}" for i in range(asked)]), columns)
+    asks = continuous(pa.array([f"q{i}" for i in range(asked)]), columns)
     asks = replace(asks, t=(np.arange(asked) * epochs // asked) * (last // epochs))
     blocks: dict[str, tuple[ObjectBatch | QueryBatch, np.ndarray]] = {}
     for block in range(BLOCKS):
@@ -187,7 +187,7 @@ def counted(actors: int, came: int, asked: int, epochs: int = 4) -> Counts:
     Args:
         actors: how many processes.
         came: objects of the stream.
-        asked: standing queries that are registered in the meantime.
+        asked: continuous queries that are registered in the meantime.
         epochs: of the stream, about.
     """
     settings = StreamSettings(

@@ -153,7 +153,7 @@ def top_terms(figures: Figures, n: int, count: int, window: int, step: int) -> N
 
 
 def query_batch(columns: Any, code: int, k: int, window: int, step: int) -> QueryBatch:
-    """Standing queries from columns of the workload, all issued at 0."""
+    """Continuous queries from columns of the workload, all issued at 0."""
     n = len(columns)
     regional = code == 5
     return QueryBatch(

@@ -54,7 +54,7 @@ def object_lines(n: int, digits: int = 6) -> tuple[bytes, pa.StringArray]:
 
 
 def query_lines(n: int) -> bytes:
-    """n standing range-keyword queries of the default workload as JSON Lines."""
+    """n continuous range-keyword queries of the default workload as JSON Lines."""
     columns = queries(objects(100_000, seed=1), n, seed=2)
     kind = QueryType.CRQ.value
     lines = (

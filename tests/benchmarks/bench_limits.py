@@ -41,7 +41,7 @@ from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.router import Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import Worker
-from tests.benchmarks.bench_crq import standing
+from tests.benchmarks.bench_crq import continuous
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE, objects, queries
 from tests.harness import forget
@@ -80,7 +80,7 @@ def admission(partitions: int) -> Iterator[Figure]:
     seconds, before = [], None
     for number in range(_WARM + _EPOCHS):
         ids = pa.array([f"q{number}-{i}" for i in range(REGISTRATIONS)])
-        asked = standing(ids, queries(stream, REGISTRATIONS, seed=number))
+        asked = continuous(ids, queries(stream, REGISTRATIONS, seed=number))
         asked = replace(asked, t=np.full(REGISTRATIONS, number), keywords=asked.keywords.compact())
         name = f"{number:09d}-queries.arrow"
         times = write_run(storage.put, name, asked, np.arange(len(asked)))
@@ -182,7 +182,7 @@ class _Idle:
         return found
 
     def gather(self, do: Any, items: Sequence[Any], merged: Any, parts: Sequence[int] = (0,)) -> list[str]:
-        load = {"objects": 50, "matches": 75, "held": 10**6, "bytes": 10**8, "standing": {}, "spent": {}}
+        load = {"objects": 50, "matches": 75, "held": 10**6, "bytes": 10**8, "continuous": {}, "spent": {}}
         loads = {int(slot): load for slot in items}
         return [to_json(Summary(100, 0, {"CRQ": 100}, {} if part else loads)) for part in parts]
 
@@ -267,7 +267,7 @@ class _Echo(flight.FlightServerBase):  # type: ignore[misc]
         serve_calls(reader, writer, lambda body: body)
 
 
-def calls(standing: int = 500) -> Iterator[Figure]:
+def calls(continuous: int = 500) -> Iterator[Figure]:
     """What a question costs both sides in a call of its own, and on one that stands; and what those take that stand."""
     server = _Echo("grpc+tcp://127.0.0.1:0")
     address, body = f"127.0.0.1:{server.port}", b"x" * 200
@@ -285,12 +285,12 @@ def calls(standing: int = 500) -> Iterator[Figure]:
         work()
         yield {"name": f"a question in {name}, both sides", "value": 1e6 * cpu(work) / 2_000, "unit": "us"}
     before, held = _held(), []
-    for _ in range(standing):
+    for _ in range(continuous):
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_command("echo"))
         writer.write_metadata(pa.py_buffer(body))
         reader.read_chunk()
         held.append((writer, reader))
-    yield {"name": "a call that stands, both sides", "value": (_held() - before) / standing / 1e6, "unit": "MB"}
+    yield {"name": "a call that stands, both sides", "value": (_held() - before) / continuous / 1e6, "unit": "MB"}
     for writer, _ in held:
         writer.close()
     asking.close()

@@ -1,4 +1,4 @@
-"""The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 standing CRQs.
+"""The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 continuous CRQs.
 
 ``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [asked] [embedded] [--short]
 [--no-profile] [--rate R] [--seconds S] [--store MS] [--output DIR]``; all of them without a name.
@@ -104,7 +104,7 @@ class Scale:
         busy: cores that something else takes, as the object store does where it is on this machine.
     """
 
-    standing: int = 200_000
+    continuous: int = 200_000
     slots: int = 4
     rate: float | None = None
     seconds: float = 120.0
@@ -121,7 +121,7 @@ class Scale:
     busy: float = 0.0
 
 
-SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0, held=200_000)
+SHORT = Scale(continuous=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0, held=200_000)
 
 
 def say(text: str) -> None:
@@ -344,14 +344,14 @@ class Live:
         return workload.objects(200_000, seed=2)
 
     def register(self) -> float:
-        """Register the standing CRQs; the seconds until all slots have them."""
-        queries = asked_for(self.source, self.scale.standing, QueryType.CRQ)
+        """Register the continuous CRQs; the seconds until all slots have them."""
+        queries = asked_for(self.source, self.scale.continuous, QueryType.CRQ)
         n, began = len(queries), time.monotonic()
         sender = self.sender(0.0)
         sender.register(queries, YEAR)
         sender.send_watermarks(int(time.time() * 1000) + 1)
         sender.flush()
-        self.await_worker(lambda m: total(m, "slot_standing_queries", '"CRQ"') >= n, 240.0, "CRQs are not registered")
+        self.await_worker(lambda m: total(m, "slot_continuous_queries", '"CRQ"') >= n, 240.0, "CRQs are not registered")
         return time.monotonic() - began
 
     def asked_of_store(self) -> dict[str, Sample]:

@@ -7,7 +7,7 @@ are rebalanced at the end of the hour: by what was counted by leaf in the last t
 counted, by J, which is of a sample with a memory of six hours. Objects are counted by leaf in both.
 
 The *work* is that of the next ten minutes, whose queries and objects nobody has seen: pairs of an SRQ and an object
-held by a leaf that its region meets, and of a standing CRQ and an object that comes to such a leaf. Deterministic.
+held by a leaf that its region meets, and of a continuous CRQ and an object that comes to such a leaf. Deterministic.
 """
 
 from __future__ import annotations

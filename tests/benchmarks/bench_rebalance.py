@@ -99,7 +99,7 @@ class Scale:
     """
 
     preload: int = 600_000
-    standing: int = 40_000
+    continuous: int = 40_000
     while_inserting: int = 200_000
     objects: tuple[int, ...] = (200_000, 600_000, 1_000_000)
     queries: tuple[int, ...] = (100_000, 300_000, 600_000)
@@ -149,7 +149,7 @@ def named(queries: QueryBatch, prefix: str, t: int, duration: int) -> QueryBatch
     return replace(queries, ids=ids, t=np.full(n, t, np.int64), duration=np.full(n, duration, np.int64))
 
 
-def standing(objects: ObjectBatch, n: int, prefix: str, t: int) -> QueryBatch:
+def continuous(objects: ObjectBatch, n: int, prefix: str, t: int) -> QueryBatch:
     """Continuous range queries around objects."""
     return named(make_queries(objects, n, "CRQ"), prefix, t, LIFETIME)
 
@@ -332,15 +332,15 @@ class Start:
     """What is preloaded: objects, continuous queries, and the version that was made for them."""
 
     objects: ObjectBatch
-    standing: QueryBatch
+    continuous: QueryBatch
     version: RoutingVersion
 
     @classmethod
     def of(cls, scale: Scale) -> Start:
         """What a scale says."""
         before = spread(scale.preload, 1, 0, RATE)
-        asked = standing(spread(scale.standing, 2, 0, RATE), scale.standing, "c", 0)
-        history = QueryBatch.concat([asked, snapshots(before, scale.standing, "h", int(before.t[-1]))])
+        asked = continuous(spread(scale.continuous, 2, 0, RATE), scale.continuous, "c", 0)
+        history = QueryBatch.concat([asked, snapshots(before, scale.continuous, "h", int(before.t[-1]))])
         sample = before.take(np.arange(0, len(before), max(1, len(before) // 100_000)))
         return cls(before, asked, build(SPACE, sample, history, LEAVES, SLOTS))
 
@@ -374,7 +374,7 @@ class Change:
 
     def added(self, start: int) -> QueryBatch:
         """The queries."""
-        return standing(within(self.region, 50_000, 4, 0, RATE), self.queries, "r", start)
+        return continuous(within(self.region, 50_000, 4, 0, RATE), self.queries, "r", start)
 
     def learned(self, start: Start, coming: ObjectBatch, thinned: int = 1) -> tuple[LeafCounts, Statistics]:
         """What the rebalancer knows after it: counts of leaves, and J of the time since the load has changed.
@@ -382,7 +382,7 @@ class Change:
         Snapshot queries are as many as continuous ones, and asked where objects come. J is made from a sample of both.
         """
         version, span = start.version, self.span * 1000.0
-        asked = QueryBatch.concat([start.standing, self.added(0)]) if self.queries else start.standing
+        asked = QueryBatch.concat([start.continuous, self.added(0)]) if self.queries else start.continuous
         leaves = len(version.index.leaves)
         held = np.bincount(version.index.route_objects(start.objects), minlength=leaves)
         new = np.bincount(version.index.route_objects(coming), minlength=leaves) * float(thinned)
@@ -417,7 +417,7 @@ def unbalanced(folder: Path, scale: Scale, start: Start, change: Change) -> Scen
     """Preload, then insert objects or queries into the region."""
     save_version(Folder(folder), start.version)
     slots = Slots(Folder(folder), start.version)
-    slots.round(queries=start.standing)
+    slots.round(queries=start.continuous)
     feed(slots, start.objects, scale.round)
     coming = change.stream(change.meanwhile + change.objects, 3, slots.watermark + 1)
     if change.queries:

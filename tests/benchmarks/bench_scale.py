@@ -1,4 +1,4 @@
-"""What every part needs of 1,000 slots, 10^7 standing queries and 1,000,000 objects/s, counted in the real code.
+"""What every part needs of 1,000 slots, 10^7 continuous queries and 1,000,000 objects/s, counted in the real code.
 
 ``python -m tests.benchmarks.bench_scale [PART...]``; parts are those of :data:`PARTS`. There are no thousand machines
 here, so no stream of that size runs: each part is given what such a stream would give it, over memory, and its work is
@@ -128,7 +128,7 @@ def loads(size: Size) -> dict[int, dict[str, Any]]:
             "held": 10**6,
             "bytes": 10**8,
             "queries": {"CRQ": 3},
-            "standing": {kind.value: 10**4 for kind in QueryType},
+            "continuous": {kind.value: 10**4 for kind in QueryType},
             "spent": {"match": 0.01, "results": 0.001, "objects": 0.001, "queries": 0.0},
             "leaves": leaves,
             **of_leaves,
@@ -269,7 +269,7 @@ def routing_store(size: Size, found: Figures) -> None:
     """Nodes and bytes of a version, of the confirmations of its slots, and of a load report."""
     n = size.leaves
     rng = np.random.default_rng(0)
-    columns = ("objects", "arrivals", "standing", "checked", "seconds")
+    columns = ("objects", "arrivals", "continuous", "checked", "seconds")
     counts = {name: rng.poisson(100.0, n).astype(float) for name in columns}
     counts["queries"] = rng.poisson(3.0, (len(TYPES), n)).astype(float)
     for name, parts in (
@@ -316,7 +316,7 @@ def operator(size: Size, found: Figures) -> None:
 
 
 def slots(found: Figures) -> None:
-    """A slot's standing queries: how many it has, and what these take in memory, on disk and to be read again."""
+    """A slot's continuous queries: how many it has, and what these take in memory, on disk and to be read again."""
     source = objects(100_000, seed=bench_crq.SOURCE_SEED)
     for size in SIZES:
         row, _ = version(max(size.slots, 64), size.slots).route_queries(queries(source, 20_000, seed=3))

@@ -46,7 +46,7 @@ def _processes() -> dict[str, float]:
     return below
 
 
-def profile(objects: int, standing: int, epoch_records: int) -> None:
+def profile(objects: int, continuous: int, epoch_records: int) -> None:
     """Run and print."""
     from spatialstream.kernels import compile_kernels
     from spatialstream.spark.session import embedded_session
@@ -70,7 +70,7 @@ def profile(objects: int, standing: int, epoch_records: int) -> None:
                     before.update(_processes())
 
         bench_pipeline.Clock.report = watch
-        rows = bench_pipeline.throughput(spark, folder, objects, standing, epoch_records)
+        rows = bench_pipeline.throughput(spark, folder, objects, continuous, epoch_records)
         after = _processes()
         lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.open() if '"stage"' in line]
     for row in rows:

@@ -351,7 +351,7 @@ def test_what_stands_no_more_says_so(visit: Visit, gateway: GatewayServer) -> No
 
 
 def stand(visit: Visit) -> Locator:
-    """The flood's matches, a standing question, of which some have come."""
+    """The flood's matches, a continuous query, of which some have come."""
     visit.flood()
     visit.page.get_by_role("button", name="Let it stand").click()
     card = visit.card("Standing")

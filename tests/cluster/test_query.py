@@ -219,7 +219,7 @@ def test_the_same_load_can_be_sent_again(stream: Asked, capsys: pytest.CaptureFi
     before = len(stream.rejected())
     where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, f"--space={PLANE}"]
     for _ in range(2):
-        words = ["--now", "--rate", "200", "--seconds", "2", "--snapshots", "5", "--standing", "50", "--settle", "1"]
+        words = ["--now", "--rate", "200", "--seconds", "2", "--snapshots", "5", "--continuous", "50", "--settle", "1"]
         assert main(["load", *where, *words]) == 0
 
     assert ask(stream, "--type", "SRQ", *EVERYWHERE, "--duration", "1h") == 0  # all that was sent before is decided

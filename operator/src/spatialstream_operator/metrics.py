@@ -82,8 +82,8 @@ class OperatorMetrics:
             "query_reconciles", "Looks at a SpatialQuery, by how they ended.", *_QUERY, "outcome"
         )
     )
-    query_standing: Gauge = field(
-        default_factory=lambda: _gauge("query_standing", "Whether a SpatialQuery stands.", *_QUERY)
+    query_registered: Gauge = field(
+        default_factory=lambda: _gauge("query_registered", "Whether a SpatialQuery stands.", *_QUERY)
     )
     watch_lag: Gauge = field(
         default_factory=lambda: _gauge(
@@ -149,7 +149,7 @@ class OperatorMetrics:
         """A SpatialQuery is looked after from now on."""
         for outcome in ("done", "failed"):
             self.query_reconciles.labels(namespace, query, outcome)
-        self.query_standing.labels(namespace, query)
+        self.query_registered.labels(namespace, query)
 
     def end_query(self, namespace: str, query: str) -> None:
         """A SpatialQuery is gone, and its series go with it."""
@@ -165,7 +165,7 @@ class OperatorMetrics:
         _leave(self._of_queries(), namespace)
 
     def _of_queries(self) -> list[Counter | Gauge]:
-        return [self.query_reconciles, self.query_standing]
+        return [self.query_reconciles, self.query_registered]
 
     def _of_streams(self) -> list[Counter | Gauge | Histogram]:
         others = (self.seconds, self.watch_lag, self.served, *self._of_queries())

@@ -33,7 +33,7 @@ from spatialstream_operator.steps.removing import SKIP_ANNOTATION
 
 __all__ = ["CONDITION", "QueryController", "remove_query"]
 
-CONDITION = "Standing"
+CONDITION = "Registered"
 
 _STEADY = 6
 """Looks at a stream for one at a query of which nothing is to be done."""
@@ -59,7 +59,7 @@ class QueryController(Loop):
         book = _Book.open(self._environment, body)
         verdict = await _stand(book)
         await book.say(verdict)
-        standing = self._environment.metrics.query_standing.labels(self._namespace, self._name)
+        standing = self._environment.metrics.query_registered.labels(self._namespace, self._name)
         standing.set(verdict.status == "True")
         settled = verdict.reason in _SETTLED and len(book.registrations) <= 1
         return self._environment.config.interval * (_STEADY if settled else 1)

@@ -298,7 +298,7 @@ def digest(queries: QueryBatch, rows: list[Block]) -> float:
 
 
 def throughput(system: System, queries: QueryBatch, stream: ObjectBatch, tries: int = 2) -> Counts:
-    """Let a stream of objects pass standing queries, CRQs, CKQs or CTQs, all of one type.
+    """Let a stream of objects pass continuous queries, CRQs, CKQs or CTQs, all of one type.
 
     The indexes of CKQs and CTQs change with what passes, so each try begins with new ones.
     """
@@ -350,7 +350,7 @@ _STANDING: dict[str, Callable[..., Any]] = {
 
 
 def _standing(kind: str, stream: ObjectBatch, numbers: npt.NDArray[np.int64], queries: QueryBatch) -> Any:
-    """An index of standing queries."""
+    """An index of continuous queries."""
     index = _STANDING[kind](SPACE)
     if isinstance(index, ContinuousRangeIndex):
         index.observe(stream.take(np.arange(0, len(stream), max(1, len(stream) // 20_000))))

@@ -199,10 +199,10 @@ def test_what_stands_is_listed_over_all_parts(ends: Endpoints) -> None:
         assert (first.queries, first.as_of) == (records[:3], {"round": ends.slots.turn.number, "clock": 1_000})
         assert stream.standing(first.last, 99).queries == records[3:]
         assert stream.standing(6).queries == []
-        assert stream.standing_query("q4").queries == records[4:5]
-        assert stream.standing_query("q4").queries[0]["by"] == "anna"
-        assert stream.standing_query("q4").so_far == [{"rows": 0, "last_row": None}]
-        assert stream.standing_query("other").queries == []
+        assert stream.continuous_query("q4").queries == records[4:5]
+        assert stream.continuous_query("q4").queries[0]["by"] == "anna"
+        assert stream.continuous_query("q4").so_far == [{"rows": 0, "last_row": None}]
+        assert stream.continuous_query("other").queries == []
         ends.parts[1] = None
         with pytest.raises(Unavailable, match="is moving"):
             stream.standing(timeout=0.0)

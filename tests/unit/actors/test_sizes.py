@@ -15,7 +15,7 @@ from spatialstream.stages.tasks import RoundTasks
 from spatialstream.stages.turns import Round
 from tests.mute_actors import Driven
 
-LOAD = {"objects": 5, "matches": 7, "seconds": 0.1, "held": 10, "bytes": 100, "standing": {}, "spent": {}}
+LOAD = {"objects": 5, "matches": 7, "seconds": 0.1, "held": 10, "bytes": 100, "continuous": {}, "spent": {}}
 
 
 def version(slots: int) -> RoutingVersion:

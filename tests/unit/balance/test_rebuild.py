@@ -41,8 +41,8 @@ def uniform(slots: int, leaves: int = 16) -> RoutingVersion:
 def counted(version: RoutingVersion, sample: Sample) -> LeafCounts:
     n = len(version.index.leaves)
     objects = np.bincount(version.index.route_objects(sample.objects), minlength=n).astype(np.float64)
-    standing = np.bincount(version.index.route_queries(sample.queries)[1], minlength=n).astype(np.float64)
-    return LeafCounts(objects, objects, standing, sample.span)
+    continuous = np.bincount(version.index.route_queries(sample.queries)[1], minlength=n).astype(np.float64)
+    return LeafCounts(objects, objects, continuous, sample.span)
 
 
 def test_a_stream_that_began_without_history_gets_an_even_tree() -> None:
@@ -90,7 +90,7 @@ def test_building_it_again_moves_little() -> None:
     again = propose(first.version, counts, sample.statistics(), SETTINGS, "rebuild", sample=sample)
 
     assert again is not None
-    assert again.queries_moved <= 0.1 * counts.standing.sum()
+    assert again.queries_moved <= 0.1 * counts.continuous.sum()
     assert again.imbalance_after < 1.3
 
 

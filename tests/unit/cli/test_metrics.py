@@ -43,7 +43,7 @@ BY_LEAF = {
     "spatialstream_leaf_checked": None,
     "spatialstream_leaf_busy_seconds": None,
     "spatialstream_leaf_held_objects": None,
-    "spatialstream_leaf_standing_queries": ("CRQ", "CTQ"),
+    "spatialstream_leaf_continuous_queries": ("CRQ", "CTQ"),
     "spatialstream_leaf_queries": ("SRQ", "SKQ", "STQ"),
 }
 """What has no series before it is known which leaves there are: name -> values of the label ``type``, if it has it."""
@@ -144,7 +144,7 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
         "process": {"driver"},
     }
     types = {
-        "spatialstream_slot_standing_queries": {"CRQ", "CKQ", "CTQ"},
+        "spatialstream_slot_continuous_queries": {"CRQ", "CKQ", "CTQ"},
         "spatialstream_questions_total": set(ASKED),
         "spatialstream_question_seconds": set(ASKED),
     }
@@ -312,8 +312,8 @@ def test_a_round_in_figures(worker: WorkerMetrics, tmp_path: Path) -> None:
     assert value("spatialstream_worker_rejected_total") == 2
     assert value("spatialstream_leaf_objects", {"leaf": "0"}) == 8
     assert value("spatialstream_leaf_held_objects", {"leaf": "0"}) == 8
-    assert value("spatialstream_leaf_standing_queries", {"leaf": "0", "type": "CRQ"}) == 2
-    assert value("spatialstream_leaf_standing_queries", {"leaf": "0", "type": "CTQ"}) == 1
+    assert value("spatialstream_leaf_continuous_queries", {"leaf": "0", "type": "CRQ"}) == 2
+    assert value("spatialstream_leaf_continuous_queries", {"leaf": "0", "type": "CTQ"}) == 1
     assert value("spatialstream_leaf_queries", {"leaf": "0", "type": "SRQ"}) == 2
     assert value("spatialstream_leaf_queries", {"leaf": "0", "type": "SKQ"}) == 0
     loads = [value("spatialstream_slot_load", {"slot": str(slot)}) for slot in range(SLOTS)]

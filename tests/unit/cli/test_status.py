@@ -158,7 +158,7 @@ def test_slots_are_read_from_the_workers_metrics() -> None:
     registry = CollectorRegistry()
     load = Gauge("spatialstream_slot_load", "-", ["slot"], registry=registry)
     held = Gauge("spatialstream_slot_held_objects", "-", ["slot"], registry=registry)
-    standing = Gauge("spatialstream_slot_standing_queries", "-", ["slot", "type"], registry=registry)
+    standing = Gauge("spatialstream_slot_continuous_queries", "-", ["slot", "type"], registry=registry)
     for slot in (10, 2):
         load.labels(slot).set(slot / 2)
         held.labels(slot).set(slot * 100)
@@ -291,7 +291,7 @@ def test_what_slots_hold_is_counted_and_said_to_be_estimated_where_it_is(
     report = LoadReport(version.number, LeafCounts(estimate, estimate, estimate / 1e7, 1_000.0), estimate, 5)
     save_sample(store, known)
     save_load(store, report)
-    assert "objects (estimated)  standing queries (estimated)" in shown("status", "quakes")
+    assert "objects (estimated)  continuous queries (estimated)" in shown("status", "quakes")
 
     save_load(store, replace(report, kept=np.array([[20_000, 30_000, 1_000], [10_000, 9_000, 0]])))
     text = shown("status", "quakes")

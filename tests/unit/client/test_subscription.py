@@ -1,4 +1,4 @@
-"""A standing query from the side of who watches it: registered once, every row once, and an end with it."""
+"""A continuous query from the side of who watches it: registered once, every row once, and an end with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from spatialstream.client import subscription
 from spatialstream.client.record_writer import Sent
-from spatialstream.client.stream import Standing
+from spatialstream.client.stream import Registered
 from spatialstream.client.subscription import Subscription
 from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import Gone, SettingError, Unavailable
@@ -39,12 +39,12 @@ class Stream:
     def as_of(self) -> dict[str, int]:
         return {"round": self.round, "clock": 1_000 * self.round}
 
-    def standing_query(self, name: str) -> Standing:
+    def continuous_query(self, name: str) -> Registered:
         if self.away:
             self.away -= 1
             raise Unavailable("its worker is away")
         found = [self.queries[name]] if name in self.queries else []
-        return Standing(found, None, self.as_of(), [{"rows": 0, "last_row": None} for _ in found])
+        return Registered(found, None, self.as_of(), [{"rows": 0, "last_row": None} for _ in found])
 
     def rows(self, name: str, *numbers: int, t: int | None = None) -> None:
         """A round with these rows of a query, an object each."""
@@ -216,7 +216,7 @@ def test_an_interrupted_loop_and_a_cancelled_task_lose_no_row(stream: Stream) ->
     assert asyncio.run(watched()) == [f"o{i}" for i in range(1, 7)]
 
 
-def test_what_is_no_standing_query_is_refused(stream: Stream) -> None:
+def test_what_is_no_continuous_query_is_refused(stream: Stream) -> None:
     with pytest.raises(SettingError, match="none with the id 'q' stands"):
         stream.watch("q")
     with pytest.raises(SettingError, match="SRQ does not stand"):

@@ -227,7 +227,7 @@ def test_what_the_stream_has_not_come_to_is_accepted_and_no_more(send: Client, s
     assert (answer.status, answer.errors) == (400, [{"pointer": "#/t", "detail": "is in the future"}])
 
 
-def test_what_is_no_standing_query_is_not_sent(send: Client, stream: Stream) -> None:
+def test_what_is_no_continuous_query_is_not_sent(send: Client, stream: Stream) -> None:
     for query, pointer in (
         ({"type": "SRQ", "region": {"box": [0, 0, 1, 1]}, "duration": 1}, "#/type"),
         (CRQ | {"region": {"circle": [0, 99, 1]}}, "#/region/circle"),

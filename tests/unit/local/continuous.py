@@ -147,7 +147,7 @@ class Run:
         numbers, queries = self.stream.batch(epoch.numbers)
         cancelled = np.array([i for i, _ in epoch.cancelled] + [999], np.int64)
         at = np.array([t for _, t in epoch.cancelled] + [0], np.int64)
-        for index in self.standing():
+        for index in self.continuous():
             index.register(numbers, queries)
             index.end_at(cancelled, at)
         batches = [
@@ -159,7 +159,7 @@ class Run:
             self.expire(index, epoch.before - 1)
         return rows
 
-    def standing(self) -> list[Any]:
+    def continuous(self) -> list[Any]:
         """What queries are registered with."""
         return self.slots
 

@@ -42,7 +42,7 @@ def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
         "seconds": 0.25,
         "held": 7,
         "bytes": 1_000,
-        "standing": {"CRQ": 5, "CKQ": 1, "CTQ": 0},
+        "continuous": {"CRQ": 5, "CKQ": 1, "CTQ": 0},
         "leaves": leaves,
         "leaf_objects": [4] * len(leaves),
         "leaf_checked": [9] * len(leaves),
@@ -50,7 +50,7 @@ def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
         "spent": {"match": 0.1, "results": 0.02, "objects": 0.08, "queries": 0.0},
         "queries": {"SRQ": 2, "CRQ": 1},
         "leaf_queries": {"SRQ": [leaves, [1] * len(leaves)], "CRQ": [leaves, [1] * len(leaves)]},
-        "leaf_standing": {"CRQ": [leaves, [2] * len(leaves)], "CTQ": [leaves, [1] * len(leaves)]},
+        "leaf_continuous": {"CRQ": [leaves, [2] * len(leaves)], "CTQ": [leaves, [1] * len(leaves)]},
     }
 
 

@@ -28,7 +28,7 @@ from spatialstream.model.errors import Missing, StateError, Unavailable
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
-from spatialstream.stream.leadership import Alone, Leadership, Standing, Superseded
+from spatialstream.stream.leadership import Alone, Leader, Leadership, Superseded
 from spatialstream.stream.router import EPOCHS, Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import ROUNDS, Worker
@@ -186,7 +186,7 @@ class World:
                 except Unavailable:
                     continue
                 except (Missing, StateError):  # its successor has cleaned up
-                    assert self.standing(job).leadership != leadership._id
+                    assert self.leader(job).leadership != leadership._id
                     return
 
         return self.scheduler.spawn(process)
@@ -271,14 +271,14 @@ class World:
 
     def decided(self, before: dict[str, Any]) -> dict[str, Any] | None:
         """What a round is made of; None if nothing is new."""
-        standing = Standing("router") if before["router"] is None else Standing(**before["router"])
+        leader = Leader("router") if before["router"] is None else Leader(**before["router"])
         takes: dict[str, int] = {}
         at, last, ends = before["next"], before["epoch"], before["ends"]
         while not takes:
             messages, at = self.log.announced(at, self.random.randint(1, 20), 0.0)
             if not messages:
                 return None
-            standing, counting = standing.read([each for each in messages if each is not None], at)
+            leader, counting = leader.read([each for each in messages if each is not None], at)
             for each in counting:
                 if each["epoch"] > last:
                     last, ends = each["epoch"], each["ends"]
@@ -290,16 +290,16 @@ class World:
             "ends": ends,
             "next": at,
             "epoch": last,
-            "router": asdict(standing),
+            "router": asdict(leader),
         }
 
-    def standing(self, job: str) -> Standing:
+    def leader(self, job: str) -> Leader:
         """What the log says now."""
-        standing = Standing(job)
+        leader = Leader(job)
         for message in self.log.messages:
             assert message is not None
-            standing = standing.after(message)
-        return standing
+            leader = leader.after(message)
+        return leader
 
     # --------------------------------------------------------------------------------------------------- what happens
 
@@ -401,8 +401,8 @@ class Crowd(Simulation):
                 self.superseded += 1
             except StateError:  # of a zombie, whose successor has cleaned up
                 messages = [json.loads(value or b"") for _, value in self.announced.read(*self.announced.bounds)]
-                standing, _ = Standing(job).read(messages, 0)
-                if standing.leadership == leadership.standing.leadership:
+                leader, _ = Leader(job).read(messages, 0)
+                if leader.leadership == leadership.leader.leadership:
                     raise
 
         return self.scheduler.spawn(process)
@@ -537,7 +537,7 @@ def test_an_older_lease_supersedes_nobody_but_none_at_all_goes_on_under_the_numb
         leadership(log, files, 6).begin()
     newer.decide(0, record(0))
     without, known = begun(log, files, 0)
-    assert (known, without.standing.number) == (0, 7)
+    assert (known, without.leader.number) == (0, 7)
     with pytest.raises(Superseded):
         newer.decide(1, record(1))
 
@@ -664,7 +664,7 @@ def test_who_wakes_up_after_the_log_was_cut_does_no_harm(sleeper: str) -> None:
     old, _ = begun(log, files, 0)
     taken(old, range(3))
     new, known = begun(log, files, 0)
-    assert (known, new.standing.number) == (2, 7)
+    assert (known, new.leader.number) == (2, 7)
     at = len(log.messages)
     if sleeper == "announces":
         log.announce(old.sign({"epoch": 5}))
@@ -683,20 +683,20 @@ def test_a_beginning_that_is_not_kept_is_known_by_what_comes_after_it() -> None:
     def of(number: int, epoch: int) -> dict[str, Any]:
         return {"job": "router", "leadership": f"{number}-{number:08x}", "epoch": epoch}
 
-    known = Standing("router", number=2, leadership=of(2, 0)["leadership"], count=5, record="r", announced=3)
-    standing, counting = known.read([of(3, 4), of(2, 5), of(1, 5), of(3, 5)], 9)
+    known = Leader("router", number=2, leadership=of(2, 0)["leadership"], count=5, record="r", announced=3)
+    leader, counting = known.read([of(3, 4), of(2, 5), of(1, 5), of(3, 5)], 9)
     assert counting == [of(3, 4), of(3, 5)], "of the largest number; the older ones have been superseded"
-    assert (standing.number, standing.announced, standing.count, standing.offset) == (3, 5, 0, 9)
+    assert (leader.number, leader.announced, leader.count, leader.offset) == (3, 5, 0, 9)
     decision = {"job": "router", "leadership": of(4, 0)["leadership"], "count": 2, "record": "s"}
-    assert standing.after(decision).record == "s"
-    assert standing.after({"job": "worker", "leadership": "9-0", "count": 1, "record": "t"}) == standing
+    assert leader.after(decision).record == "s"
+    assert leader.after({"job": "worker", "leadership": "9-0", "count": 1, "record": "t"}) == leader
 
 
 def test_what_somebody_has_announced_who_was_never_heard_to_begin_may_not_count() -> None:
     log, files = Messages(), Files()
     log.announce({"job": "router", "leadership": "3-0a1b2c3d", "epoch": 9})
     second, _ = begun(log, files, 0)
-    assert (second.standing.number, second.announced) == (3, -1), "it is announced again"
+    assert (second.leader.number, second.announced) == (3, -1), "it is announced again"
 
 
 def test_who_is_alone_writes_over_what_was_decided_before() -> None:

@@ -62,7 +62,7 @@ def test_a_report_adds_rounds_up(tmp_path: Path, version: RoutingVersion) -> Non
     assert load.version == version.number
     assert load.watermark == 1_000
     assert load.counts.arrivals.tolist() == [8] * len(version.mapping)
-    assert load.counts.standing.tolist() == [3] * len(version.mapping)
+    assert load.counts.continuous.tolist() == [3] * len(version.mapping)
     assert load.checked.tolist() == [18] * len(version.mapping)
     assert load.seconds is not None
     assert slot_loads(load.seconds, version.mapping, SLOTS) == pytest.approx([0.4] * SLOTS)
@@ -136,7 +136,7 @@ def test_what_slots_hold_is_reported_as_they_count_it(tmp_path: Path, version: R
     assert reporter.reported(60.0)
     assert read_load(store).kept is None, "a slot has not told yet"
 
-    loads[1] |= {"held": 51_000, "standing": {"CRQ": 10_000, "CKQ": 2, "CTQ": 1}}
+    loads[1] |= {"held": 51_000, "continuous": {"CRQ": 10_000, "CKQ": 2, "CTQ": 1}}
     reporter = Hourly(Folder(tmp_path), store)
     reporter.observe(*round_of(1, version, loads))
     assert reporter.reported(60.0)

@@ -141,7 +141,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         self._turn, self._news = threading.RLock(), threading.Lock()
         self._merging: dict[int, threading.Lock] = defaultdict(threading.Lock)
         self._newest = 0.0
-        self._standing: _Standing | None = None
+        self._gathered: _Gathered | None = None
         self._others: dict[str, flight.FlightClient] = {}
         self._call_pool = CallPool("find", self._client)
         self._scatter = Scatter(spec.world, spec.secret, self._call_pool, self._lose, self.metrics)
@@ -274,9 +274,9 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         self._heed(generation)
         with self._turn:
             self._check(generation)
-            if self._standing is not None and self._standing.generation < generation:
-                self._standing.close()
-                self._standing = None
+            if self._gathered is not None and self._gathered.generation < generation:
+                self._gathered.close()
+                self._gathered = None
             yield
 
     @contextmanager
@@ -306,21 +306,21 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
     def _rows(self, command: Command) -> Generator[Block]:
         """Rows of a task for a part, made as they are taken; the task is done once for all parts of a gathering."""
         with self._alone(command.generation):
-            standing = self._standing
-            if standing is not None and standing.gathering > command.gathering:
+            gathered = self._gathered
+            if gathered is not None and gathered.gathering > command.gathering:
                 raise ActorLost("the command is of a gathering that is over")
-            if standing is None or standing.gathering < command.gathering:
-                if standing is not None:
-                    standing.close()
-                standing = self._standing = _Standing(self, command)
+            if gathered is None or gathered.gathering < command.gathering:
+                if gathered is not None:
+                    gathered.close()
+                gathered = self._gathered = _Gathered(self, command)
         read = False
         try:
-            yield from standing.parts.of(command.part)
+            yield from gathered.parts.of(command.part)
             read = True
         finally:
             if not read:
                 with self._turn:
-                    standing.close()
+                    gathered.close()
 
     def _next_row(self, command: Command, rows: Generator[PartBlock]) -> PartBlock | None:
         with self._alone(command.generation), self._watched(command.generation):
@@ -377,7 +377,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         return received(address, reader), reader.cancel
 
 
-class _Standing:
+class _Gathered:
     """What is under way of the rows of a gathering.
 
     Attributes:

@@ -22,7 +22,7 @@ from spatialstream.model.queries import coded
 
 __all__ = ["ASKED", "LIMITS", "OUTCOMES", "Counts", "QueryMetrics", "none_asked"]
 
-ASKED: tuple[QueryType, ...] = tuple(kind.type for kind in KINDS if not kind.standing)
+ASKED: tuple[QueryType, ...] = tuple(kind.type for kind in KINDS if not kind.continuous)
 """The types that are asked between rounds: a count has a row for each."""
 _CODES = [CODE[kind] for kind in ASKED]
 

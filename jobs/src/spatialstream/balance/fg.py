@@ -182,6 +182,6 @@ def adjust(
     loads = work.in_order()
     done = work.editor.finish()
     found = done.tree.weighed(done.origins.carry_objects(counts.objects), loads)
-    new = full_mapping(loads, slots, done.origins, mapping, counts.standing)
+    new = full_mapping(loads, slots, done.origins, mapping, counts.continuous)
     splits = work.splits
     return Adjustment(found, new, done.origins, splits[SPATIAL], splits[TEXTUAL], work.merges, ended)

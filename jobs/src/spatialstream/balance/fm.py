@@ -20,7 +20,7 @@ from spatialstream.model.arrays import Codes, Floats
 __all__ = ["assign", "full_mapping", "moved_queries"]
 
 
-def full_mapping(loads: Floats, slots: int, origins: Origins, old: Codes, standing: Floats) -> Codes:
+def full_mapping(loads: Floats, slots: int, origins: Origins, old: Codes, continuous: Floats) -> Codes:
     """The slot of each leaf after FM, int32[n].
 
     Args:
@@ -28,13 +28,13 @@ def full_mapping(loads: Floats, slots: int, origins: Origins, old: Codes, standi
         slots: number of slots; some stay without a leaf if there are fewer leaves.
         origins: where the leaves come from, if the tree has been adjusted.
         old: int32[m], the slot of each of the leaves before.
-        standing: float64[m], continuous queries of each of those.
+        continuous: float64[m], continuous queries of each of those.
     """
     subsets = karmarkar_karp(loads, slots)
-    return assign(subsets, np.arange(slots, dtype=np.int32), origins, old, standing)
+    return assign(subsets, np.arange(slots, dtype=np.int32), origins, old, continuous)
 
 
-def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, standing: Floats) -> Codes:
+def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, continuous: Floats) -> Codes:
     """Give each subset a slot of its own, moving as few continuous queries as possible; among those, few leaves.
 
     Args:
@@ -42,7 +42,7 @@ def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, standing:
         slots: int32[k], the slots to be given.
         origins: where the leaves come from.
         old: int32[m], the slot of each leaf before.
-        standing: float64[m], continuous queries of each of those.
+        continuous: float64[m], continuous queries of each of those.
 
     Returns:
         The slot of each leaf, int32[n].
@@ -53,7 +53,7 @@ def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, standing:
     stays = column >= 0
     kept = np.zeros((2, len(slots), len(slots)))
     at = (subsets[origins.leaf[stays]], column[stays])
-    np.add.at(kept[0], at, (origins.queries * standing[origins.source])[stays])
+    np.add.at(kept[0], at, (origins.queries * continuous[origins.source])[stays])
     np.add.at(kept[1], at, origins.objects[stays])
     # whole queries weigh more than all leaves together, which decide only between assignments that move equally many
     row, chosen = linear_sum_assignment(kept[0] * (origins.leaves + len(old) + 1.0) + kept[1], maximize=True)
@@ -62,7 +62,7 @@ def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, standing:
     return given[subsets]
 
 
-def moved_queries(mapping: Codes, origins: Origins, old: Codes, standing: Floats) -> Floats:
+def moved_queries(mapping: Codes, origins: Origins, old: Codes, continuous: Floats) -> Floats:
     """The transfer cost of each pair of :class:`Origins`, float64[m]: its continuous queries, 0 if its slot stays."""
     moves = mapping[origins.leaf] != old[origins.source]
-    return np.where(moves, origins.queries * standing[origins.source], 0.0)
+    return np.where(moves, origins.queries * continuous[origins.source], 0.0)

@@ -41,7 +41,7 @@ class LeafCounts:
     Attributes:
         objects: float64[n], abs(O), objects that the leaf holds.
         arrivals: float64[n], objects that came to it lately.
-        standing: float64[n], continuous queries that concern it, abs(P.Q).
+        continuous: float64[n], continuous queries that concern it, abs(P.Q).
         span: the time in ms in which the arrivals came; more than 0.
         queries: float64[6, n], queries of each type that concern the leaf: snapshot queries that came in the span, an
             SKQ to the leaf that is asked first, and continuous ones that stand; a CKQ concerns every leaf. None: not
@@ -53,13 +53,13 @@ class LeafCounts:
 
     objects: Floats
     arrivals: Floats
-    standing: Floats
+    continuous: Floats
     span: float
     queries: Floats | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no count."""
-        columns = [self.objects, self.arrivals, self.standing]
+        columns = [self.objects, self.arrivals, self.continuous]
         if self.queries is not None:
             if len(self.queries) != len(TYPES):
                 raise StateError(f"queries are counted by {len(TYPES)} types, not {len(self.queries)}")
@@ -127,11 +127,11 @@ def asked_of(index: GlobalIndex, counts: LeafCounts, statistics: Statistics) -> 
     total = counts.queries.sum(axis=1, keepdims=True)
     few = _FEW * expected.any(axis=1, keepdims=True)
     came = (counts.queries + few * spread) * total / np.maximum(total + few, 1e-300)
-    standing = counts.queries.copy()
+    continuous = counts.queries.copy()
     if statistics.queries[_CKQ]:
-        standing[_CKQ] *= statistics.reach(cells)[_CKQ]
+        continuous[_CKQ] *= statistics.reach(cells)[_CKQ]
     a_ms = float(statistics.queries.sum()) / max(statistics.span, 1.0) or 1.0  # queries that come, of all types
-    result: Floats = np.where(STANDING[: len(TYPES), np.newaxis], standing, came / counts.span) / a_ms
+    result: Floats = np.where(STANDING[: len(TYPES), np.newaxis], continuous, came / counts.span) / a_ms
     return result
 
 

@@ -18,7 +18,7 @@ from spatialstream.model.arrays import Codes, Floats
 __all__ = ["partial_mapping"]
 
 
-def partial_mapping(loads: Floats, slots: int, old: Codes, standing: Floats) -> Codes:
+def partial_mapping(loads: Floats, slots: int, old: Codes, continuous: Floats) -> Codes:
     """The slot of each leaf after PM, int32[n]; that before, if all slots have the same load or there is only one.
 
     Where the differencing method, a heuristic, would leave the two slots further apart than they are, nothing changes.
@@ -27,7 +27,7 @@ def partial_mapping(loads: Floats, slots: int, old: Codes, standing: Floats) -> 
         loads: float64[n], of the leaves.
         slots: number of slots.
         old: int32[n], the slot of each leaf before.
-        standing: float64[n], continuous queries of each leaf.
+        continuous: float64[n], continuous queries of each leaf.
     """
     by_slot = slot_loads(loads, old, slots)
     pair = np.array([by_slot.argmax(), by_slot.argmin()], np.int32)
@@ -38,5 +38,5 @@ def partial_mapping(loads: Floats, slots: int, old: Codes, standing: Floats) -> 
     if np.bincount(subsets, loads[chosen], 2).max() >= by_slot[pair[0]]:
         return old.copy()
     mapping = old.copy()
-    mapping[chosen] = assign(subsets, pair, Origins.same(len(chosen)), old[chosen], standing[chosen])
+    mapping[chosen] = assign(subsets, pair, Origins.same(len(chosen)), old[chosen], continuous[chosen])
     return mapping

@@ -249,9 +249,9 @@ class _Attempts:
         old, slots = self.version.mapping, self.version.slots
         same = Origins.same(len(old))
         if strategy == "PM":
-            mapping = partial_mapping(self.loads, slots, old, self.counts.standing)
+            mapping = partial_mapping(self.loads, slots, old, self.counts.continuous)
         else:
-            mapping = full_mapping(self.loads, slots, same, old, self.counts.standing)
+            mapping = full_mapping(self.loads, slots, same, old, self.counts.continuous)
         index = self.version.index
         if isinstance(index, QTTree):
             index = index.weighed(self.counts.objects, self.loads)
@@ -291,7 +291,7 @@ class _Attempts:
     ) -> Proposal:
         old = self.version.mapping
         version = RoutingVersion(self.number, index, mapping, self.version.slots)
-        queries = moved_queries(mapping, origins, old, self.counts.standing)
+        queries = moved_queries(mapping, origins, old, self.counts.continuous)
         moves = np.flatnonzero(mapping[origins.leaf] != old[origins.source])
         leaf, source = origins.leaf[moves], origins.source[moves]
         return Proposal(

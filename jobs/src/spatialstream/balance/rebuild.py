@@ -90,12 +90,12 @@ def rebuild(
         cells = statistics.cells_of(tree.leaves.box)
         now = None if asked is None else origins.carry_asked(asked, known, statistics.asked(cells))
         loads = statistics.workloads(cells, objects, rate, leaf_coverage(tree, statistics, cells), now)
-        mapping = full_mapping(loads, slots, origins, version.mapping, counts.standing)
+        mapping = full_mapping(loads, slots, origins, version.mapping, counts.continuous)
         even = imbalance(slot_loads(loads, mapping, slots)) <= min(_EVEN, settings.imbalance)
         if even or 4 * leaves > settings.leaves or len(tree.leaves) < leaves:
             break
         leaves *= 4
-    settled = settle(mapping, loads, _kept(origins, version, counts.standing))
+    settled = settle(mapping, loads, _kept(origins, version, counts.continuous))
     return Rebuilt(tree.weighed(objects, loads), settled, origins)
 
 
@@ -134,10 +134,10 @@ def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:
     return result
 
 
-def _kept(origins: Origins, version: RoutingVersion, standing: Floats) -> Floats:
+def _kept(origins: Origins, version: RoutingVersion, continuous: Floats) -> Floats:
     """Continuous queries of each new leaf that each slot has already, float64[n, slots]; at most what the leaf has."""
     kept = np.zeros((origins.leaves, version.slots))
-    np.add.at(kept, (origins.leaf, version.mapping[origins.source]), origins.queries * standing[origins.source])
+    np.add.at(kept, (origins.leaf, version.mapping[origins.source]), origins.queries * continuous[origins.source])
     return kept
 
 
@@ -165,7 +165,7 @@ def _overlap(one: Floats, other: Floats) -> Floats:
 
 def _common(old: GlobalIndex, new: QTTree, sample: Sample) -> Floats:
     """Which part of each old leaf's continuous queries concerns each new leaf, float64[new, old]; 1 where none does."""
-    queries = sample.standing()
+    queries = sample.continuous()
     queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // _STANDING))))
     one, other = (_concerned(index, queries) for index in (new, old))
     both: npt.NDArray[np.float32] = one.T.astype(np.float32) @ other.astype(np.float32)

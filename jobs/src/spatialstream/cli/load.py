@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
     shared.add_columns(parser)
     shared.add_time_unit(parser)
     add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help="generated stream's")
-    add("--standing", type=int, default=1000, metavar="N", help="generated CRQs, registered first (default 1000)")
+    add("--continuous", type=int, default=1000, metavar="N", help="generated CRQs, registered first (default 1000)")
     add("--rate", type=float, default=0.0, metavar="R", help="objects a second (default: as fast as can be)")
     add("--seconds", type=float, default=60.0, metavar="S", help="with --now: how long (default 60)")
     add("--snapshots", type=float, default=1.0, metavar="R", help="with --now: snapshot queries a second (default 1)")
@@ -163,7 +163,7 @@ def own_rows(queries: QueryBatch) -> Callable[[str, str], bool]:
     """
     ids = frozenset(queries.ids.to_pylist())
     if not ids:
-        standing = {kind.type.value for kind in KINDS if kind.standing}
+        standing = {kind.type.value for kind in KINDS if kind.continuous}
         return lambda name, kind: kind in standing
     return lambda name, kind: name in ids or name.rpartition("#")[0] in ids
 
@@ -178,7 +178,7 @@ def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:
         objects=200_000,
         space=options.space,
         seed=options.seed,
-        queries={QueryType.CRQ: options.standing, **snapshots},
+        queries={QueryType.CRQ: options.continuous, **snapshots},
         duration=60_000,
     )
     return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)

@@ -351,7 +351,7 @@ class _SlotSeries:
         self._bytes = series.gauge("state_bytes", "Size of a slot's indexes.")
         self._held = series.gauge("held_objects", "Objects that a slot keeps.")
         self._load = series.gauge("load", "Load of a slot by the cost model.")
-        self._standing = series.gauge("standing_queries", "Standing queries of a slot.", "type")
+        self._standing = series.gauge("continuous_queries", "Continuous queries of a slot.", "type")
         of_slot = (self._objects, self._matches, self._checked, self._seconds, self._bytes, self._held, self._load)
         for slot in range(slots):
             for metric in of_slot:
@@ -371,7 +371,7 @@ class _SlotSeries:
         self._seconds.labels(slot).inc(load["seconds"])
         self._bytes.labels(slot).set(load["bytes"])
         self._held.labels(slot).set(load["held"])
-        for kind, count in load["standing"].items():
+        for kind, count in load["continuous"].items():
             self._standing.labels(slot, kind).set(count)
 
     def estimate(self, loads: Floats) -> None:
@@ -390,7 +390,7 @@ class _LeafSeries:
         self._seconds = series.gauge("busy_seconds", text)
         text = "Objects that a leaf keeps, estimated from how many come and the retention."
         self._held = series.gauge("held_objects", text)
-        self._standing = series.gauge("standing_queries", "Continuous queries that concern a leaf.", "type")
+        self._standing = series.gauge("continuous_queries", "Continuous queries that concern a leaf.", "type")
         self._queries = series.gauge("queries", "Snapshot queries that concerned a leaf in the last minutes.", "type")
         self._series: dict[tuple[Gauge, QueryType | None], list[Gauge]] = {}
 
@@ -411,7 +411,7 @@ class _LeafSeries:
         self._set(self._checked, view.checked)
         self._set(self._seconds, view.seconds)
         self._set(self._held, counts.objects)
-        for kind, standing in view.standing.items():
+        for kind, standing in view.continuous.items():
             self._set(self._standing, standing, kind)
         for kind, queries in view.queries.items():
             self._set(self._queries, queries, kind)

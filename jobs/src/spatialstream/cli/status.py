@@ -158,7 +158,7 @@ def slots_of(metrics: str) -> list[dict[str, float]]:
     names = {
         "spatialstream_slot_load": "load",
         "spatialstream_slot_held_objects": "objects",
-        "spatialstream_slot_standing_queries": "queries",
+        "spatialstream_slot_continuous_queries": "queries",
     }
     slots: dict[int, dict[str, float]] = {}
     for family in text_string_to_metric_families(metrics):
@@ -440,7 +440,7 @@ def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:
     apart = max(loads) / min(loads) if min(loads) > 0.0 else math.inf
     told = f"Lmax/Lmin = {ratio(apart)}" if any(loads) else "no load yet"
     kept = [
-        name + " (estimated)" * any("estimated" in each for each in slots) for name in ("objects", "standing queries")
+        name + " (estimated)" * any("estimated" in each for each in slots) for name in ("objects", "continuous queries")
     ]
     return [*aligned(["slot", "load", "", *kept], rows, right={0, 1, 3, 4}), told]
 

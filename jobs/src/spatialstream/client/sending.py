@@ -38,7 +38,7 @@ from spatialstream.stages.ingest import CLOCK, watermark
 __all__ = ["Sender", "messages_of", "with_own_ids"]
 
 _AFTER = 60_000
-"""ms for which standing queries outlive the sending, so that a sender which has fallen behind does not outlive them."""
+"""ms for which continuous queries outlive the sending, so that a sender which has fallen behind does not outlive them."""
 
 _ANY_TIME = 10**12
 _MESSAGE_BYTES = 512 << 10

@@ -22,7 +22,7 @@ from spatialstream.store.zookeeper import ZooKeeperStore
 if TYPE_CHECKING:
     from spatialstream.client.subscription import Subscription
 
-__all__ = ["Standing", "Stream", "TimeLimits", "connect"]
+__all__ = ["Registered", "Stream", "TimeLimits", "connect"]
 
 _PAUSE = 0.02
 _LIMITS_SECONDS = 5.0
@@ -57,7 +57,7 @@ def connect(
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Registered:
     """Queries that stand.
 
     Attributes:
@@ -127,11 +127,11 @@ class Stream(SnapshotClient):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def standing(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> Standing:
+    def standing(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> Registered:
         """The queries that stand, with what they have had, in the order of their registration, a page at a time.
 
         Args:
-            after: the :attr:`Standing.last` of the page before.
+            after: the :attr:`Registered.last` of the page before.
             limit: how many, at most.
             timeout: seconds within which the stream has to say.
 
@@ -140,7 +140,7 @@ class Stream(SnapshotClient):
         """
         return self._standing({"after": after, "limit": limit}, timeout, limit)
 
-    def standing_query(self, name: str, timeout: float = 10.0) -> Standing:
+    def continuous_query(self, name: str, timeout: float = 10.0) -> Registered:
         """The query of an id, if it stands; ``timeout`` and errors as in :meth:`standing`."""
         return self._standing({"id": name}, timeout, 1)
 
@@ -153,7 +153,7 @@ class Stream(SnapshotClient):
         patience: float | None = None,
         timeout: float = 30.0,
     ) -> Subscription:
-        """The rows of a standing query, as they come, each once: to be iterated over, with ``for`` or ``async for``.
+        """The rows of a continuous query, as they come, each once: to be iterated over, with ``for`` or ``async for``.
 
         When this returns, the query stands. (In an event loop call it in a thread.)
 
@@ -168,7 +168,7 @@ class Stream(SnapshotClient):
             timeout: seconds within which the query has to stand.
 
         Raises:
-            SettingError: it is no standing query of this stream, or its id is that of another one; or none of that id
+            SettingError: it is no continuous query of this stream, or its id is that of another one; or none of that id
                 stands.
             Gone: the broker does not keep what comes after the position any more.
             Unavailable: the broker, or the stream, does not answer in time.
@@ -179,7 +179,7 @@ class Stream(SnapshotClient):
             raise SettingError("broker", "say where it is, to watch the stream")
         return Subscription(self, self._broker, self._name, query, after, cancel, patience, timeout)
 
-    def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Standing:
+    def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Registered:
         until = time.monotonic() + timeout
         while True:
             try:
@@ -196,7 +196,7 @@ class Stream(SnapshotClient):
                 queries = found[:limit]
                 so_far: list[dict[str, int | None]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
                 last = queries[-1][0] if queries else None
-                return Standing([each[1] for each in queries], last, as_of, so_far)
+                return Registered([each[1] for each in queries], last, as_of, so_far)
 
     def close(self) -> None:
         """Let go of all connections."""

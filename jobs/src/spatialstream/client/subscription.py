@@ -1,4 +1,4 @@
-"""A standing query and its rows as they come, for programs: an iterator, with or without ``await``.
+"""A continuous query and its rows as they come, for programs: an iterator, with or without ``await``.
 
 Rows are read in a thread of their own, and wait in this process until they are taken. So nothing is lost when the loop
 over them is interrupted, or when the task that waits for one is cancelled: the next loop goes on after the last row
@@ -135,7 +135,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
     def _look_for(self, name: str) -> dict[str, Any] | None:
         if self._stream.as_of() is None:  # it has only begun
             return None
-        standing = self._stream.standing_query(name)
+        standing = self._stream.continuous_query(name)
         self._round = max(self._round, standing.as_of["round"])
         return standing.queries[0] if standing.queries else None
 
@@ -196,7 +196,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
     def _look(self) -> None:
         """If the query does not stand any more, all of its rows are in the results by now."""
         with suppress(Unavailable):  # then it is asked again
-            standing = self._stream.standing_query(self.query["id"])
+            standing = self._stream.continuous_query(self.query["id"])
             if not standing.queries and standing.as_of["round"] >= self._round:
                 self._ends = self._results.ends()
             self._round = max(self._round, standing.as_of["round"])

@@ -475,7 +475,7 @@ class Gateway:
             looking.cancel()
 
     async def register(self, request: Request, stream: ServedStream) -> Response:
-        """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""
+        """Register a continuous query; 201 says that it stands, 200 that it did before, 202 that it will."""
         check_parameters(request, "timeout", "time_unit")
         check_media_type(request, JSON)
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
@@ -491,7 +491,7 @@ class Gateway:
         return _written(outcome, 200 if outcome.before else 201)
 
     async def cancel(self, request: Request, stream: ServedStream) -> Response:
-        """Cancel a standing query; 200 says that it does not stand any more, 202 that it will not."""
+        """Cancel a continuous query; 200 says that it does not stand any more, 202 that it will not."""
         check_parameters(request, "timeout")
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
         return _written(await self._writer(stream).cancel(request.path_params["query"], timeout), 200)

@@ -72,7 +72,7 @@ async def query(request: Request, stream: ServedStream) -> Response:
     """One query that stands."""
     check_parameters(request)
     name = request.path_params["query"]
-    found = await stream.call(lambda opened: opened.standing_query(name))
+    found = await stream.call(lambda opened: opened.continuous_query(name))
     if not found.queries:
         raise Problem("not-found", f"no query {name} stands")
     return JSONResponse({"query": found.queries[0], "so_far": found.so_far[0], "as_of": found.as_of})

@@ -42,14 +42,14 @@ def _schema(record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 def _query(*, standing: bool) -> dict[str, Any]:
     """A query of those that stand, or of those that are asked; without a time it is of the stream's clock."""
     return {
-        "title": "standing query" if standing else "snapshot query",
-        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.standing == standing],
+        "title": "continuous query" if standing else "snapshot query",
+        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.continuous == standing],
     }
 
 
 def _listed() -> dict[str, Any]:
     """A query as it stands."""
-    kinds = [_of_kind(kind, listed=True) for kind in QUERY_KINDS if kind.standing]
+    kinds = [_of_kind(kind, listed=True) for kind in QUERY_KINDS if kind.continuous]
     return {"title": "query that stands", "required": ["id", "t"], "oneOf": kinds}
 
 
@@ -113,7 +113,7 @@ _SCHEMAS = {
     ),
     "Item": {"allOf": [_FEATURE, _object(links=_LINKS)]},
     "SnapshotQuery": _query(standing=False),
-    "StandingQuery": _query(standing=True),
+    "RegisteredQuery": _query(standing=True),
     "QueryThatStands": _listed(),
     "Object": _sent(),
     "Row": _schema(RESULT_JSON)
@@ -184,7 +184,7 @@ _SCHEMAS = {
         as_of=_AS_OF,
         next={**_TEXT, "description": "where the next page is"},
     ),
-    "StandingAsOf": _object(query=_ref("QueryThatStands"), so_far=_ref("SoFar"), as_of=_AS_OF),
+    "RegisteredAsOf": _object(query=_ref("QueryThatStands"), so_far=_ref("SoFar"), as_of=_AS_OF),
     "Ready": _object(
         ready={"type": "boolean"}, streams={"type": "object", "additionalProperties": {"type": "boolean"}}
     ),
@@ -345,7 +345,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     },
     "GET /streams/{stream}/queries/{query}": {
         "summary": "A query that stands",
-        "responses": {"200": _content("the query", {JSON: _ref("StandingAsOf")})},
+        "responses": {"200": _content("the query", {JSON: _ref("RegisteredAsOf")})},
     },
     "POST /streams/{stream}/ask": {
         "summary": "Ask snapshot queries, as of one round",
@@ -404,7 +404,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "responses": {"200": _content("of each part how many", {JSON: _ref("Counts")})},
     },
     "POST /streams/{stream}/queries": {
-        "summary": "Register a standing query",
+        "summary": "Register a continuous query",
         "parameters": [
             _TIMEOUT,
             _TIME_UNIT,
@@ -413,7 +413,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
                 {"type": "string", "minLength": 1, "maxLength": 256},
             ),
         ],
-        "requestBody": _body("the query", JSON, _ref("StandingQuery")),
+        "requestBody": _body("the query", JSON, _ref("RegisteredQuery")),
         "responses": {
             "201": _content("it stands", _WRITTEN),
             "200": _content("it stood before, under the same key", _WRITTEN),
@@ -421,7 +421,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         },
     },
     "DELETE /streams/{stream}/queries/{query}": {
-        "summary": "Cancel a standing query",
+        "summary": "Cancel a continuous query",
         "parameters": [_TIMEOUT],
         "responses": {
             "200": _content("it stands no more", _WRITTEN),

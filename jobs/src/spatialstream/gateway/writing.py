@@ -149,7 +149,7 @@ class Writer:
         for_others: bool = False,
         sure: bool = False,
     ) -> Outcome:
-        """Register a standing query, and wait until it stands.
+        """Register a continuous query, and wait until it stands.
 
         Args:
             given: the query; without ``t`` it stands from the stream's clock on.
@@ -160,7 +160,7 @@ class Writer:
             sure: whether its time is ms even if it looks like something else.
 
         Raises:
-            Problem: it is no standing query, its id is in use, or its time looks as if it were not ms.
+            Problem: it is no continuous query, its id is in use, or its time looks as if it were not ms.
             Unavailable: it may not have been sent.
         """
         by = _by(given, caller, for_others=for_others)
@@ -191,7 +191,7 @@ class Writer:
         return outcome
 
     async def cancel(self, name: str, timeout: float) -> Outcome:
-        """Cancel a standing query, and wait until it does not stand any more.
+        """Cancel a continuous query, and wait until it does not stand any more.
 
         Raises:
             Problem: none of this name stands.

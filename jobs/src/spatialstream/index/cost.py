@@ -86,8 +86,8 @@ def workloads(asked: Floats, objects: Floats, rate: Floats, coverage: Floats) ->
         rate: float64[n], E_P, objects that arrive in P in a ms.
         coverage: float64[2, n], Pr(q.φ ⊆ P.φ) of SRQ and of SKQ.
     """
-    standing = STANDING[:-1]
-    visits = np.where(standing[:, np.newaxis], rate, objects)
+    continuous = STANDING[:-1]
+    visits = np.where(continuous[:, np.newaxis], rate, objects)
     visits[[CODE[QueryType.SRQ], CODE[QueryType.SKQ]]] *= coverage
     result: Floats = (asked * visits).sum(axis=0)
     return result

@@ -49,7 +49,7 @@ OBJECTS, QUERIES = 16_384, 16_384
 TEXT = 4 << 20
 """Bytes of ids and terms that the records of each kind have together, at most."""
 
-_REGIONAL = having(lambda kind: kind.standing and kind.route is Route.REGION)
+_REGIONAL = having(lambda kind: kind.continuous and kind.route is Route.REGION)
 
 _Records = TypeVar("_Records", ObjectBatch, QueryBatch)
 
@@ -175,7 +175,7 @@ class Sample:
         objects, queries = both
         return objects, queries
 
-    def standing(self) -> QueryBatch:
+    def continuous(self) -> QueryBatch:
         """The continuous queries that concern some part of the space and have not ended."""
         queries = self.queries
         stands = _REGIONAL[queries.code] & (queries.duration > self.now - queries.t)

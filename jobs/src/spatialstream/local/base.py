@@ -1,4 +1,4 @@
-"""What every local index can do: outlive its process, and say how much it holds; and one over standing queries.
+"""What every local index can do: outlive its process, and say how much it holds; and one over continuous queries.
 
 An index is a module with a class, and a line in :mod:`spatialstream.local.indexes`; the suite of contracts
 (``tests/unit/local/test_contract.py``) then holds it to what is said here.
@@ -16,7 +16,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 
-__all__ = ["LocalIndex", "MovableIndex", "StandingIndex"]
+__all__ = ["ContinuousIndex", "LocalIndex", "MovableIndex"]
 
 
 class LocalIndex(ABC):
@@ -43,7 +43,7 @@ class LocalIndex(ABC):
         """The index of a checkpoint, see :mod:`spatialstream.local.state`."""
 
 
-class StandingIndex(LocalIndex):
+class ContinuousIndex(LocalIndex):
     """Queries that stand, and meet each object that comes while they live."""
 
     @abstractmethod
@@ -78,8 +78,8 @@ class StandingIndex(LocalIndex):
         """Everything up to ``now`` has come: forget the queries that nothing later concerns."""
 
 
-class MovableIndex(StandingIndex):
-    """Standing queries that concern some slots only, and move between them."""
+class MovableIndex(ContinuousIndex):
+    """Continuous queries that concern some slots only, and move between them."""
 
     @abstractmethod
     def drop(self, numbers: Ints) -> None:
@@ -91,14 +91,14 @@ class MovableIndex(StandingIndex):
 
     @abstractmethod
     def known(self, numbers: Ints) -> Flags:
-        """Which queries are here and have not finished: those that :meth:`standing` gives.
+        """Which queries are here and have not finished: those that :meth:`continuous` gives.
 
         Args:
             numbers: int64[n].
         """
 
     @abstractmethod
-    def standing(self, now: int) -> tuple[Ints, QueryBatch]:
+    def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
         """The queries that have not finished by ``now``, as they may be registered in another slot.
 
         Args:

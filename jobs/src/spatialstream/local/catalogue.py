@@ -1,4 +1,4 @@
-"""What stands: the standing queries of a stream whole, to be listed and shown to people.
+"""What stands: the continuous queries of a stream whole, to be listed and shown to people.
 
 The indexes of slots keep of a query what matching needs, on every slot that it concerns, and in structures that a turn
 changes. The catalogue has each query once and as it was registered, with who has registered it, in the order of
@@ -53,7 +53,7 @@ class _Tier:
     def of(cls, numbers: Ints, queries: QueryBatch) -> _Tier:
         return cls(numbers, last_instant(queries), queries)
 
-    def standing(self, clock: int, ended: Mapping[int, int]) -> Flags:
+    def continuous(self, clock: int, ended: Mapping[int, int]) -> Flags:
         """Which of them stand, or will."""
         alive: Flags = self.until > clock
         over = np.array([number for number, t in ended.items() if t <= clock], np.int64)
@@ -92,7 +92,7 @@ class Listing:
         found = list[tuple[int, _Tier, int]]()
         for tier in self.tiers:
             first = int(np.searchsorted(tier.numbers, after, "right"))
-            rows = first + np.flatnonzero(tier.standing(self.clock, self.ended)[first:])[:limit]
+            rows = first + np.flatnonzero(tier.continuous(self.clock, self.ended)[first:])[:limit]
             found += [(int(tier.numbers[row]), tier, row) for row in rows.tolist()]
         found.sort(key=lambda each: each[0])
         return self._listed(found[:limit])
@@ -101,7 +101,7 @@ class Listing:
         """The query of an id that stands; None if none does."""
         for tier in reversed(self.tiers):
             same = pc.equal(tier.queries.ids, pa.scalar(name)).to_numpy(zero_copy_only=False)
-            for row in np.flatnonzero(same & tier.standing(self.clock, self.ended)).tolist()[-1:]:
+            for row in np.flatnonzero(same & tier.continuous(self.clock, self.ended)).tolist()[-1:]:
                 return self._listed([(int(tier.numbers[row]), tier, row)])[0]
         return None
 
@@ -126,7 +126,7 @@ class Catalogue:
         return sum(len(tier.numbers) for tier in self._tiers)
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
-        """Add standing queries.
+        """Add continuous queries.
 
         Args:
             numbers: int64[n], of queries that are not here, in any order; one may be there several times, as it comes
@@ -175,9 +175,9 @@ class Catalogue:
         """Forget queries that do not stand any more, where many have ended; to be called now and then."""
         crowded = len(self._ended) > _ENDED_LIMIT + len(self) // 16
         for i, tier in enumerate(self._tiers):
-            standing = tier.standing(clock, self._ended)
-            if 2 * int(standing.sum()) < len(standing) or (crowded and not standing.all()):
-                rows = np.flatnonzero(standing)
+            continuous = tier.continuous(clock, self._ended)
+            if 2 * int(continuous.sum()) < len(continuous) or (crowded and not continuous.all()):
+                rows = np.flatnonzero(continuous)
                 queries = tier.queries.take(rows)
                 kept = replace(queries, keywords=queries.keywords.compact())
                 self._tiers[i] = _Tier(tier.numbers[rows], tier.until[rows], kept)

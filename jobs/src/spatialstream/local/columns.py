@@ -1,6 +1,6 @@
 """Rows that grow: a table of numpy columns, and a column of strings.
 
-Kernels work on plain arrays, standing queries come one at a time or by the million. Both classes keep their columns in
+Kernels work on plain arrays, continuous queries come one at a time or by the million. Both classes keep their columns in
 buffers that double when full, so appending costs O(rows appended), amortised, and every column is one contiguous array.
 """
 

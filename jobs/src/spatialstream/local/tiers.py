@@ -1,4 +1,4 @@
-"""Grids that grow: standing queries in tiers of immutable grids, merged now and then.
+"""Grids that grow: continuous queries in tiers of immutable grids, merged now and then.
 
 The logarithmic method of Bentley and Saxe ("Decomposable searching problems I", Journal of Algorithms, 1980).
 

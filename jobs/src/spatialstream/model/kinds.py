@@ -57,7 +57,7 @@ class Kind:
     Attributes:
         type: its name.
         selects: what it selects.
-        standing: whether it stands and meets each object that comes; otherwise it is a snapshot, answered once.
+        continuous: whether it stands and meets each object that comes; otherwise it is a snapshot, answered once.
         route: where ROUTE sends it.
         index: what answers it in WORK, a name in :data:`spatialstream.local.indexes.INDEXES`.
         required: the fields that it must have, besides id, type and t.
@@ -67,7 +67,7 @@ class Kind:
 
     type: QueryType
     selects: Selects
-    standing: bool
+    continuous: bool
     route: Route
     index: str
     required: tuple[str, ...]
@@ -118,5 +118,5 @@ def having(test: Callable[[Kind], bool]) -> npt.NDArray[np.bool_]:
     return np.array([*map(test, KINDS), False])
 
 
-STANDING = having(lambda kind: kind.standing)
+STANDING = having(lambda kind: kind.continuous)
 """Which codes are of continuous queries."""

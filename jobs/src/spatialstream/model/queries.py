@@ -103,7 +103,7 @@ Selection = Everything | Nearest | TopTerms
 
 _SELECTS = {Everything: Selects.OBJECTS, Nearest: Selects.NEAREST, TopTerms: Selects.TERMS}
 _NAMES = pa.array(NAMES)
-_TYPES = {(kind.selects, kind.standing): kind.type for kind in KINDS}
+_TYPES = {(kind.selects, kind.continuous): kind.type for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     window = faults.of(None, parse_duration, record["window"], "window") if "window" in given else None
     by = faults.of("", check_by, record["by"]) if "by" in given else ""
     faults.check()
-    return Query(name, t, predicate, selection, Lifetime(duration, kind.standing, window, step), by)
+    return Query(name, t, predicate, selection, Lifetime(duration, kind.continuous, window, step), by)
 
 
 class _Faults(list[RecordError]):
@@ -470,7 +470,7 @@ class QueryBatch(Batch):
             Predicate(self.regions[index], text.keywords, text.any, text.none),
             selection,
             Lifetime(
-                int(self.duration[index]), kind.standing, None if window < 0 else window, None if step < 0 else step
+                int(self.duration[index]), kind.continuous, None if window < 0 else window, None if step < 0 else step
             ),
             self.by[index].as_py(),
         )

@@ -50,7 +50,7 @@ __all__ = [
 TRANSFERS = "transfers/"
 """What the names of transfers begin with."""
 
-Standing = tuple[npt.NDArray[np.int64], QueryBatch]
+Registrations = tuple[npt.NDArray[np.int64], QueryBatch]
 """Numbers and queries."""
 
 
@@ -104,19 +104,19 @@ def drop_transfers(storage: Storage, active: int) -> None:
 
 
 def export_queries(
-    slot: int, standing: Sequence[Standing], active: RoutingVersion, coming: RoutingVersion, storage: Storage
+    slot: int, continuous: Sequence[Registrations], active: RoutingVersion, coming: RoutingVersion, storage: Storage
 ) -> int:
     """Write down what other slots will need of this slot's queries; returns how many queries that are.
 
     Args:
         slot: this slot.
-        standing: its range queries, its terms queries.
+        continuous: its range queries, its terms queries.
         active: the version under which they are here.
         coming: the version that is being prepared.
         storage: where transfers are kept, shared by all slots.
     """
-    leaving: dict[int, list[Standing]] = {}
-    for number, queries in standing:
+    leaving: dict[int, list[Registrations]] = {}
+    for number, queries in continuous:
         for target, rows in _targets(slot, queries, active, coming).items():
             leaving.setdefault(target, []).append((number[rows], queries.take(rows)))
     for target in range(coming.slots):
@@ -152,7 +152,7 @@ def _keys(version: RoutingVersion, queries: QueryBatch) -> npt.NDArray[np.int64]
     return row.astype(np.int64) * version.slots + slot
 
 
-def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterator[Standing]:
+def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterator[Registrations]:
     """What other slots have written down for this one."""
     for source in range(slots):
         name = _name(version, source, slot)
@@ -179,9 +179,9 @@ def release_queries(
         ranges: the slot's range queries.
         terms: its terms queries.
     """
-    number, queries = ranges.standing(watermark)
+    number, queries = ranges.continuous(watermark)
     ranges.drop(number[_foreign(slot, queries, coming)])
-    number, queries = terms.standing(watermark)
+    number, queries = terms.continuous(watermark)
     foreign = _foreign(slot, queries, coming)
     kept = set(number[~foreign].tolist())
     moves.fading = {each: until for each, until in moves.fading.items() if each not in kept}

@@ -192,7 +192,7 @@ class Round:
         version: the routing version of the last epoch.
         controls: what the router says about versions to come, in order.
         past: the versions before, of which objects are kept.
-        census: whether the slots count their standing queries by leaf.
+        census: whether the slots count their continuous queries by leaf.
         two_phase: whether SKQs have been routed to one slot each, see :class:`Epoch`.
         measured: whether the slots tell their load.
         left: the records that it leaves out.

@@ -30,7 +30,7 @@ from spatialstream.balance.attribution import Spent
 from spatialstream.connectors.contracts import Storage
 from spatialstream.connectors.keys import read_key
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.base import StandingIndex
+from spatialstream.local.base import ContinuousIndex
 from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
 from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
 from spatialstream.local.row_counts import Counts
@@ -80,7 +80,7 @@ T = TypeVar("T")
 BlockMessage = tuple[bytes, pa.Buffer | None]
 """Key and content of a block, as a channel gives it."""
 
-_SNAPSHOT = having(lambda kind: not kind.standing)
+_SNAPSHOT = having(lambda kind: not kind.continuous)
 _EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
 _REGIONAL = having(lambda kind: kind.route is Route.REGION)
 _NEAREST = having(lambda kind: kind.route is Route.NEAREST)
@@ -119,10 +119,10 @@ class SlotIndexes:
         self.moves = Moves()
         self.watermark: int | None = None
 
-    def standing(self) -> Iterator[tuple[Kind, StandingIndex]]:
+    def continuous(self) -> Iterator[tuple[Kind, ContinuousIndex]]:
         """The continuous kinds, each with the index of its queries."""
         for kind in KINDS:
-            if kind.standing:
+            if kind.continuous:
                 yield kind, getattr(self, kind.index)
 
     def checkpoint(self, write: WriteFile) -> Manifest:
@@ -312,8 +312,8 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
     for control, number in turn.controls:
         if control == PREPARE:
             active, coming = (load_version(storage, each) for each in (turn.version, number))
-            standing = (indexes.range.standing(turn.watermark), indexes.terms.standing(turn.watermark))
-            export_queries(slot, standing, active, coming, storage)
+            continuous = (indexes.range.continuous(turn.watermark), indexes.terms.continuous(turn.watermark))
+            export_queries(slot, continuous, active, coming, storage)
             moves.forget()
             moves.pending = number
         elif control == ABORT:
@@ -365,14 +365,14 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
 
     ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that objects came
-    to. ``leaf_queries`` are queries that came, and in a census ``leaf_standing`` those that stand, by type and leaf.
+    to. ``leaf_queries`` are queries that came, and in a census ``leaf_continuous`` those that stand, by type and leaf.
     """
     record: dict[str, Any] = {
         "objects": load.objects,
         "matches": int(load.matched.sum()),
         "held": len(indexes.objects),
         "bytes": sum(each.nbytes for each in (indexes.objects, indexes.range, indexes.nearest, indexes.terms)),
-        "standing": {kind.type.value: len(index) for kind, index in indexes.standing()},
+        "continuous": {kind.type.value: len(index) for kind, index in indexes.continuous()},
         "spent": {part: round(seconds, 7) for part, seconds in asdict(load.spent).items()},
     }
     if load.leaf is not None:
@@ -383,8 +383,8 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         record["queries"] = {kind.value: int(np.count_nonzero(code == CODE[kind])) for kind in QueryType}
         record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
         if turn.census:
-            standing = [index.standing(turn.watermark)[1] for index in (indexes.range, indexes.terms)]
-            record["leaf_standing"] = _queries_by_leaf(slot, standing, version)
+            continuous = [index.continuous(turn.watermark)[1] for index in (indexes.range, indexes.terms)]
+            record["leaf_continuous"] = _queries_by_leaf(slot, continuous, version)
     return record
 
 
@@ -471,7 +471,7 @@ def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, 
         yield from load.each("queries", found)
     for content in _steps(indexes, turn.watermark):
         yield slot, messages.STEPS, content
-    for _, index in indexes.standing():
+    for _, index in indexes.continuous():
         index.expire(turn.watermark)
 
 
@@ -484,7 +484,7 @@ def _in_order(registered: Sequence[pa.RecordBatch]) -> tuple[npt.NDArray[np.int6
 
 
 def _end(indexes: SlotIndexes, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
-    for _, index in indexes.standing():
+    for _, index in indexes.continuous():
         index.end_at(number, t)
 
 
@@ -498,7 +498,7 @@ def _among(
 
 def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> None:
     queries = replace(queries, by=nobody(len(queries)))  # that is for MERGE alone
-    for kind, index in indexes.standing():
+    for kind, index in indexes.continuous():
         rows = np.flatnonzero(queries.code == CODE[kind.type])
         if len(rows):
             index.register(number[rows], queries.take(rows))

@@ -97,7 +97,7 @@ class LoadReport:
         """
         if self.kept is not None:
             return self.kept[0].astype(np.float64), self.kept[1].astype(np.float64), True
-        columns = (self.counts.objects, self.counts.standing)
+        columns = (self.counts.objects, self.counts.continuous)
         objects, queries = (np.bincount(version.mapping, each, version.slots).astype(np.float64) for each in columns)
         return objects, queries, False
 
@@ -214,7 +214,7 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
     arrays: dict[str, Floats | Ints] = {
         "objects": counts.objects,
         "arrivals": counts.arrivals,
-        "standing": counts.standing,
+        "continuous": counts.continuous,
     }
     arrays["checked"] = report.checked
     if counts.queries is not None:
@@ -236,8 +236,8 @@ def read_load(store: RoutingStore) -> LoadReport:
     if kept is None:
         raise StateError("there are no load statistics yet; the worker writes them every few seconds while it works")
     arrays, meta = kept
-    objects, arrivals, standing = (arrays[name] for name in ("objects", "arrivals", "standing"))
-    counts = LeafCounts(objects, arrivals, standing, float(meta["span"]), arrays.get("queries"))
+    objects, arrivals, continuous = (arrays[name] for name in ("objects", "arrivals", "continuous"))
+    counts = LeafCounts(objects, arrivals, continuous, float(meta["span"]), arrays.get("queries"))
     columns = arrays["checked"], int(meta["watermark"]), arrays.get("seconds"), arrays.get("kept")
     return LoadReport(int(meta["version"]), counts, *columns)
 

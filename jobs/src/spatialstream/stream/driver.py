@@ -36,7 +36,7 @@ from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, SlotB
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import second_name
 from spatialstream.stream.engine import Engine, Task
-from spatialstream.stream.leadership import Standing
+from spatialstream.stream.leadership import Leader
 from spatialstream.stream.router import EpochRecord, Router
 from spatialstream.stream.worker import Checkpoint, RoundRecord, Worker
 
@@ -249,7 +249,7 @@ class WorkerTurns:
     beside: bool = False
     told: Callable[[Written], object] = lambda written: None
     foreign: int = 0
-    _heard: tuple[int, Standing] | None = field(default=None)
+    _heard: tuple[int, Leader] | None = field(default=None)
     _again: bool = field(default=False)
     _released: Checkpoint | None = field(default=None)
 

@@ -6,7 +6,7 @@ happened. This is why it does no harm.
 
 Interface
     :class:`Leadership` is one process's time at a job: :meth:`~Leadership.begin`, then :meth:`~Leadership.decide` for each turn,
-    before anything follows from the decision, and :meth:`~Leadership.sign` for each announcement. :class:`Standing` is what
+    before anything follows from the decision, and :meth:`~Leadership.sign` for each announcement. :class:`Leader` is what
     a part of the log says; whoever reads announcements asks it which of them count. :class:`Alone` is for jobs that
     nobody else can be at.
 
@@ -85,7 +85,7 @@ from spatialstream.model.errors import RunError, StateError, Unavailable
 from spatialstream.model.jsonable import from_json
 from spatialstream.stages.state import get_value
 
-__all__ = ["ROUTER", "WORKER", "Alone", "Leadership", "Log", "Standing", "Superseded"]
+__all__ = ["ROUTER", "WORKER", "Alone", "Leader", "Leadership", "Log", "Superseded"]
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class Log(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Leader:
     """What the log says of a job up to some offset.
 
     Attributes:
@@ -156,16 +156,16 @@ class Standing:
         """Whether a decision or an announcement of this job counts that comes next."""
         return str(message.get("leadership", "")) == self.leadership
 
-    def read(self, messages: Iterable[Mapping[str, Any]], offset: int) -> tuple[Standing, list[Mapping[str, Any]]]:
+    def read(self, messages: Iterable[Mapping[str, Any]], offset: int) -> tuple[Leader, list[Mapping[str, Any]]]:
         """What the log says with some more messages, up to an offset, and the announcements among them that count."""
-        standing, counting = self, []
+        leader, counting = self, []
         for message in messages:
-            standing = standing.after(message)
-            if "epoch" in message and standing.counts(message):
+            leader = leader.after(message)
+            if "epoch" in message and leader.counts(message):
                 counting.append(message)
-        return replace(standing, offset=offset), counting
+        return replace(leader, offset=offset), counting
 
-    def after(self, message: Mapping[str, Any]) -> Standing:
+    def after(self, message: Mapping[str, Any]) -> Leader:
         """What the log says with one more message."""
         if message.get("job") != self.job:
             return self
@@ -191,11 +191,11 @@ class Standing:
             return replace(self, count=message["count"], record=message["record"])
         return self
 
-    def after_gap(self) -> Standing:
+    def after_gap(self) -> Leader:
         """What it says where some messages cannot be read any more."""
         return replace(self, record="", offset=None, begun=_HEARSAY)
 
-    def _restated(self, message: Mapping[str, Any]) -> Standing:
+    def _restated(self, message: Mapping[str, Any]) -> Leader:
         """What the log says after a re-announcement; of what has been cut off before it that knows more."""
         number, begun = int(message["number"]), int(message["begun"])
         if (number, begun) <= (self.number, self.begun):
@@ -325,20 +325,20 @@ class Leadership(_Records):
         super().__init__(storage, folder, step)
         self._log = log
         self._number, self._id, self._count = number, "", 0
-        self._standing = Standing(job)
+        self._leader = Leader(job)
         self._since = 0  # the last (re)statement of who leads is not before this offset
         self._begun, self._restate, self._cleaned = _HEARSAY, False, 0
         self._allowed, self._others, self._cut = 0, 0, 0
 
     @property
-    def standing(self) -> Standing:
+    def leader(self) -> Leader:
         """What this process knows of the log."""
-        return self._standing
+        return self._leader
 
     @property
     def announced(self) -> int:
         """The last epoch that was announced before the leadership began; -1 if none was, or nobody knows any more."""
-        return self._standing.announced
+        return self._leader.announced
 
     def begin(self) -> str | None:
         """Begin; to be called once.
@@ -352,16 +352,16 @@ class Leadership(_Records):
             StateError: a record is damaged.
         """
         newest = self._newest()
-        while self._standing.leadership != self._id or not self._id:
+        while self._leader.leadership != self._id or not self._id:
             if self._id and self._number:
                 raise self._superseded()
-            number = self._number or self._standing.number
+            number = self._number or self._leader.number
             self._id = f"{number}-{uuid.uuid4().hex[:8]}"
             self._tell("begin", {"number": number})
-        self._begun = self._standing.offset or 0
-        if newest and not self._standing.record:
+        self._begun = self._leader.offset or 0
+        if newest and not self._leader.record:
             self._settle(newest, self._known[newest].turn, {})
-        return self._folder + self._standing.record if self._standing.record else None
+        return self._folder + self._leader.record if self._leader.record else None
 
     def decide(self, turn: int, record: str) -> str:
         """Decide a turn, for the first time or another way than before. If this raises, it may be decided or not.
@@ -379,21 +379,21 @@ class Leadership(_Records):
             OSError: the storage cannot be written.
         """
         if self._restate:
-            known = {"number": self._standing.number, "begun": self._begun}
-            self._tell("restate", {**known, "count": self._standing.count, "announced": self._standing.announced})
+            known = {"number": self._leader.number, "begun": self._begun}
+            self._tell("restate", {**known, "count": self._leader.count, "announced": self._leader.announced})
             self._check()
             self._restate = False
         self._count += 1
         name, content = f"{self._folder}{turn:09d}-{self._id}-{self._count}.json", record.encode()
         is_long = len(content) > _LONGEST
-        if is_long or not self._standing.record:
+        if is_long or not self._leader.record:
             self._put(turn, name, content, self._since)
         self._settle(name, turn, {} if is_long else {"content": record})
         return name
 
     def sign(self, announcement: Mapping[str, Any]) -> dict[str, Any]:
         """An announcement as one of this leadership."""
-        return {**announcement, "job": self._standing.job, "leadership": self._id}
+        return {**announcement, "job": self._leader.job, "leadership": self._id}
 
     def clean(self, turn: int, needed: int | None = None) -> None:
         """See :class:`_Records`; the log may be cut before what is left."""
@@ -424,24 +424,24 @@ class Leadership(_Records):
         self._check()
 
     def _check(self) -> None:
-        if self._standing.leadership != self._id:
+        if self._leader.leadership != self._id:
             raise self._superseded()
 
     def _tell(self, step: str, message: Mapping[str, Any]) -> None:
         """Write a message, and read the log up to it."""
-        told = {"job": self._standing.job, "leadership": self._id, **message}
+        told = {"job": self._leader.job, "leadership": self._id, **message}
         self._step(step)
         self._log.announce(told)
         self._step("hear")
-        until, at = time.monotonic() + _PATIENCE, self._standing.offset
+        until, at = time.monotonic() + _PATIENCE, self._leader.offset
         gap = at is None
         while True:
             try:
-                given, offset = self._log.announced(self._standing.offset, _MOST, _LOOK)
+                given, offset = self._log.announced(self._leader.offset, _MOST, _LOOK)
             except StateError:
                 if time.monotonic() > until:
                     raise
-                self._standing, gap = self._standing.after_gap(), True
+                self._leader, gap = self._leader.after_gap(), True
                 continue
             heard = [each for each in given if each is not None]
             self._hear(heard, offset)
@@ -455,22 +455,22 @@ class Leadership(_Records):
     @property
     def _is_over(self) -> bool:
         """Whether another leadership counts, so that what this one has written may have been cut off."""
-        standing = self._standing
-        return standing.leadership != self._id and (self._begun != _HEARSAY or standing.number > self._number)
+        leader = self._leader
+        return leader.leadership != self._id and (self._begun != _HEARSAY or leader.number > self._number)
 
     def _hear(self, messages: Iterable[Mapping[str, Any]], offset: int) -> None:
         """Take in what the log says next, up to an offset."""
-        start, job = self._standing.offset or 0, self._standing.job
+        start, job = self._leader.offset or 0, self._leader.job
         for each in messages:
-            self._standing = self._standing.after(each)
+            self._leader = self._leader.after(each)
             if each.get("job") != job:
                 self._others = max(self._others, each.get("keep", 0))
-            elif self._standing.counts(each):
+            elif self._leader.counts(each):
                 if "number" in each:
                     self._since = start
                 if "record" in each:
                     self._note(each)
-        self._standing = replace(self._standing, offset=offset)
+        self._leader = replace(self._leader, offset=offset)
 
     def _note(self, decision: Mapping[str, Any]) -> None:
         """Remember a decision that counts."""
@@ -481,7 +481,7 @@ class Leadership(_Records):
             self._known[name] = _Record(decision["turn"], self._since, packed, stored)
 
     def _superseded(self) -> Superseded:
-        return Superseded(f"another {self._standing.job} has taken over")
+        return Superseded(f"another {self._leader.job} has taken over")
 
 
 class Alone(_Records):

@@ -23,10 +23,10 @@ from spatialstream.stages.turns import NEVER
 
 __all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
 
-SNAPSHOT = tuple(kind.type for kind in KINDS if not kind.standing)
+SNAPSHOT = tuple(kind.type for kind in KINDS if not kind.continuous)
 """Queries that are answered once."""
 
-STANDING = tuple(kind.type for kind in KINDS if kind.standing and kind.route is Route.REGION)
+STANDING = tuple(kind.type for kind in KINDS if kind.continuous and kind.route is Route.REGION)
 """Continuous queries that concern some leaves. CKQs concern the whole space: they are on every slot, and no leaf's."""
 
 _SAMPLES = 64
@@ -66,7 +66,7 @@ class WindowView:
     counts: LeafCounts | None
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
-    standing: Mapping[QueryType, npt.NDArray[np.float64]]
+    continuous: Mapping[QueryType, npt.NDArray[np.float64]]
     queries: Mapping[QueryType, npt.NDArray[np.float64]]
     watermark: int
     kept: npt.NDArray[np.int64] | None = None
@@ -94,7 +94,7 @@ class LoadWindow:
         self._retention = retention
         self._samples: deque[_Sample] = deque()
         self.version: RoutingVersion | None = None
-        self.standing: dict[QueryType, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
+        self.continuous: dict[QueryType, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
         self.nearest = 0
         self.kept: dict[int, tuple[int, int]] = {}
         self.first: int | None = None
@@ -106,7 +106,7 @@ class LoadWindow:
         if self.version is None or self.version.number != version.number:
             self.version = version
             self._samples.clear()
-            self.standing = {kind: np.zeros(self.leaves) for kind in STANDING}
+            self.continuous = {kind: np.zeros(self.leaves) for kind in STANDING}
             self.began = watermark if watermark > NEVER else None
 
     @property
@@ -126,8 +126,10 @@ class LoadWindow:
             self._queries(load, sample)
             self._standing(slot, load)
             if "held" in load:
-                self.kept[slot] = load["held"], sum(load["standing"].values())
-        self.nearest = max((load.get("standing", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0)
+                self.kept[slot] = load["held"], sum(load["continuous"].values())
+        self.nearest = max(
+            (load.get("continuous", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0
+        )
         while self._samples and self._samples[0].watermark <= watermark - self._span:
             self._samples.popleft()
         if watermark > NEVER:  # an epoch before anything was heard of some partition ends before all time
@@ -157,13 +159,13 @@ class LoadWindow:
     def _standing(self, slot: int, load: Mapping[str, Any]) -> None:
         """Registrations add to what stands; a census says what stands, without what has ended meanwhile."""
         assert self.version is not None
-        census = "leaf_standing" in load
-        for kind, standing in self.standing.items():
+        census = "leaf_continuous" in load
+        for kind, continuous in self.continuous.items():
             if census:
-                standing[self.version.mapping == slot] = 0.0
-            cells = _cells(load, "leaf_standing" if census else "leaf_queries", kind)
+                continuous[self.version.mapping == slot] = 0.0
+            cells = _cells(load, "leaf_continuous" if census else "leaf_queries", kind)
             if cells is not None:
-                standing[cells[0]] += cells[1]
+                continuous[cells[0]] += cells[1]
 
     @property
     def nbytes(self) -> int:
@@ -193,7 +195,7 @@ class LoadWindow:
             self.counts(),
             self.checked,
             self.seconds,
-            {kind: standing.copy() for kind, standing in self.standing.items()},
+            {kind: continuous.copy() for kind, continuous in self.continuous.items()},
             {kind: self.queries(kind) for kind in SNAPSHOT},
             self.watermark,
             self._kept(self.version.slots),
@@ -213,14 +215,14 @@ class LoadWindow:
         span = float(max(1, self.watermark - began))
         # objects stay where they came: what a leaf holds is estimated from its rate
         held = float(self.watermark - self.first) if self._retention is None else float(self._retention)
-        standing = self._sum(self.standing.values())
+        continuous = self._sum(self.continuous.values())
         queries = np.zeros((len(TYPES), self.leaves))
         for kind in SNAPSHOT:
             queries[CODE[kind]] = self.queries(kind)
         for kind in STANDING:
-            queries[CODE[kind]] = self.standing[kind]
+            queries[CODE[kind]] = self.continuous[kind]
         queries[CODE[QueryType.CKQ]] = self.nearest
-        return LeafCounts(arrivals * max(1.0, held / span), arrivals, standing, span, queries)
+        return LeafCounts(arrivals * max(1.0, held / span), arrivals, continuous, span, queries)
 
     def _sum(self, columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
         total = np.zeros(self.leaves)

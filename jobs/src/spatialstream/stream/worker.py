@@ -29,7 +29,7 @@ from spatialstream.stages.two_phase import second_name
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import save_named
 from spatialstream.store.state import Stage
-from spatialstream.stream.leadership import ROUTER, Alone, Leadership, Standing
+from spatialstream.stream.leadership import ROUTER, Alone, Leader, Leadership
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["ROUNDS", "Checkpoint", "RoundRecord", "Worker", "rounds_done"]
@@ -38,10 +38,10 @@ ROUNDS = "rounds/"
 """What the names of rounds' files begin with."""
 
 _CENSUS = 64
-"""Every so-many-th round the slots count their standing queries by leaf."""
+"""Every so-many-th round the slots count their continuous queries by leaf."""
 
 
-_FIRST = Standing(ROUTER)
+_FIRST = Leader(ROUTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class RoundRecord:
     stage: Stage | None = None
     refused: int = 0
     records: int = 0
-    router: Standing = _FIRST
+    router: Leader = _FIRST
     previous: str = ""
     since: Checkpoint | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class Worker:
         return None if self.last is None else self.last.announced
 
     @property
-    def router(self) -> Standing:
+    def router(self) -> Leader:
         """By which it is told which announcements count, up to there."""
         return _FIRST if self.last is None else self.last.router
 
@@ -169,7 +169,7 @@ class Worker:
         self,
         announcements: Sequence[Mapping[str, Any]],
         announced: int,
-        router: Standing,
+        router: Leader,
         begins: Callable[[], Sequence[int]],
     ) -> RoundRecord | None:
         """Decide the next round, after the last one, which is done; None if nothing new was announced.

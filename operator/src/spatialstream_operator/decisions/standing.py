@@ -1,4 +1,4 @@
-"""Whether a standing query stands as its resource says, and what is to be registered that it does.
+"""Whether a continuous query stands as its resource says, and what is to be registered that it does.
 
 The id of a query is made of the resource's namespace and name and of what it asks: so another spec is another query,
 and whoever registers it, however often, registers the same one. A registration is written down with its time before it

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spatialstream.client.stream import Standing as Listed
+from spatialstream.client.stream import Registered as Listed
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway as Server
 from spatialstream.model.errors import Unavailable
@@ -26,7 +26,7 @@ TOKEN = "everything-0123456789"
 class Standing(Answering):
     """What stands in a stream that takes in what it is sent."""
 
-    def standing_query(self, name: str) -> Listed:
+    def continuous_query(self, name: str) -> Listed:
         known = self.stream.standing
         found = [{**CRQ, "id": name, "t": known[name]}] if name in known else []
         return Listed(found, 0, {}, [{"rows": 3, "last_row": 900} for _ in found])

@@ -210,7 +210,7 @@ def test_a_query_is_registered_once_and_said_to_stand(scene: Scene) -> None:
     (event,) = scene.world.cluster.events()
     assert event["regarding"]["kind"] == "SpatialQuery"
     value = scene.world.metrics.registry.get_sample_value
-    assert value("spatialstream_operator_query_standing", {"namespace": "geo", "query": "floods"}) == 1.0
+    assert value("spatialstream_operator_query_registered", {"namespace": "geo", "query": "floods"}) == 1.0
 
 
 def test_its_rows_so_far_are_in_the_status(scene: Scene) -> None:
@@ -429,7 +429,7 @@ def test_a_removal_cancels_it(scene: Scene) -> None:
     assert scene.remove()
     assert scene.standing == []
     value = scene.world.metrics.registry.get_sample_value
-    assert value("spatialstream_operator_query_standing", {"namespace": "geo", "query": "floods"}) is None
+    assert value("spatialstream_operator_query_registered", {"namespace": "geo", "query": "floods"}) is None
     assert scene.remove()
     assert scene.gateway.rejected == []
 

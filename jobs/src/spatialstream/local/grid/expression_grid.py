@@ -57,7 +57,7 @@ def _lacking(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpressionGrid(ProbedGrid):
-    """An immutable index over n standing queries with a region and an expression; it does what a KeywordGrid does.
+    """An immutable index over n continuous queries with a region and an expression; it does what a KeywordGrid does.
 
     Attributes:
         grid: their conjunctions.

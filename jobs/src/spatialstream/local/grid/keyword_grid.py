@@ -1,4 +1,4 @@
-"""KeywordGrid: standing range-keyword queries, pruned by space and by rarest keyword together.
+"""KeywordGrid: continuous range-keyword queries, pruned by space and by rarest keyword together.
 
 The idea of FAST (Mahmood, Aref, Aly: "FAST: Frequency-Aware Indexing for Spatio-Textual Data Streams", ICDE 2018), as
 immutable flat arrays: a pyramid of grids; a query is kept at the deepest level where its cover still meets only a few
@@ -52,7 +52,7 @@ _EFFORT = 1 << 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeywordGrid(ProbedGrid):
-    """An immutable index over n standing range-keyword queries; see the module's text.
+    """An immutable index over n continuous range-keyword queries; see the module's text.
 
     Attributes:
         space: of the regions.

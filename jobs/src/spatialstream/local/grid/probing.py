@@ -72,7 +72,7 @@ class GridMatches:
 
 
 class ProbedGrid(ABC):
-    """An immutable index over standing queries, against which batches of objects are matched."""
+    """An immutable index over continuous queries, against which batches of objects are matched."""
 
     __slots__ = ()
 

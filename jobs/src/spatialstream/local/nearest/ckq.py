@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spatialstream.local.arrays import Codes, Flags, Floats, Ints, grown
-from spatialstream.local.base import StandingIndex
+from spatialstream.local.base import ContinuousIndex
 from spatialstream.local.columns import Table, earliest, join
 from spatialstream.local.grid.matching import Objects
 from spatialstream.local.grid.probing import ProbeBatch
@@ -188,7 +188,7 @@ def _offer(
     return heaps, pairs[:found], distances[:found]
 
 
-class ContinuousNearestIndex(StandingIndex):
+class ContinuousNearestIndex(ContinuousIndex):
     """The CKQs of one slot.
 
     Args:
@@ -216,7 +216,7 @@ class ContinuousNearestIndex(StandingIndex):
         return self._queries.nbytes + heaps + sum(tier.grid.nbytes for tier in self._tiers.tiers)
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
-        """See :class:`StandingIndex`: objects with ``t <= o.t < t + τ`` count."""
+        """See :class:`ContinuousIndex`: objects with ``t <= o.t < t + τ`` count."""
         n = len(numbers)
         if n == 0:
             return
@@ -235,13 +235,13 @@ class ContinuousNearestIndex(StandingIndex):
         self._tiers.add(np.arange(first, first + n, dtype=np.int32), queries.keywords)
 
     def end_at(self, numbers: Ints, t: Ints) -> None:
-        """See :class:`StandingIndex`."""
+        """See :class:`ContinuousIndex`."""
         rows, which = earliest(self._queries["number"], numbers, t)
         self._queries["end"][rows] = np.minimum(self._queries["end"][rows], t[which])
         self._queries["touched"][rows] = True
 
     def match(self, objects: ObjectBatch) -> Iterator[Candidates]:
-        """See :class:`StandingIndex`: the arrivals that may be in answers of this slot."""
+        """See :class:`ContinuousIndex`: the arrivals that may be in answers of this slot."""
         first, chunk = 0, max(_LEAST_CHUNK, _PAIRS // max(1, len(self._queries)))
         while first < len(objects) and self._tiers.tiers:
             last = min(len(objects), first + chunk)

@@ -238,7 +238,7 @@ def _gather(
 
 
 class ContinuousRangeIndex(MovableIndex):
-    """Standing range-keyword queries with lifetimes; see the module's text.
+    """Continuous range-keyword queries with lifetimes; see the module's text.
 
     Args:
         space: of objects and regions.
@@ -309,7 +309,7 @@ class ContinuousRangeIndex(MovableIndex):
             known |= here & ~_dead(tier.life[positions], self._horizon)
         return known
 
-    def standing(self, now: int) -> tuple[Ints, QueryBatch]:
+    def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
         """See :class:`MovableIndex`."""
         self._flush()
         parts = [tier.rows(max(now, self._horizon)) for tier in self._tiers]

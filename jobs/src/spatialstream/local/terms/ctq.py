@@ -308,7 +308,7 @@ class ContinuousTermsIndex(MovableIndex):
         """See :class:`MovableIndex`."""
         return np.isin(numbers, self._queries["number"][self._unfinished(self._upto)])
 
-    def standing(self, now: int) -> tuple[Ints, QueryBatch]:
+    def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
         """See :class:`MovableIndex`. A cancellation at c is in the duration: ``t + duration < c``."""
         queries, areas = self._queries, self._areas
         rows = np.flatnonzero(self._unfinished(max(now, self._upto)))

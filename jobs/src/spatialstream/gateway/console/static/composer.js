@@ -17,7 +17,7 @@ export class Composer {
     [this.form, this.app] = [form, app];
     this.region = null;
     this.at = null;
-    this.replaced = null; // the standing question whose place is taken by what stands next
+    this.replaced = null; // the continuous query whose place is taken by what stands next
     this.handles = [];
     this.drawing = null;
     this.hint = document.getElementById("hint");
@@ -104,7 +104,7 @@ export class Composer {
     this.#update();
   }
 
-  /** Puts a question into the form, to be changed; what stands then takes the place of a standing one. */
+  /** Puts a question into the form, to be changed; what stands then takes the place of a continuous one. */
   edit(query, replaced = null) {
     this.#replace(replaced);
     const { elements } = this.form;

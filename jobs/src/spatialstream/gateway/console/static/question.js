@@ -24,7 +24,7 @@ let made = 0;
 export const viewOf = (question, coming) => new VIEWS[question.kind](question, coming);
 
 export class Question {
-  /** @param {object} query as the interface takes it; a standing one has its id @param {object} app the page */
+  /** @param {object} query as the interface takes it; a continuous one has its id @param {object} app the page */
   constructor(query, app, colour) {
     [this.query, this.app, this.colour] = [query, app, colour];
     this.key = `question-${(made += 1)}`;
@@ -104,7 +104,7 @@ export class Question {
     }
   }
 
-  /** Registers a standing question; a place before its first row. */
+  /** Registers a continuous query; a place before its first row. */
   async register() {
     [this.own, this.caughtUp] = [true, true];
     this.#set("registering", "the stream is taking it in …");

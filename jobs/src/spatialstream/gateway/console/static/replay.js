@@ -1,4 +1,4 @@
-// Replay: when the rows of a standing question came, and what they were at each of those moments.
+// Replay: when the rows of a continuous query came, and what they were at each of those moments.
 
 import { Problem, call, streamPath } from "./api.js";
 import { viewOf } from "./question.js";
@@ -42,7 +42,7 @@ export class Replay {
     });
   }
 
-  /** Turns to a standing question; at a moment, if one is given. */
+  /** Turns to a continuous query; at a moment, if one is given. */
   open(question, { at = null, span: wanted = this.span } = {}) {
     if (this.question !== null) this.close();
     [this.question, this.view] = [question, viewOf(question, question.kind === "terms")];
