@@ -1,8 +1,8 @@
-"""What a question costs with its transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds] [together]``.
+"""What a query costs with its transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds] [together]``.
 
-An actor registry, two actors with two slots each, and clients that ask one question in a call, or so many together, all of
-them processes: no Kafka, no Spark, no rounds. Told is the processor time that each kind of process has for a question,
-which is much the same on a busy machine; answered whole by an actor, and by the slots, as questions are that have times
+An actor registry, two actors with two slots each, and clients that ask one query in a call, or so many together, all of
+them processes: no Kafka, no Spark, no rounds. Told is the processor time that each kind of process has for a query,
+which is much the same on a busy machine; answered whole by an actor, and by the slots, as queries are that have times
 of their own.
 """
 
@@ -33,7 +33,7 @@ from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
-from tests.benchmarks.bench_asked import EPOCH, PLACE, SLOTS, Slots, questions
+from tests.benchmarks.bench_asked import EPOCH, PLACE, SLOTS, Slots, query_block
 from tests.benchmarks.workload import SPACE, objects
 
 HOST, OWN, ASKING = "127.0.0.1", "own", "asking"
@@ -91,18 +91,18 @@ def actor(n: int, port: int, number: int) -> None:
 
 
 def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: float, together: int) -> None:
-    """Asks one question after the other; tells how many, the seconds, its processor time, p50 and p95 (ms)."""
+    """Asks one query after the other; tells how many, the seconds, its processor time, p50 and p95 (ms)."""
     slots, batch = slots_of(n)
     store = MemoryStore()
     store.create(slots.version)
     QueryEndpoint.of({"address": f"{HOST}:{port}", "secret": ASKING, "certificate": None}, SPACE, DEFAULT_RULE).save(
         store
     )
-    kinds = [records for name, records in questions(batch).items() if kind == "all" or name.startswith(kind)]
+    kinds = [records for name, records in query_block(batch).items() if kind == "all" or name.startswith(kind)]
     records = [each[i] for i in range(len(kinds[0])) for each in kinds]
     with Stream(store) as stream:
         if not whole:
-            stream._whole = lambda questions, seconds: None
+            stream._whole = lambda query_block, seconds: None
         for record in records[:WARM]:
             stream.ask(record, timeout=120.0)
         print("ready", flush=True)

@@ -1,6 +1,6 @@
 """Snapshot queries between the rounds, without transport: ``python -m tests.benchmarks.bench_asked [objects]``.
 
-Four slots in one process, which are asked as actors are: questions are checked, routed, answered from views, and their
+Four slots in one process, which are asked as actors are: queries are checked, routed, answered from views, and their
 rows made. Then the same while the slots take in objects, as their turns do. Wall-clock time, unless
 said otherwise.
 """
@@ -63,9 +63,9 @@ class Slots:
         self.number += 1
 
     def call(
-        self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+        self, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
     ) -> Iterable[Block]:
-        return views.answer_at(PLACE, slots, round_id, questions)
+        return views.answer_at(PLACE, slots, round_id, query_block)
 
     def whole(self, asked: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float) -> Whole:
         """What an actor answers that has all slots."""
@@ -76,7 +76,7 @@ class Slots:
         return {"round": now.round[0], "clock": now.clock}, [lines[i] for i in range(len(asked))]
 
 
-def questions(batch: ObjectBatch) -> dict[str, list[Question]]:
+def query_block(batch: ObjectBatch) -> dict[str, list[Question]]:
     """Records of each type, with keywords of objects that are there."""
     source = queries(batch, QUESTIONS, seed=2)
     shapes, centres = source.regions.shape.tolist(), source.centres.tolist()
@@ -113,7 +113,7 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
     for _ in range(100):
         slots.stores[0].view()
     row("a view is taken in", (time.perf_counter() - began) * 1e4, "us", None, f"{slots.stores[0].segments} segments")
-    asked = questions(batch)
+    asked = query_block(batch)
     session = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE)
     whole = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
     for name, records in asked.items():
@@ -133,7 +133,7 @@ def measure(
     load: str,
     floors: Sequence[float],
 ) -> None:
-    """One question at a time, and some together."""
+    """One query at a time, and some together."""
     one_by_one(f"{name}, {load}", session, records, row, floors)
     times, spent = [], time.thread_time()
     for part in (records[first : first + BATCH] for first in range(0, len(records), BATCH)):

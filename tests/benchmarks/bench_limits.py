@@ -268,7 +268,7 @@ class _Echo(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def calls(continuous: int = 500) -> Iterator[Figure]:
-    """What a question costs both sides in a call of its own, and on one that stands; and what those take that stand."""
+    """What a query costs both sides in a call of its own, and on one that stands; and what those take that stand."""
     server = _Echo("grpc+tcp://127.0.0.1:0")
     address, body = f"127.0.0.1:{server.port}", b"x" * 200
     client, asking = client_of(address), CallPool("echo", client_of)
@@ -283,7 +283,7 @@ def calls(continuous: int = 500) -> Iterator[Figure]:
 
     for name, work in (("a call of its own", of_its_own), ("a call that stands", on_one_that_stands)):
         work()
-        yield {"name": f"a question in {name}, both sides", "value": 1e6 * cpu(work) / 2_000, "unit": "us"}
+        yield {"name": f"a query in {name}, both sides", "value": 1e6 * cpu(work) / 2_000, "unit": "us"}
     before, held = _held(), []
     for _ in range(continuous):
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_command("echo"))

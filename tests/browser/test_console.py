@@ -204,7 +204,7 @@ def test_objects_pass(visit: Visit) -> None:
 
 
 @pytest.mark.gate
-def test_a_question_asked_once(visit: Visit) -> None:
+def test_a_query_asked_once(visit: Visit) -> None:
     visit.sign_in()
     visit.flood()
     visit.page.get_by_role("button", name="Ask once").click()
@@ -216,14 +216,14 @@ def test_a_question_asked_once(visit: Visit) -> None:
     expect(visit.page.get_by_text("Nothing is asked yet.")).to_be_visible()
 
 
-def test_the_questions_are_skipped_to_and_stay(visit: Visit) -> None:
+def test_the_queries_are_skipped_to_and_stay(visit: Visit) -> None:
     visit.sign_in()
     page = visit.page
     page.get_by_role("button", name="Everywhere").click()
     page.get_by_role("button", name="Ask once").click()
     expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
     expect(page).to_have_url(re.compile("q="))
-    page.get_by_role("link", name="Skip to the questions").press("Enter")
+    page.get_by_role("link", name="Skip to the queries").press("Enter")
     expect(page.locator("#panel")).to_be_focused()
     page.evaluate("() => (location.hash = 'panel')")  # as a link to a place in the page
     expect(page).to_have_url(re.compile("q="))
@@ -325,9 +325,9 @@ def number(card: Locator) -> int:
     return int(card.locator(".figure b").inner_text().replace(",", ""))
 
 
-def link(page: Page, *questions: dict[str, Any]) -> str:
-    """The address of the page with these questions."""
-    said = urlencode({"stream": "gateway", "q": json.dumps(questions)})
+def link(page: Page, *queries: dict[str, Any]) -> str:
+    """The address of the page with these queries."""
+    said = urlencode({"stream": "gateway", "q": json.dumps(queries)})
     return f"{page.url.partition('#')[0]}#{said}"
 
 
@@ -409,7 +409,7 @@ def test_what_is_changed_takes_the_place_of_what_stood(visit: Visit, gateway: Ga
     cancel(visit)
 
 
-def test_a_question_stands_also_where_the_page_is_not_served_safely(browser: Browser, gateway: GatewayServer) -> None:
+def test_a_query_stands_also_where_the_page_is_not_served_safely(browser: Browser, gateway: GatewayServer) -> None:
     visit = Visit(browser, gateway, ELSEWHERE)
     assert not visit.page.evaluate("() => isSecureContext")
     visit.sign_in()
@@ -418,7 +418,7 @@ def test_a_question_stands_also_where_the_page_is_not_served_safely(browser: Bro
     visit.end()
 
 
-def test_what_a_question_has_had_is_replayed_and_live_again_without_a_gap(visit: Visit) -> None:
+def test_what_a_query_has_had_is_replayed_and_live_again_without_a_gap(visit: Visit) -> None:
     visit.sign_in()
     card = stand(visit)
     before = number(card)
@@ -477,7 +477,7 @@ def test_a_replay_of_nothing_and_one_that_cannot_be_read(visit: Visit) -> None:
     expect(replay.locator(".told")).to_contain_text("the broker is away")
     page.unroute("**/results/counts?**")
     replay.get_by_role("button", name="Try again").click()
-    expect(replay.locator(".told")).to_contain_text("No row of this question came")
+    expect(replay.locator(".told")).to_contain_text("No row of this query came")
     expect(replay.get_by_role("slider")).to_be_disabled()
     visit.accessible()
     replay.get_by_role("button", name="Back to live").click()
@@ -564,7 +564,7 @@ def test_escape_leaves_an_empty_replay(visit: Visit) -> None:
     expect(visit.card("Standing")).to_have_attribute("data-state", "standing")
     page.get_by_role("button", name=re.compile("^Replay")).click()
     replay = page.get_by_role("region", name="Replay")
-    expect(replay.locator(".told")).to_contain_text("No row of this question came")
+    expect(replay.locator(".told")).to_contain_text("No row of this query came")
     page.keyboard.press("Escape")
     expect(replay).to_be_hidden()
     visit.live()
@@ -627,7 +627,7 @@ def test_the_nearest_and_the_top_words(visit: Visit) -> None:
     page.get_by_role("button", name="Let it stand").click()
     words = page.locator(".card table.terms")
     expect(words.get_by_role("rowheader", name="news")).to_be_visible()
-    visit.picture("questions")
+    visit.picture("queries")
     for _ in range(2):
         page.get_by_role("button", name=re.compile("^Cancel")).first.click()
         expect(page.locator(".card[data-state=cancelled]")).not_to_have_count(0)
@@ -881,7 +881,7 @@ def test_a_map_that_is_lost_comes_back(visit: Visit) -> None:
 
 def test_it_can_be_used_by_everybody(browser: Browser, gateway: GatewayServer, theme: str) -> None:
     visit = Visit(browser, gateway, color_scheme=theme)
-    visit.accessible()  # the question for the token
+    visit.accessible()  # the query for the token
     visit.sign_in()
     visit.flood()
     visit.page.get_by_role("button", name="Ask once").click()

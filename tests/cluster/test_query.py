@@ -265,7 +265,7 @@ def test_a_new_stream_over_the_same_topics_gives_the_same_answers(
     assert sorted(after, key=json.dumps) == sorted(before, key=json.dumps)
 
 
-def test_an_interrupt_ends_a_question_that_nobody_answers(servers: Servers) -> None:
+def test_an_interrupt_ends_a_query_that_nobody_answers(servers: Servers) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, ZooKeeperStore(servers.zookeeper.hosts, "silent") as store:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         store.create(build(PLANE, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))

@@ -71,7 +71,7 @@ class Story:
         return part
 
     def earthquakes(self) -> Part:
-        """The real earthquakes of the demonstration, with its questions."""
+        """The real earthquakes of the demonstration, with its queries."""
         folder = Path(spatialstream.cli.demo.__file__).parent
         return self.take(Part((folder / "earthquakes.jsonl").read_bytes(), (folder / "queries.jsonl").read_bytes()))
 

@@ -289,7 +289,7 @@ def test_executors_follow_the_load_by_what_prometheus_says(plane: Stream, platfo
 
 def test_a_stream_is_looked_at_from_outside_and_deleted(plane: Stream, platform: Platform) -> None:
     router = plane.kube.uid("plane-router")
-    plane.patch(time={"idle": "2s"})  # a question asked at the end would wait for silent partitions
+    plane.patch(time={"idle": "2s"})  # a query asked at the end would wait for silent partitions
     wait_for("another router", lambda: plane.kube.ready("plane-router", router), 180.0, platform.state)
     plane.wait("it to be said", lambda status: status["phase"] == "Running")
     look_at_from_outside(plane)

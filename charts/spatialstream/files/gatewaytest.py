@@ -37,7 +37,7 @@ def status(path, token=None, known=True):
 
 
 def checks():
-    """The questions, with the answer that is right."""
+    """The queries, with the answer that is right."""
     yield "the gateway takes requests", lambda: status("/ready", known=False), 200
     yield "it lets in nobody without a token", lambda: status("/streams", known=False), 401
     yield "it lets in nobody with a token of nobody", lambda: status("/streams", "nobody's", known=False), 401
@@ -48,13 +48,13 @@ def checks():
 def main():
     """Ask everything, print what was found, and fail if anything is wrong."""
     wrong = 0
-    for question, answer, right in checks():
+    for query, answer, right in checks():
         try:
             found = answer()
         except (OSError, ValueError) as error:
             found = error
         wrong += found != right
-        sys.stdout.write(f"{'ok   ' if found == right else 'WRONG'} {question}: {found}\n")
+        sys.stdout.write(f"{'ok   ' if found == right else 'WRONG'} {query}: {found}\n")
     sys.exit(1 if wrong else 0)
 
 

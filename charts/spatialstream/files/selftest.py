@@ -76,27 +76,27 @@ def served():
 
 
 def checks():
-    """The questions, with the answer that is right."""
+    """The queries, with the answer that is right."""
     yield "the operator is ready", ready, True
     yield "the API server serves SpatialStreams and SpatialQueries", served, True
     for namespace in os.environ["NAMESPACES"].split(","):
         where = f"in namespace {namespace}" if namespace else "in all namespaces"
         for right, table in ((True, NEEDED), (False, FORBIDDEN)):
             for group, resource, verb in table:
-                question = f"the operator may {verb} {resource} {where}"
-                yield question, lambda each=(namespace, group, resource, verb): allowed(*each), right
+                query = f"the operator may {verb} {resource} {where}"
+                yield query, lambda each=(namespace, group, resource, verb): allowed(*each), right
 
 
 def main():
     """Ask everything, print what was found, and fail if anything is wrong."""
     wrong = 0
-    for question, answer, right in checks():
+    for query, answer, right in checks():
         try:
             found = answer()
         except (OSError, KeyError, ValueError) as error:
             found = error
         wrong += found is not right
-        sys.stdout.write(f"{'ok   ' if found is right else 'WRONG'} {question}: {found}\n")
+        sys.stdout.write(f"{'ok   ' if found is right else 'WRONG'} {query}: {found}\n")
     sys.exit(1 if wrong else 0)
 
 

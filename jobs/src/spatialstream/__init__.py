@@ -1,4 +1,4 @@
-"""spatialstream: standing and one-off questions over a fast stream of objects with a place, a time and a text.
+"""spatialstream: standing and one-off queries over a fast stream of objects with a place, a time and a text.
 
 The public surface: :func:`answer` (DataFrames in and out), :func:`answer_stream` (the same with streaming DataFrames,
 answered by an :class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out), :func:`connect` (a

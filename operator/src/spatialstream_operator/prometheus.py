@@ -1,8 +1,8 @@
 """What Prometheus knows about a stream's load.
 
-One that asks who one is is told by files that may be replaced at any time: they are read with every question.
+One that asks who one is is told by files that may be replaced at any time: they are read with every query.
 
-Series are told apart by ``namespace`` and ``pod``, as every usual way of scraping pods sets them. A question that
+Series are told apart by ``namespace`` and ``pod``, as every usual way of scraping pods sets them. A query that
 Prometheus cannot answer is no figure, never a zero.
 """
 
@@ -48,7 +48,7 @@ class PrometheusAccess:
 
     - ``token``: a bearer token;
     - ``ca.crt``: certificates of authorities, one of which has to vouch for the server's (PEM); not the system's;
-    - ``headers``: lines ``Name: value``, which go with every question. By plain HTTP only what names a tenant may.
+    - ``headers``: lines ``Name: value``, which go with every query. By plain HTTP only what names a tenant may.
 
     Attributes:
         folder: where they are.
@@ -71,7 +71,7 @@ class PrometheusAccess:
         self.headers(url)
 
     def headers(self, url: str) -> dict[str, str]:
-        """What goes with a question to a server now.
+        """What goes with a query to a server now.
 
         Raises:
             SettingError: a file does not hold what it should, or a secret would be sent in clear.
@@ -156,7 +156,7 @@ class Prometheus:
                     raise Unavailable(f"{self._named} does not let the operator in ({answer.status})")
                 record = await answer.json(content_type=None)
             if record["status"] != "success":
-                raise Unavailable(f"{self._named} refuses a question: {record.get('error', 'no reason')}")
+                raise Unavailable(f"{self._named} refuses a query: {record.get('error', 'no reason')}")
             return [
                 Sample(series["metric"], value)
                 for series in record["data"]["result"]

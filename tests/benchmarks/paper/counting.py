@@ -212,13 +212,13 @@ def _asked(rows: tuple[Block, ...]) -> pa.RecordBatch:
 
 
 def _pairs(record: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """The rows of second questions and the units that they are for."""
+    """The rows of second queries and the units that they are for."""
     lists = record.column("slots")
     return np.repeat(np.arange(record.num_rows), np.diff(lists.offsets.to_numpy())), lists.flatten().to_numpy()
 
 
 def _covering(system: System, queries: QueryBatch, record: pa.RecordBatch) -> pa.RecordBatch:
-    """Second questions, without the leaves that lack a keyword."""
+    """Second queries, without the leaves that lack a keyword."""
     owner, leaf = _pairs(record)
     kept = covers(system, queries, messages.numbers(record, "number")[owner], leaf)
     return requests(record.drop_columns(["slots"]), owner[kept], leaf[kept])

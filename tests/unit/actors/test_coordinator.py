@@ -1,4 +1,4 @@
-"""Questions that an actor answers whole: together where they wait at the same moment, and none at the cost of others."""
+"""Queries that an actor answers whole: together where they wait at the same moment, and none at the cost of others."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_what_is_not_found_is_left_to_who_asks_and_nothing_else(
         assert lines_of(found.result(60.0)) == [near]
         assert slots.looks == looks + 1
     assert slots.wholes.ask(named([SRQ, corner]), 10.0) is None, "not a part of what was asked together"
-    assert slots.doubts == 3, "with the first question, which concerns that slot too"
+    assert slots.doubts == 3, "with the first query, which concerns that slot too"
     assert everything != near
 
 
@@ -178,10 +178,10 @@ def test_a_slot_that_moves_and_a_stream_that_has_only_begun(slots: SlotSearch) -
     assert slots.wholes.ask(named([SRQ]), 10.0) is None
 
 
-def test_what_is_no_question_is_refused(slots: SlotSearch) -> None:
-    with pytest.raises(ValueError, match="no questions"):
+def test_what_is_no_query_is_refused(slots: SlotSearch) -> None:
+    with pytest.raises(ValueError, match="no queries"):
         slots.wholes.ask([{"id": "q", "type": "CKQ", "at": [1, 1], "k": 1, "duration": "1h"}], 10.0)
-    with pytest.raises(ValueError, match="no questions"):
+    with pytest.raises(ValueError, match="no queries"):
         slots.wholes.ask([{"id": "q", "type": "CANCEL"}], 10.0)
 
 

@@ -1,4 +1,4 @@
-"""Questions to real endpoints: of any size, many at once, to ones that say nothing, and to a stream that is another."""
+"""Queries to real endpoints: of any size, many at once, to ones that say nothing, and to a stream that is another."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Endpoints:
         views.keep(PLACE, ~part, ListingView.of(catalogue, self.slots.turn))
 
     def answered(self) -> list[int]:
-        """Questions that actors have counted, by type."""
+        """Queries that actors have counted, by type."""
         column = OUTCOMES.index("answered")
         return [int(count) for count in np.sum([each.metrics.counts[:, column] for each in self.actors], axis=0)]
 
@@ -131,7 +131,7 @@ KINDS = [
 ]
 
 
-def test_few_questions_are_answered_whole_by_one_actor(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_queries_are_answered_whole_by_one_actor(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     ends.slots.round(1_000, objects(300, 900))
     with Stream(ends.store) as stream:
         expected = [stream.ask({**each, "t": 1_000}) for each in KINDS]  # with its time it is asked of slots
@@ -212,7 +212,7 @@ def test_what_stands_is_listed_over_all_parts(ends: Endpoints) -> None:
             stream.standing(timeout=0.0)
 
 
-def test_questions_may_be_larger_than_a_message(ends: Endpoints) -> None:
+def test_queries_may_be_larger_than_a_message(ends: Endpoints) -> None:
     ends.slots.round(1_000, objects(50, 900))
     words = [f"{'x' * 100}{i}" for i in range(50)]
     asked = [{**SRQ, "keywords": [f"{each}-{i}" for each in words]} for i in range(999)]
@@ -223,7 +223,7 @@ def test_questions_may_be_larger_than_a_message(ends: Endpoints) -> None:
         assert stream.ask(long)["query"] == long["id"]
 
 
-def test_a_thousand_questions_at_once_while_rounds_are_done(ends: Endpoints) -> None:
+def test_a_thousand_queries_at_once_while_rounds_are_done(ends: Endpoints) -> None:
     ends.slots.round(1_000, objects(200, 900))
     over = threading.Event()
 
@@ -280,10 +280,10 @@ def test_actors_that_are_trusted_ask_the_driver_once_a_round_and_no_answer_is_ol
     assert len(found) == 160
     assert min(found) >= 0
     # each of two actors once a round, and again for what was asked while one was done; and the client now and then
-    assert len(asked) < 120, "not for each of 160 questions"
+    assert len(asked) < 120, "not for each of 160 queries"
 
 
-def test_one_wrong_question_is_named_and_none_of_the_others_asked(ends: Endpoints) -> None:
+def test_one_wrong_query_is_named_and_none_of_the_others_asked(ends: Endpoints) -> None:
     ends.slots.round(1_000, objects(5, 900))
     wrong = {**SKQ, "k": "three"}
     with Stream(ends.store) as stream, pytest.raises(SettingError, match=r"^query 2: k: "):

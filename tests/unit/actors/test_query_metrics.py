@@ -1,4 +1,4 @@
-"""Questions are counted once, where their first slot is, and stay counted when their actor has gone."""
+"""Queries are counted once, where their first slot is, and stay counted when their actor has gone."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ BASE = {"id": "q", "t": 0, "duration": "1h", "region": {"box": [0, 0, 1, 1]}, "a
 FIELDS = {"SRQ": ("region",), "SKQ": ("at", "k"), "STQ": ("region", "k")}
 
 
-def questions(asked: Sequence[tuple[str, Sequence[int]]]) -> pa.RecordBatch:
-    """Questions of types, for slots."""
+def query_block(asked: Sequence[tuple[str, Sequence[int]]]) -> pa.RecordBatch:
+    """Queries of types, for slots."""
     records = [
         {name: BASE[name] for name in ("id", "t", "duration", *FIELDS[kind])} | {"type": kind} for kind, _ in asked
     ]
@@ -41,7 +41,7 @@ def outcomes(counts: Counts) -> dict[str, list[int]]:
 
 
 def test_an_answer_is_counted_once_of_all_actors() -> None:
-    batch = questions([("SRQ", [0, 2]), ("SRQ", [2]), ("SKQ", [1]), ("STQ", [1, 0])])
+    batch = query_block([("SRQ", [0, 2]), ("SRQ", [2]), ("SKQ", [1]), ("STQ", [1, 0])])
     metrics = [QueryMetrics() for _ in range(2)]
     for each, slots in zip(metrics, ([0, 1], [2]), strict=True):
         with each.counting(slots, batch):
@@ -52,8 +52,8 @@ def test_an_answer_is_counted_once_of_all_actors() -> None:
     assert (times[:, -1] > 0).all()
 
 
-def test_a_second_phase_is_no_other_question_but_has_its_time() -> None:
-    batch = questions([("SKQ", [1])])
+def test_a_second_phase_is_no_other_query_but_has_its_time() -> None:
+    batch = query_block([("SKQ", [1])])
     metrics = QueryMetrics()
     with metrics.counting([1], batch.append_column("since", pa.array([0]))):
         pass
@@ -62,7 +62,7 @@ def test_a_second_phase_is_no_other_question_but_has_its_time() -> None:
 
 
 def test_what_is_not_answered_is_counted_by_why() -> None:
-    batch, metrics = questions([("SRQ", [0, 2]), ("SKQ", [1])]), QueryMetrics()
+    batch, metrics = query_block([("SRQ", [0, 2]), ("SKQ", [1])]), QueryMetrics()
     for error in (Gone("it has gone"), ValueError("a defect"), GeneratorExit()):
         with pytest.raises(type(error)), metrics.counting([2], batch):
             raise error
@@ -70,9 +70,9 @@ def test_what_is_not_answered_is_counted_by_why() -> None:
     assert not metrics.counts[:, len(OUTCOMES) :].any()
 
 
-def test_a_question_for_no_slot_is_nobodys() -> None:
+def test_a_query_for_no_slot_is_nobodys() -> None:
     metrics = QueryMetrics()
-    with metrics.counting([0], questions([("SRQ", [0]), ("STQ", [])])):
+    with metrics.counting([0], query_block([("SRQ", [0]), ("STQ", [])])):
         pass
     assert outcomes(metrics.counts) == {"answered": [1, 0, 0]}
 

@@ -1,4 +1,4 @@
-"""Questions that concern several actors: one of them asks the others, and leaves out what they do not answer."""
+"""Queries that concern several actors: one of them asks the others, and leaves out what they do not answer."""
 
 from __future__ import annotations
 

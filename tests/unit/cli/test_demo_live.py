@@ -1,4 +1,4 @@
-"""The live demo's feeds and settings: in the order of time, something for every question, no nonsense."""
+"""The live demo's feeds and settings: in the order of time, something for every query, no nonsense."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_same_seed_gives_the_same_feeds(week: ObjectBatch) -> None:
     assert (other.x != week.x).any()
 
 
-def test_every_question_has_answers(week: ObjectBatch) -> None:
+def test_every_query_has_answers(week: ObjectBatch) -> None:
     start = int(week.t[0])
     asked = [parse_query({"t": start, **each}, WGS84) for each in ASKED]
     assert all(isinstance(each, Query) and each.lifetime.continuous for each in asked)

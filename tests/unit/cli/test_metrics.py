@@ -145,8 +145,8 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
     }
     types = {
         "spatialstream_slot_continuous_queries": {"CRQ", "CKQ", "CTQ"},
-        "spatialstream_questions_total": set(ASKED),
-        "spatialstream_question_seconds": set(ASKED),
+        "spatialstream_snapshot_queries_total": set(ASKED),
+        "spatialstream_snapshot_query_seconds": set(ASKED),
     }
 
     for name, (_, series) in exposed(registry).items():
@@ -231,23 +231,23 @@ def test_the_memory_of_each_process_that_there_is(job: str, worker: WorkerMetric
     assert [value(name, {"process": each}) for each in ("driver", "java", "actor-0")] == [5, 6, 7]
 
 
-def test_questions_in_figures(worker: WorkerMetrics) -> None:
+def test_queries_in_figures(worker: WorkerMetrics) -> None:
     value = worker.registry.get_sample_value
     metrics = QueryMetrics()
-    worker.questions(lambda: metrics.counts)
+    worker.queries(lambda: metrics.counts)
     metrics.counts[1] = [5, 4, 3, 2, 0, 1, *(0 for _ in LIMITS[3:]), 6, 60.5]
 
-    assert [value("spatialstream_questions_total", {"type": "SKQ", "outcome": each}) for each in OUTCOMES] == [
+    assert [value("spatialstream_snapshot_queries_total", {"type": "SKQ", "outcome": each}) for each in OUTCOMES] == [
         5,
         4,
         3,
         2,
     ]
-    assert value("spatialstream_questions_total", {"type": "SRQ", "outcome": "answered"}) == 0
-    buckets = {each: value("spatialstream_question_seconds_bucket", {"type": "SKQ", "le": each}) for each in LE}
+    assert value("spatialstream_snapshot_queries_total", {"type": "SRQ", "outcome": "answered"}) == 0
+    buckets = {each: value("spatialstream_snapshot_query_seconds_bucket", {"type": "SKQ", "le": each}) for each in LE}
     assert buckets == {"0.0005": 0, "0.001": 1, "10.0": 1, "+Inf": 7}
-    assert value("spatialstream_question_seconds_count", {"type": "SKQ"}) == 7
-    assert value("spatialstream_question_seconds_sum", {"type": "SKQ"}) == 60.5
+    assert value("spatialstream_snapshot_query_seconds_count", {"type": "SKQ"}) == 7
+    assert value("spatialstream_snapshot_query_seconds_sum", {"type": "SKQ"}) == 60.5
 
 
 @pytest.mark.parametrize("job", ["router", "worker"])

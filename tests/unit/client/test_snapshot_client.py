@@ -1,4 +1,4 @@
-"""Questions between rounds, from the side of who asks: what is refused, what is waited for, and what is tried again."""
+"""Queries between rounds, from the side of who asks: what is refused, what is waited for, and what is tried again."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class Stream:
         return None if self.turn is None else ReadPoint.of(json.loads(json.dumps(ReadPoint.record(self.turn))), load)
 
     def call(
-        self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+        self, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
     ) -> Iterable[Block]:
-        self.calls.append((list(slots), round_id, questions))
-        return views.answer_at(PLACE, slots, round_id, questions)
+        self.calls.append((list(slots), round_id, query_block))
+        return views.answer_at(PLACE, slots, round_id, query_block)
 
     def session(self, **more: Any) -> SnapshotClient:
         return SnapshotClient(self.newest, more.pop("call", self.call), PLANE, pause=self.pauses.append, **more)
@@ -119,7 +119,7 @@ def test_answers_to_several_come_in_their_order_all_as_of_one_round(stream: Stre
     assert [row["query"] for row in stream.session().ask([SRQ | {"id": "same"}] * 2)] == ["same", "same"]
 
 
-def test_only_the_slots_that_a_question_concerns_are_asked(stream: Stream) -> None:
+def test_only_the_slots_that_a_query_concerns_are_asked(stream: Stream) -> None:
     stream.round(1_000, objects(300, 900))
     leaf = stream.version.index.nearest_leaves(np.array([[1.0, 1.0]]))
     stream.session().ask({**SRQ, "region": {"box": [1, 1, 1, 1]}})
@@ -139,7 +139,7 @@ def test_an_answer_may_be_of_any_size(stream: Stream, monkeypatch: pytest.Monkey
     assert json.loads(line) == stream.right(k)
 
 
-def test_more_questions_than_are_answered_together(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_queries_than_are_answered_together(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spatialstream.client.snapshot_client.MOST", 3)
     stream.round(1_000, objects(10, 900))
     assert [row["query"] for row in stream.session().ask(SKQ | {"id": str(i)} for i in range(8))] == list("01234567")
@@ -190,7 +190,7 @@ def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) ->
         ({**SRQ, "t": 1_001}, "query 0: t: 1001 is after the stream's clock, which is at 1000; leave t out, or wait "),
     ],
 )
-def test_what_is_no_question_of_the_stream_is_refused_with_its_place(stream: Stream, record: Any, reason: str) -> None:
+def test_what_is_no_query_of_the_stream_is_refused_with_its_place(stream: Stream, record: Any, reason: str) -> None:
     stream.round(1_000)
     with pytest.raises(SettingError) as refused:
         stream.session().ask([record])

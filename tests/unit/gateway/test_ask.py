@@ -1,4 +1,4 @@
-"""Questions over HTTP: answers as the session gives them, their forms, and what is said of what cannot be answered."""
+"""Queries over HTTP: answers as the session gives them, their forms, and what is said of what cannot be answered."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_stream_that_was_begun_anew_is_opened_anew(stream: Stream) -> None:
     assert openers == []
 
 
-def test_questions_that_come_together_are_answered_together_but_for_those_that_are_none(stream: Stream) -> None:
+def test_queries_that_come_together_are_answered_together_but_for_those_that_are_none(stream: Stream) -> None:
     stream.round(1_000, objects(40, 900))
     room, looks = threading.Event(), list[float]()
 
@@ -194,7 +194,7 @@ def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream, mon
     assert sizes == [1, 19, 1]
 
 
-def test_a_defect_is_of_the_question_alone_that_brings_it_about(stream: Stream) -> None:
+def test_a_defect_is_of_the_query_alone_that_brings_it_about(stream: Stream) -> None:
     stream.round(1_000, objects(4, 900))
     room, sizes = threading.Event(), list[int]()
 

@@ -223,7 +223,7 @@ def test_who_has_something_under_way_is_answered_by_themselves(gateway: Gateway,
             stream.go.set()
 
 
-def test_who_is_answered_with_a_dear_question_of_somebody_elses_is_answered_apart_from_it(
+def test_who_is_answered_with_a_dear_query_of_somebody_elses_is_answered_apart_from_it(
     gateway: Gateway, stream: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "_LONG", 0.05)
@@ -237,7 +237,7 @@ def test_who_is_answered_with_a_dear_question_of_somebody_elses_is_answered_apar
             behind._patient = False
             filler.send("POST", "ask?timeout=60s", SRQ | {"id": "slow"})
             assert other.open[0].getresponse().status == 200
-            assert stream.begun.count("ask") >= 2  # the first of them with the other's question
+            assert stream.begun.count("ask") >= 2  # the first of them with the other's query
         finally:
             stream.go.set()
 

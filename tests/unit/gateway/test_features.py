@@ -209,7 +209,7 @@ def test_what_was_sent_twice_is_there_twice_and_each_has_an_id_of_its_own(
 def test_a_page_has_what_an_srq_has_as_of_what_it_says(
     client: Client, session: QuerySession, parameters: str, goes_on: int
 ) -> None:
-    """Though the clock goes on with each question, new objects come, and old ones are not kept any more."""
+    """Though the clock goes on with each query, new objects come, and old ones are not kept any more."""
     session.objects[:] = [{"id": f"o{i}", "t": NOW - 9_000 + 37 * i, "lon": 0.0, "lat": 0.0} for i in range(3_000)]
     session.goes_on, session.retention = goes_on, 6_000
     since = NOW - 3_000 if "datetime=17" in parameters else -1

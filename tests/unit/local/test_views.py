@@ -55,7 +55,7 @@ def test_a_view_answers_as_the_store_did(space: Space, data: st.DataObject) -> N
     for view, then in taken:
         region, keywords, (after, last) = data.draw(regions(space)), data.draw(keyword_lists), data.draw(times)
         x, y = data.draw(points(space))
-        for _ in range(2):  # what a question leaves behind does not change the next one
+        for _ in range(2):  # what a query leaves behind does not change the next one
             assert rows(view.range_query(region, keywords, after, last)) == then.range_query(
                 region, keywords, after, last
             )

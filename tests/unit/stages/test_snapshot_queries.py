@@ -1,4 +1,4 @@
-"""Questions that one process answers without blocks between: rows are those of the way by blocks, and the oracle's."""
+"""Queries that one process answers without blocks between: rows are those of the way by blocks, and the oracle's."""
 
 from __future__ import annotations
 

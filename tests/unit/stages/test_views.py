@@ -54,8 +54,8 @@ def ask(*slots: int) -> pa.RecordBatch:
     return requests(queries_with_numbers(batch, np.arange(1)), row, slot)
 
 
-def found(slots: list[int], round_id: tuple[int, int], questions: pa.RecordBatch) -> list[tuple[int, list[str]]]:
-    rows = views.answer_at("here", slots, round_id, questions)
+def found(slots: list[int], round_id: tuple[int, int], query_block: pa.RecordBatch) -> list[tuple[int, list[str]]]:
+    rows = views.answer_at("here", slots, round_id, query_block)
     return [(slot, part.column("id").to_pylist()) for slot, kind, part in rows if kind == messages.SNAPSHOT_LISTS]
 
 
@@ -139,8 +139,8 @@ def test_an_only_slot_gives_no_terms_that_cannot_be_among_the_first() -> None:
     for slot in range(2):
         views.keep("here", slot, view(0, store=store))
     record = {"id": "q", "type": "STQ", "t": 99, "region": {"box": [0, 0, 9, 9]}, "k": 2, "duration": 99}
-    questions = queries_with_numbers(QueryBatch.of([parse_query(record, PLANE)] * 2), np.arange(2))
-    asked = requests(questions, np.array([0, 0, 1]), np.array([0, 1, 1], np.int32))
+    query_block = queries_with_numbers(QueryBatch.of([parse_query(record, PLANE)] * 2), np.arange(2))
+    asked = requests(query_block, np.array([0, 0, 1]), np.array([0, 1, 1], np.int32))
     found: dict[tuple[int, int], set[str]] = {}
     for slot, kind, part in views.answer_at("here", [0, 1], (0, 0), asked):
         for number, term in (

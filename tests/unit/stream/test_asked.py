@@ -1,4 +1,4 @@
-"""Questions between the rounds of a stream: whatever the router and the worker do, a row is right, or there is none."""
+"""Queries between the rounds of a stream: whatever the router and the worker do, a row is right, or there is none."""
 
 from __future__ import annotations
 
@@ -35,10 +35,16 @@ class Asked(Simulation):
     """A simulation that is asked after each try of a round."""
 
     def __init__(
-        self, folder: Path, space: Space, objects: list[SpatialObject], questions: list[Query], *rest: Any, **more: Any
+        self,
+        folder: Path,
+        space: Space,
+        objects: list[SpatialObject],
+        query_block: list[Query],
+        *rest: Any,
+        **more: Any,
     ) -> None:
         super().__init__(folder, space, objects, [], *rest, **more)
-        self.objects, self.questions = objects, questions
+        self.objects, self.query_block = objects, query_block
         self.answered, self.refused_at, self.under_way = 0, 0, 0
         self.versions: set[int] = set()
         self.wrong: list[str] = []
@@ -51,14 +57,14 @@ class Asked(Simulation):
                 self.ask(next(each for each in reversed(done) if each.number == turn))
 
     def ask(self, turn: Round) -> None:
-        """Some questions as of a round that is done."""
+        """Some queries as of a round that is done."""
         chance = random.Random(self.random.random())
         now = max(turn.watermark, 0)
-        asked = [self.timed(query, now, chance) for query in chance.sample(self.questions, 6)]
+        asked = [self.timed(query, now, chance) for query in chance.sample(self.query_block, 6)]
         directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(self.storage, number))
 
-        def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
-            return views.answer_at(self.storage.place, slots, round_id, questions)
+        def call(slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float) -> Any:
+            return views.answer_at(self.storage.place, slots, round_id, query_block)
 
         session = SnapshotClient(lambda seconds: directory, call, self.work_settings.space, pause=lambda seconds: None)
         try:
@@ -112,11 +118,11 @@ def test_an_answer_is_the_oracles_as_of_its_round_while_versions_change_and_proc
         space = WGS84 if seed % 2 else PLANE
         drawn = random_stream(seed, 800, 40, space, types=SNAPSHOTS)
         objects = sorted(drawn.objects, key=lambda each: each.t)
-        questions = [query for query in drawn.queries if isinstance(query, Query)]
+        query_block = [query for query in drawn.queries if isinstance(query, Query)]
         setup = StreamSettings(
             "s", slots=3, space=space, idle=IDLE, retention=retention, interval=60_000, epoch_records=100
         )
-        simulation = Asked(tmp_path / str(seed), space, objects, questions, setup, seed, chaos=0.004)
+        simulation = Asked(tmp_path / str(seed), space, objects, query_block, setup, seed, chaos=0.004)
         simulation.run(rebalances=0.6)
         assert simulation.wrong == []
         simulations.append(simulation)
@@ -137,8 +143,8 @@ def test_a_row_is_that_of_the_stream_to_the_byte(tmp_path: Path) -> None:
     turn = simulation.rounds[-1][0].round
     directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(simulation.storage, number))
 
-    def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
-        return views.answer_at(simulation.storage.place, slots, round_id, questions)
+    def call(slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float) -> Any:
+        return views.answer_at(simulation.storage.place, slots, round_id, query_block)
 
     records = [("", query_record(query)) for query in queries]
     for query, line in zip(queries, SnapshotClient(lambda seconds: directory, call).lines(records), strict=True):

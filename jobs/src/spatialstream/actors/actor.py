@@ -117,7 +117,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         address: ``host:port``.
         worked: seconds of processor time for each item, for each part that is merged under ``~part``, and for all other
             work under :data:`ELSEWHERE`.
-        metrics: of the questions that it has been asked between rounds.
+        metrics: of the queries that it has been asked between rounds.
         ended: is set when the driver has said that the actor may end.
         heard: when the driver was heard last, s of the monotonic clock.
         trusted: until when what it knows may be taken for the newest round, likewise.
@@ -174,10 +174,10 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         raise ValueError(f"there is no action {name}")
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        """The rows of a task over items; or what slots answer to questions, as of a round."""
-        head, line, questions = ticket.ticket.partition(b"\n")
+        """The rows of a task over items; or what slots answer to queries, as of a round."""
+        head, line, query_block = ticket.ticket.partition(b"\n")
         if line:
-            return flight.GeneratorStream(BLOCKS, telling(self._answers(json.loads(head), questions)))
+            return flight.GeneratorStream(BLOCKS, telling(self._answers(json.loads(head), query_block)))
         Guard.check_own(context)
         command = Command.read(json.loads(ticket.ticket))
         return flight.GeneratorStream(BLOCKS, write_blocks(self._rows(command)))
@@ -204,10 +204,10 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         """End the calls of other actors that stand."""
         self._call_pool.close()
 
-    def _answers(self, asked: Mapping[str, Any], questions: bytes) -> Iterator[pa.RecordBatch]:
+    def _answers(self, asked: Mapping[str, Any], query_block: bytes) -> Iterator[pa.RecordBatch]:
         """What slots answer, beside the turns."""
         number, revision = asked["round"]
-        slots, batch = asked["slots"], messages.unpack(questions)
+        slots, batch = asked["slots"], messages.unpack(query_block)
         with self.metrics.counting(slots, batch):
             yield from respond(self._spec.world.storage.place, slots, (number, revision), batch)
 

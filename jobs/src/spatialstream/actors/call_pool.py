@@ -1,8 +1,8 @@
-"""Calls that stand: a question is a message on one, and its answer another.
+"""Calls that stand: a query is a message on one, and its answer another.
 
 A call of its own, as Flight makes them, takes both sides twice the processor time that two messages do. So each thread
 that asks has a call for itself meanwhile, and leaves it to the next one; what nobody has used for a while ends. Such a
-call has no deadline, for it is to last: another thread looks whether a question has waited for too long, and breaks its
+call has no deadline, for it is to last: another thread looks whether a query has waited for too long, and breaks its
 call off; nor does anybody wait for its connection for longer than for an answer.
 """
 
@@ -28,7 +28,7 @@ _IDLE_SECONDS = 5.0
 """For which a call stands that nobody uses."""
 
 _LOOK_SECONDS = 0.1
-"""By so much a question may wait longer than it says."""
+"""By so much a query may wait longer than it says."""
 
 _CLOSE_SECONDS = 1.0
 """For which is waited for calls to end that others use; they are broken off."""

@@ -1,6 +1,6 @@
-"""Few questions at a time, answered whole by one actor: it is sent them as they are, and gives their rows.
+"""Few queries at a time, answered whole by one actor: it is sent them as they are, and gives their rows.
 
-A question that comes by itself costs more on its way, as blocks between processes, than where it is answered. So who
+A query that comes by itself costs more on its way, as blocks between processes, than where it is answered. So who
 has few sends them to the actor that is likely to hold most of their answer. That actor knows the newest round
 (:mod:`~spatialstream.actors.read_point`), asks its own slots without any transport, other actors where more is concerned, and
 makes the rows. What waits at an actor at the same moment is answered together, by one of the threads that wait: as of one
@@ -28,13 +28,13 @@ from spatialstream.stages.tasks import World
 __all__ = ["LARGEST", "CoordinatedAnswer", "QueryCoordinator"]
 
 LARGEST = 16 << 20
-"""Bytes of what slots find for questions that are answered together, at most."""
+"""Bytes of what slots find for queries that are answered together, at most."""
 
 _PATIENCE = 0.02
-"""Seconds for which questions wait for others that are being answered; then they are answered beside them."""
+"""Seconds for which queries wait for others that are being answered; then they are answered beside them."""
 
 CoordinatedAnswer = tuple[dict[str, int], list[str]]
-"""The round and the clock that questions are answered as of, and the row of each as JSON."""
+"""The round and the clock that queries are answered as of, and the row of each as JSON."""
 
 
 class ReadPointSource(Protocol):
@@ -53,7 +53,7 @@ class SlotSearch(Protocol):
     def lines(
         self, queries: Sequence[Query], read_point: ReadPoint, actors: Mapping[int, str], seconds: float
     ) -> dict[int, str]:
-        """The rows of questions by position, without those that are not to be had so.
+        """The rows of queries by position, without those that are not to be had so.
 
         See :func:`~spatialstream.stages.snapshot_queries.lines_here`.
 
@@ -67,10 +67,10 @@ class SlotSearch(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """Questions of one call.
+    """Queries of one call.
 
     Attributes:
-        queries: the questions; their times are not known yet.
+        queries: the queries; their times are not known yet.
         until: when nobody waits for them any more, by the monotonic clock.
         most: bytes of their rows that whoever asks takes; None: any number.
         leads: whether who waits for them is to answer all that wait.
@@ -89,7 +89,7 @@ class _Waiting:
 
 
 class QueryCoordinator:
-    """Answers questions; any number of threads may ask.
+    """Answers queries; any number of threads may ask.
 
     Args:
         world: of the actor.
@@ -105,10 +105,10 @@ class QueryCoordinator:
     def ask(
         self, records: Sequence[Mapping[str, Any]], seconds: float, most: int | None = None
     ) -> CoordinatedAnswer | None:
-        """The answers to questions as of the newest round, at its clock; None: who asks has to find them.
+        """The answers to queries as of the newest round, at its clock; None: who asks has to find them.
 
         Args:
-            records: the questions, without times.
+            records: the queries, without times.
             seconds: within which the answers have to be there.
             most: bytes of their rows; with more there is no answer here; None: any number.
 
@@ -119,7 +119,7 @@ class QueryCoordinator:
         queries = [parse_query({**record, "t": 0}, space, rule) for record in records]
         asked = [query for query in queries if isinstance(query, Query) and not query.lifetime.continuous]
         if len(asked) != len(queries):
-            raise ValueError("these are no questions")
+            raise ValueError("these are no queries")
         mine = _Waiting(asked, time.monotonic() + seconds, most)
         with self._lock:
             self._waiting.append(mine)

@@ -303,7 +303,7 @@ class ActorEngine:
         return {actor.number: actor.memory for actor in self._registry.actors()}
 
     def asked(self) -> Counts:
-        """The questions that actors have been asked between rounds."""
+        """The queries that actors have been asked between rounds."""
         return self._registry.asked
 
     def requests(self) -> Requests:

@@ -1,7 +1,7 @@
 """Where one asks a running stream, between its rounds: the query_endpoint, and how slots are called through it.
 
 The worker's driver leaves the *query endpoint* in the routing store: its address, the secret of those who may ask, the
-certificate of its job, and what a question is checked by. Who can read the routing store can ask. The driver tells the
+certificate of its job, and what a query is checked by. Who can read the routing store can ask. The driver tells the
 newest round, and which actor has which slot; the actors answer.
 """
 
@@ -56,7 +56,7 @@ _ROOM = 4 << 20
 """Bytes of what several actors have found that wait for who asks, about; with more, they wait."""
 
 _WHOLE_AGAIN_SECONDS = 1.0
-"""For which no actor is given questions whole after one that has not answered."""
+"""For which no actor is given queries whole after one that has not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ class QueryEndpoint:
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:
-        """What a question is read by."""
+        """What a query is read by."""
         return self.space, self.rule, self.unicode
 
     def check_words(self) -> None:
-        """Refuse to ask where the words of a question would be others here than in the stream.
+        """Refuse to ask where the words of a query would be others here than in the stream.
 
         Raises:
             Unavailable: its terms are those of another version of Unicode.
@@ -293,14 +293,14 @@ class QueryClient:
             raise Unavailable("the stream's worker has been started again, and has not read its state yet")
 
     def _keep(self, versions: set[int], addresses: set[str]) -> None:
-        """Let go of versions that no question goes by any more, and of clients of actors that have gone."""
+        """Let go of versions that no query goes by any more, and of clients of actors that have gone."""
         with self._lock:
             self._versions = {number: version for number, version in self._versions.items() if number in versions}
             addresses |= {address for address in self._parts.values() if address is not None}
             self._clients = {address: client for address, client in self._clients.items() if address in addresses}
 
     def call(
-        self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+        self, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
     ) -> Generator[Block]:
         """Ask slots, see :data:`~spatialstream.stages.snapshot_queries.Call`.
 
@@ -311,7 +311,7 @@ class QueryClient:
             if slot not in self._actors:
                 raise Gone(f"slot {slot} is moving: ask again")
             groups.setdefault(self._actors[slot], []).append(slot)
-        given = round_id, messages.pack(questions), seconds
+        given = round_id, messages.pack(query_block), seconds
         if len(groups) == 1:
             ((address, mine),) = groups.items()
             yield from self._answer(address, mine, *given)
@@ -336,12 +336,12 @@ class QueryClient:
             buffer.close()
 
     def ask(
-        self, questions: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float, most: int | None = None
+        self, query_block: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float, most: int | None = None
     ) -> tuple[dict[str, int], list[bytes]] | None:
-        """Have an actor answer questions whole, as of the newest round, at its clock; see actors.coordinator.
+        """Have an actor answer queries whole, as of the newest round, at its clock; see actors.coordinator.
 
         Args:
-            questions: what they say, and themselves, without times.
+            queries: what they say, and themselves, without times.
             seconds: within which it has to be done.
             most: bytes of the rows, which come all at once; None: any number.
 
@@ -351,10 +351,10 @@ class QueryClient:
         now, known = time.monotonic(), self._known
         if known is None or now < self._whole_from or now > known.since + _KNOWN_SECONDS:
             return None
-        address = known.actors.get(_slot_of(questions[0][0], known.version))
+        address = known.actors.get(_slot_of(query_block[0][0], known.version))
         if address is None:
             return None
-        asked = [{name: value for name, value in record.items() if name in QUERY_FIELDS} for _, record in questions]
+        asked = [{name: value for name, value in record.items() if name in QUERY_FIELDS} for _, record in query_block]
         try:
             body = json.dumps({"asked": asked, "seconds": seconds, "most": most}).encode()
         except (TypeError, ValueError, RecursionError):  # of a program's own types
@@ -400,11 +400,11 @@ class QueryClient:
         return sorted((each for call in calls for each in call.result()), key=lambda each: each[0])
 
     def _answer(
-        self, address: str, slots: list[int], round_id: RoundId, questions: pa.Buffer, seconds: float
+        self, address: str, slots: list[int], round_id: RoundId, query_block: pa.Buffer, seconds: float
     ) -> Generator[Block]:
         query_endpoint = self.query_endpoint
         head = json.dumps({"slots": slots, "round": round_id}).encode()
-        ticket = flight.Ticket(head + b"\n" + questions.to_pybytes())
+        ticket = flight.Ticket(head + b"\n" + query_block.to_pybytes())
         try:
             with answering(address):
                 reader = self._client(query_endpoint, address).do_get(ticket, options(query_endpoint.secret, seconds))

@@ -1,4 +1,4 @@
-"""How many questions actors have been asked between the rounds, what became of them, and how long they took.
+"""How many queries actors have been asked between the rounds, what became of them, and how long they took.
 
 An actor counts what it is asked itself, and says the counts with each heartbeat; the driver adds up what is new in them, so
 what was asked of an actor that has gone stays counted. A count is a matrix of fixed size, whatever is asked.
@@ -27,27 +27,27 @@ ASKED: tuple[QueryType, ...] = tuple(kind.type for kind in KINDS if not kind.con
 _CODES = [CODE[kind] for kind in ASKED]
 
 OUTCOMES = ("answered", "again", "failed", "abandoned")
-"""What becomes of a question: an answer; what it is about has gone, so it is asked again; an error; or nobody waits for
+"""What becomes of a query: an answer; what it is about has gone, so it is asked again; an error; or nobody waits for
 the answer any more."""
 
 LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
 """Upper limits of the buckets of times, s."""
 
 Counts = npt.NDArray[np.float64]
-"""float64[type, column]: of questions by :data:`OUTCOMES`; of actors' answers by :data:`LIMITS`; and their seconds."""
+"""float64[type, column]: of queries by :data:`OUTCOMES`; of actors' answers by :data:`LIMITS`; and their seconds."""
 
 
 def none_asked() -> Counts:
-    """The count before the first question."""
+    """The count before the first query."""
     return np.zeros((len(ASKED), len(OUTCOMES) + len(LIMITS) + 1))
 
 
 class QueryMetrics:
-    """Counts the questions that an actor is asked; any number of threads may.
+    """Counts the queries that an actor is asked; any number of threads may.
 
     Attributes:
         counts: see :data:`Counts`. What is answered counts in the actor of the first slot that it concerns, so once;
-            what is not, in each actor that says so. An SKQ that is in its second phase is no other question, but has a
+            what is not, in each actor that says so. An SKQ that is in its second phase is no other query, but has a
             time of its own.
     """
 
@@ -56,8 +56,8 @@ class QueryMetrics:
         self._lock = threading.Lock()
 
     @contextmanager
-    def counting(self, slots: Sequence[int], questions: pa.RecordBatch) -> Iterator[None]:
-        """Count questions that are answered within, for some slots; each takes as long as all of them."""
+    def counting(self, slots: Sequence[int], query_block: pa.RecordBatch) -> Iterator[None]:
+        """Count queries that are answered within, for some slots; each takes as long as all of them."""
         began, outcome = time.perf_counter(), "failed"
         try:
             yield
@@ -69,10 +69,10 @@ class QueryMetrics:
             outcome = "abandoned"
             raise
         finally:
-            self._count(slots, questions, outcome, time.perf_counter() - began)
+            self._count(slots, query_block, outcome, time.perf_counter() - began)
 
     def answered(self, types: Iterable[QueryType], seconds: float) -> None:
-        """Count questions that have been answered whole and together, by their types; each took as long as all."""
+        """Count queries that have been answered whole and together, by their types; each took as long as all."""
         rows, bucket = [ASKED.index(each) for each in types], bisect_left(LIMITS, seconds)
         with self._lock:
             for row in rows:
@@ -80,8 +80,8 @@ class QueryMetrics:
                 self.counts[row, len(OUTCOMES) + bucket] += 1
                 self.counts[row, -1] += seconds
 
-    def _count(self, slots: Sequence[int], questions: pa.RecordBatch, outcome: str, seconds: float) -> None:
-        codes, asked = coded(questions.column("type")), questions.column("slots")
+    def _count(self, slots: Sequence[int], query_block: pa.RecordBatch, outcome: str, seconds: float) -> None:
+        codes, asked = coded(query_block.column("type")), query_block.column("slots")
         starts, ends = asked.offsets.to_numpy()[:-1], asked.offsets.to_numpy()[1:]
         answered = outcome == "answered"
         if answered:
@@ -89,7 +89,7 @@ class QueryMetrics:
             codes = codes[here[np.isin(asked.flatten().to_numpy()[starts[here]], slots)]]
         each = np.bincount(codes, minlength=len(NAMES))[_CODES]
         with self._lock:
-            if not answered or "since" not in questions.schema.names:
+            if not answered or "since" not in query_block.schema.names:
                 self.counts[:, OUTCOMES.index(outcome)] += each
             if answered:
                 self.counts[:, len(OUTCOMES) + bisect_left(LIMITS, seconds)] += each

@@ -1,4 +1,4 @@
-"""The newest round, as an actor knows it without asking the driver for each question.
+"""The newest round, as an actor knows it without asking the driver for each query.
 
 A round is done when every slot has done it, and a slot that has done a round has a view of it. So what the driver has
 told of the newest round holds as long as a slot of this actor has no view of another one: none can be done meanwhile.

@@ -76,7 +76,7 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         read_point: says where to ask, as JSON.
 
     Attributes:
-        asked: the questions that all actors have been asked, those too that have gone.
+        asked: the queries that all actors have been asked, those too that have gone.
         requests: that they have made of an object store, likewise.
     """
 

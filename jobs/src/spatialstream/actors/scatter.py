@@ -1,8 +1,8 @@
-"""How an actor finds what few questions ask for: in its own slots without transport, in other actors with a message each.
+"""How an actor finds what few queries ask for: in its own slots without transport, in other actors with a message each.
 
-Between actors a question travels as JSON, and what was found as one Arrow block for each type of question; that is a
+Between actors a query travels as JSON, and what was found as one Arrow block for each type of query; that is a
 message and its answer on a call that stands (:mod:`~spatialstream.actors.call_pool`). Where an actor does not answer, or
-does not have what it is asked for, the question is left out; who has asked it has other ways.
+does not have what it is asked for, the query is left out; who has asked it has other ways.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["Scatter"]
 
 
 class Scatter:
-    """Finds what questions ask for, see :class:`~spatialstream.actors.coordinator.SlotSearch`; any number of threads may ask.
+    """Finds what queries ask for, see :class:`~spatialstream.actors.coordinator.SlotSearch`; any number of threads may ask.
 
     Args:
         world: of the actor.
         secret: of the job.
         call_pool: with other actors.
         lose: is told the address of an actor that does not answer.
-        metrics: counts the questions that are answered.
+        metrics: counts the queries that are answered.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Scatter:
     def lines(
         self, queries: Sequence[Query], read_point: ReadPoint, actors: Mapping[int, str], seconds: float
     ) -> dict[int, str]:
-        """The rows of questions by position, see :class:`~spatialstream.actors.coordinator.SlotSearch`."""
+        """The rows of queries by position, see :class:`~spatialstream.actors.coordinator.SlotSearch`."""
         began = time.perf_counter()
 
         def begin(wanted: Sequence[Wanted]) -> Callable[[], Found]:
@@ -108,7 +108,7 @@ class Scatter:
         return found_of(wanted, kinds, told["answer"]["numbers"])
 
     def answer(self, body: bytes) -> bytes:
-        """What another actor is answered: numbers of the questions that are answered here, and blocks by type."""
+        """What another actor is answered: numbers of the queries that are answered here, and blocks by type."""
         blocks = list[bytes]()
 
         def find() -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Scatter:
 
 
 def _by_actor(wanted: Iterable[Wanted], actors: Mapping[int, str]) -> dict[str, list[Wanted]]:
-    """Questions by the address of the actor that has the slots; those that are moving are under ""."""
+    """Queries by the address of the actor that has the slots; those that are moving are under ""."""
     found: dict[str, list[Wanted]] = {}
     for each in wanted:
         slots: dict[str, list[int]] = {}

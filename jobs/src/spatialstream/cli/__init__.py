@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
     top = _Parser(
         prog="spatialstream",
-        description="Questions over a fast stream of objects with a place, a time and a text.",
+        description="Queries over a fast stream of objects with a place, a time and a text.",
     )
     top.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
     top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.pod_session

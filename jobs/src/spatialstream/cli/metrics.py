@@ -195,15 +195,15 @@ class _ExecutorSeries:
         self._tasks.inc(worked)
 
 
-class _Questions(_Told[Counts]):
-    """The questions that actors have been asked between rounds, as far as they have told."""
+class _SnapshotQueries(_Told[Counts]):
+    """The queries that actors have been asked between rounds, as far as they have told."""
 
     def collect(self) -> Iterator[Metric]:
         """As Prometheus' client calls it."""
-        text = "Questions asked between rounds."
-        asked = CounterMetricFamily("spatialstream_questions", text, labels=["type", "outcome"])
-        text = "Time that an actor takes for its answer to a question."
-        times = HistogramMetricFamily("spatialstream_question_seconds", text, labels=["type"])
+        text = "Queries asked between rounds."
+        asked = CounterMetricFamily("spatialstream_snapshot_queries", text, labels=["type", "outcome"])
+        text = "Time that an actor takes for its answer to a query."
+        times = HistogramMetricFamily("spatialstream_snapshot_query_seconds", text, labels=["type"])
         for kind, counts in zip(ASKED, self._told().tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=False):
                 asked.add_metric([kind.value, outcome], count)
@@ -468,7 +468,7 @@ class WorkerMetrics(LoadObserver):
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
         self.actors, self.requests = _Actors(self.registry, dict).are, _Requests(self.registry, no_requests).are
         self.memory = _Memory(self.registry, _driver_memory).are
-        self.questions = _Questions(self.registry, none_asked).are
+        self.queries = _SnapshotQueries(self.registry, none_asked).are
 
     def foreign(self, messages: int) -> None:
         """So many more messages in the internal topics are not the router's."""

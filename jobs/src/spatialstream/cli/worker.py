@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
         )
         with live.actors(options, begun, world) as (session, engine):
             check_incarnation(store, storage, options.stream, incarnation, new=not storage.list(ROUNDS))
-            metrics.questions(engine.asked)
+            metrics.queries(engine.asked)
             given = begun.job(session, engine, metrics)
             query_endpoint = QueryEndpoint.of(engine.query_endpoint, settings.space, settings.rule, limits.longest)
             given["follow"] = opening(query_endpoint, store, given["follow"])

@@ -1,4 +1,4 @@
-"""Questions to a live stream, and their answers.
+"""Queries to a live stream, and their answers.
 
 Queries go to the topic of queries while the topics of results and of dead letters are read from their ends on. What
 comes is compared with what is pending: a snapshot query waits for its one row, a continuous one for more until its time

@@ -27,15 +27,15 @@ from spatialstream.stages.snapshot_queries import Call, ReadPoint, lines_of
 __all__ = ["SnapshotClient"]
 
 MOST = 1_000
-"""Questions that are answered together. What has more is cut, and each part is as of the round that is newest then."""
+"""Queries that are answered together. What has more is cut, and each part is as of the round that is newest then."""
 
 FEW = 128
-"""Questions that one actor is given to answer whole, at most: of more the work is shared by actors and who asks."""
+"""Queries that one actor is given to answer whole, at most: of more the work is shared by actors and who asks."""
 
 Whole = Callable[
     [Sequence[tuple[Query, Mapping[str, Any]]], float, int | None], tuple[dict[str, int], list[bytes]] | None
 ]
-"""Has questions answered whole, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
+"""Has queries answered whole, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
 
 _MOST_WHOLE = 1 << 20
 """Bytes of rows that come all at once, at most, where they are counted; what has more comes as it is found."""
@@ -54,7 +54,7 @@ class SnapshotClient:
         space: of the stream.
         rule: of the stream's terms.
         pause: waits for so many seconds.
-        whole: has few questions answered at the newest round's clock, within so many seconds, in rows of so many bytes
+        whole: has few queries answered at the newest round's clock, within so many seconds, in rows of so many bytes
             together: ``as_of`` and rows; None: they have to be asked otherwise.
         longest: bytes of a row; of a longer one there is only the reason why it is not given; None: of any length.
 
@@ -69,14 +69,14 @@ class SnapshotClient:
         space: Space = WGS84,
         rule: TermRule = DEFAULT_RULE,
         pause: Callable[[float], object] = time.sleep,
-        whole: Whole = lambda questions, seconds, most: None,
+        whole: Whole = lambda query_block, seconds, most: None,
         longest: int | None = None,
     ) -> None:
         self._newest, self._call, self._whole, self._longest = newest, call, whole, longest
         self.space, self.rule, self._pause = space, rule, pause
 
     def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
-        """What a question is answered as of now; None: the stream's clock tells no time yet.
+        """What a query is answered as of now; None: the stream's clock tells no time yet.
 
         Args:
             timeout: seconds within which the stream has to say.
@@ -102,45 +102,43 @@ class SnapshotClient:
         return read_point
 
     @overload
-    def ask(
-        self, question: Mapping[str, Any], *, at_least: int | str | None = None, timeout: float = 10.0
-    ) -> Answer: ...
+    def ask(self, query: Mapping[str, Any], *, at_least: int | str | None = None, timeout: float = 10.0) -> Answer: ...
 
     @overload
     def ask(
-        self, question: Iterable[Mapping[str, Any]], *, at_least: int | str | None = None, timeout: float = 10.0
+        self, query: Iterable[Mapping[str, Any]], *, at_least: int | str | None = None, timeout: float = 10.0
     ) -> list[Answer]: ...
 
     def ask(
         self,
-        question: Mapping[str, Any] | Iterable[Mapping[str, Any]],
+        query: Mapping[str, Any] | Iterable[Mapping[str, Any]],
         *,
         at_least: int | str | None = None,
         timeout: float = 10.0,
     ) -> Answer | list[Answer]:
-        """The answer to a question, or the answers to several, in their order.
+        """The answer to a query, or the answers to several, in their order.
 
         An answer is the row that the stream gives for the query, which a notebook shows on a map, and ``as_of``:
         ``{"round": 17, "clock": 1000}``, all objects up to the time ``clock`` have been looked at.
 
         Args:
-            question: the fields of a snapshot query. Without ``t`` it is asked at the clock; with one in the past it is
+            query: the fields of a snapshot query. Without ``t`` it is asked at the clock; with one in the past it is
                 about the objects up to then. Without ``id`` it gets one.
             at_least: ms or ISO 8601: the answer is not given before the clock has come this far.
             timeout: seconds within which the answers have to be there: to wait for that time, and to try again if the
                 stream cannot be reached, or has gone on while it was asked. It is tried once in any case, for a second.
 
         Raises:
-            SettingError: a question is no snapshot query of this stream, or about a time that the clock has not come
+            SettingError: a query is no snapshot query of this stream, or about a time that the clock has not come
                 to; names it, and says what would be right.
             Unavailable: there is no answer in time; later there may be.
             Suspended: nobody answers, for the stream is at rest; that is said as soon as it is known.
             Replaced: the stream is another one now.
         """
-        if isinstance(question, Mapping):
-            (line,) = self.lines([("query", question)], at_least, timeout)
-            return Answer(json.loads(line), question, self.space)
-        asked = list(question)
+        if isinstance(query, Mapping):
+            (line,) = self.lines([("query", query)], at_least, timeout)
+            return Answer(json.loads(line), query, self.space)
+        asked = list(query)
         lines = self.lines(((f"query {number}", each) for number, each in enumerate(asked)), at_least, timeout)
         return [Answer(json.loads(line), each, self.space) for line, each in zip(lines, asked, strict=True)]
 
@@ -151,13 +149,13 @@ class SnapshotClient:
         timeout: float = 10.0,
         bounds: AnswerBounds = UNBOUNDED,
     ) -> Iterator[str]:
-        """The answers as lines of JSON, in the order of the questions.
+        """The answers as lines of JSON, in the order of the queries.
 
         Args:
-            records: how to call the place that each question comes from, and the question.
+            records: how to call the place that each query comes from, and the query.
             at_least: see :meth:`ask`.
             timeout: see :meth:`ask`. Its errors are raised before the first line, but for Unavailable where there are
-                more than a thousand questions.
+                more than a thousand queries.
             bounds: what the answers may take. What they take is held for whoever gets the lines.
 
         Raises:
@@ -186,7 +184,7 @@ class SnapshotClient:
         what is Unavailable, need hold no thread for that.
 
         Args:
-            requests: the questions of each, and its timeout; no more than :data:`MOST` questions in all.
+            requests: the queries of each, and its timeout; no more than :data:`MOST` queries in all.
             at_least: ms: there is no answer before the clock has come so far; None: at once.
             bounds: what all answers together may take, see :meth:`lines`.
 
@@ -274,8 +272,8 @@ class SnapshotClient:
         if not 0 < len(asked) <= FEW or any(each.timed for each in asked):
             return None
         most = None if bounds is UNBOUNDED else _MOST_WHOLE
-        questions = [(each.query, each.record) for each in asked]
-        found = self._whole(questions, max(1.0, timeout / 2), most)  # leaves time for more
+        query_block = [(each.query, each.record) for each in asked]
+        found = self._whole(query_block, max(1.0, timeout / 2), most)  # leaves time for more
         if found is None:
             return None
         as_of, lines = found
@@ -297,7 +295,7 @@ class SnapshotClient:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question.
+    """A query.
 
     Attributes:
         place: that it comes from.
@@ -324,7 +322,7 @@ def _with(as_of: Mapping[str, int], lines: list[bytes]) -> list[bytes]:
 
 
 def _wrong_time(asked: Iterable[_Asked], clock: int) -> SettingError | None:
-    """What is wrong with questions of which one is about a time that cannot be meant, or not be answered yet."""
+    """What is wrong with queries of which one is about a time that cannot be meant, or not be answered yet."""
     for each in asked:
         if each.timed:
             try:

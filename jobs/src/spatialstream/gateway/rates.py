@@ -36,7 +36,7 @@ class RateLimits:
     """What a client may have: whoever bears a token, or without tokens an address.
 
     Attributes:
-        rate: requests a second, of which each question of a batch is one; 0: any number.
+        rate: requests a second, of which each query of a batch is one; 0: any number.
         burst: seconds' worth of them at once.
         connections: that follow results, by events or polls, or objects as they pass, at the same time.
     """

@@ -158,25 +158,25 @@ class _Answer(Generic[T]):
 
 
 class _Kept(Generic[T]):
-    """Answers by question. What several want to know at a time is asked once; what has failed is asked anew."""
+    """Answers by query. What several want to know at a time is asked once; what has failed is asked anew."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._answers = OrderedDict[Hashable, _Answer[T]]()
-        self._under_way = Shares(_MOST_ASKED, "questions about rights under way")
+        self._under_way = Shares(_MOST_ASKED, "queries about rights under way")
 
-    async def get(self, question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-        known = self._answers.get(question)
+    async def get(self, query: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+        known = self._answers.get(query)
         if known is None or self._clock() >= known.until:
             client = CLIENT.get()
             self._under_way.take(client, kind="try-again")
-            known = self._answers[question] = _Answer(asyncio.ensure_future(self._asked(question, ask, client)))
-            self._answers.move_to_end(question)
+            known = self._answers[query] = _Answer(asyncio.ensure_future(self._asked(query, ask, client)))
+            self._answers.move_to_end(query)
             while len(self._answers) > _MOST_KEPT:
                 self._answers.popitem(last=False)
         return await asyncio.shield(known.task)  # others may wait for the same
 
-    async def _asked(self, question: Hashable, ask: Callable[[], Awaitable[T]], client: str) -> T:
+    async def _asked(self, query: Hashable, ask: Callable[[], Awaitable[T]], client: str) -> T:
         seconds = 0.0
         try:
             answer = await ask()
@@ -184,6 +184,6 @@ class _Kept(Generic[T]):
             return answer
         finally:
             self._under_way.give(client)
-            known = self._answers.get(question)
+            known = self._answers.get(query)
             if known is not None and known.task is asyncio.current_task():
                 known.until = self._clock() + seconds

@@ -43,16 +43,16 @@ _MOST_WAITING = 1_024
 """Requests that ask and have no answer yet, of all clients."""
 _READY_SECONDS = 2.0
 _FEW = 16
-"""Questions of a request that may be answered together with those of others."""
+"""Queries of a request that may be answered together with those of others."""
 _TOGETHER, _SHARE_OF_TOGETHER = 8, 4
-"""Calls that answer requests together, at the same time at most, and those with questions of one client."""
+"""Calls that answer requests together, at the same time at most, and those with queries of one client."""
 _OF_ONE = 128
-"""Questions of one client that are answered together with those of others: as many cost little more than one."""
+"""Queries of one client that are answered together with those of others: as many cost little more than one."""
 _PATIENCE = 0.05
 """Seconds for which requests wait for a call that is under way before there is another beside it: none waits for one
 that takes long but its own, and as many as can be are answered together."""
 _LONG = 1.0
-"""Seconds after which a call with questions of several clients is one that takes long: see ``ServedStream._part``."""
+"""Seconds after which a call with queries of several clients is one that takes long: see ``ServedStream._part``."""
 _PAUSES = (0.002, 0.1)
 """Seconds between two tries of what cannot be done now: the first, and the longest."""
 _BETWEEN_LOOKS = 0.005
@@ -62,18 +62,18 @@ _GRACE = 1.0
 
 
 Places = list[tuple[str, object]]
-"""Questions of a request, each with how to call its place."""
+"""Queries of a request, each with how to call its place."""
 Answered = tuple[bool, list[bytes]]
-"""Whether the stream is on the globe, and a line for each question."""
+"""Whether the stream is on the globe, and a line for each query."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """Questions that wait.
+    """Queries that wait.
 
     Attributes:
         client: who asks.
-        places: the questions.
+        places: the queries.
         timeout: seconds within which the answer has to be there.
         room: that the answer has.
         answer: what comes of it.
@@ -278,7 +278,7 @@ class ServedStream:
         return known if known is not None else await self.call(lambda opened: opened)
 
     async def as_of(self) -> AsOf | None:
-        """What a question is answered as of now; None: the stream's clock tells no time yet.
+        """What a query is answered as of now; None: the stream's clock tells no time yet.
 
         No client can keep another one from knowing it.
 
@@ -313,13 +313,13 @@ class ServedStream:
             raise self._late("the stream's worker does not say how far it is") from None
 
     async def ask(self, places: Places, at_least: int | None, timeout: float, room: Room) -> Answered:
-        """Answer questions as of one round; also whether the stream is on the globe.
+        """Answer queries as of one round; also whether the stream is on the globe.
 
-        What an answer costs is mostly the same for one question and for a hundred. So those of requests that wait for
+        What an answer costs is mostly the same for one query and for a hundred. So those of requests that wait for
         no time, and come while others are being answered, are answered together.
 
         Args:
-            places: how to call the place of each question, and the question.
+            places: how to call the place of each query, and the query.
             at_least: ms: no answer before the clock has come so far; None: at once.
             timeout: seconds within which the answers have to be there. It is tried once in any case, for a second.
             room: that the answers have, while they are found and until whoever gets them has let go of them.
@@ -424,8 +424,8 @@ class ServedStream:
     def _part(self, some: Sequence[_Request]) -> None:
         """A call takes long: have what was asked by half of its clients answered apart from the rest.
 
-        So nobody is held up for long by what is dear of somebody else's. A call in which no question is dear, but the
-        machine is slow, is done twice at most by that, as its halves do not take long; one with a dear question about
+        So nobody is held up for long by what is dear of somebody else's. A call in which no query is dear, but the
+        machine is slow, is done twice at most by that, as its halves do not take long; one with a dear query about
         as often as its clients can be halved.
         """
         left = [each for each in some if not each.answer.done()]

@@ -1,7 +1,7 @@
 """What happens in a social stream: a flood that spreads along a coast, a festival, a blackout, again and again.
 
 An event takes the place of a share of the posts, which grows to its height and falls off again: so the number of posts
-and their times stay what they were. Where and what events are is fixed, so that there are questions to which they are
+and their times stay what they were. Where and what events are is fixed, so that there are queries to which they are
 the answer. Cost: O(1) an object.
 """
 

@@ -161,7 +161,7 @@ class TreeEditor:
         """The nodes that the root leads to, depth first."""
         return depth_first(self._kind, self._first)
 
-    # ------------------------------------------------------------------------------------------------------- questions
+    # ------------------------------------------------------------------------------------------------------- queries
 
     def children(self, node: int) -> range:
         """The four children of a node that is no leaf."""

@@ -191,7 +191,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
 
     ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"}``: which
     of them a type takes is in the documentation of query semantics; ``title`` is for people. Any other field is an
-    error, and so is one that this type does not take: without it another question would be answered than the one asked.
+    error, and so is one that this type does not take: without it another query would be answered than the one asked.
 
     Raises:
         RecordError: fields are missing or unusable; names the first and says what would be right, and then of all

@@ -1,6 +1,6 @@
 """Snapshot queries that are asked between rounds: which slots are asked what, and the rows that their answers make.
 
-A question goes to the slots that the router would send it to; SKQs in two phases, to the slot nearest to them first,
+A query goes to the slots that the router would send it to; SKQs in two phases, to the slot nearest to them first,
 and then to those within the radius that it gives. All slots answer as of one round, so the rows are those that the
 stream itself gives for the same queries with their times, if they come with the next round.
 
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Block]]
-"""Asks slots, as of a round, the questions that name them (see :func:`~spatialstream.stages.views.answer_at`); gives
+"""Asks slots, as of a round, the queries that name them (see :func:`~spatialstream.stages.views.answer_at`); gives
 the partials of all of them, in any order but that of each slot, within so many seconds."""
 
 
@@ -122,7 +122,7 @@ def answers_of(
     counted = Counted(UNBOUNDED) if counted is None else counted
     routing, number = read_point.routing, np.arange(len(queries))
     row, slot = routing.route_queries(queries)
-    questions = requests(queries_with_numbers(queries, number), row, slot)
+    query_block = requests(queries_with_numbers(queries, number), row, slot)
     spools = {kind: Spool("number") for kind in (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_TERMS)}
     kept: list[Block] = []
     with ExitStack() as opened:
@@ -138,7 +138,7 @@ def answers_of(
                     else:
                         kept.append(found)
 
-        answered(set(slot.tolist()), questions)
+        answered(set(slot.tolist()), query_block)
         again = still_to_ask(kept, routing, space)
         if again is not None:
             answered(set(again.column("slots").flatten().to_pylist()), again)
@@ -191,10 +191,10 @@ def lines_of(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A question, and slots that it concerns.
+    """A query, and slots that it concerns.
 
     Attributes:
-        number: stands for the question.
+        number: stands for the query.
         query: with its time.
         since: it looks at objects of (since, t].
         slots: which ones.
@@ -223,7 +223,7 @@ class Wanted:
 
 
 Found = dict[int, list[Columns]]
-"""What slots have for questions, by number: a part of each slot here, and one of each actor elsewhere. A question is
+"""What slots have for queries, by number: a part of each slot here, and one of each actor elsewhere. A query is
 left out of which a slot has no view of the round, or no answer."""
 
 Begin = Callable[[Sequence[Wanted]], Callable[[], Found]]
@@ -231,13 +231,13 @@ Begin = Callable[[Sequence[Wanted]], Callable[[], Found]]
 
 
 def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted], most: int) -> Found:
-    """What slots of this process have for questions.
+    """What slots of this process have for queries.
 
     Args:
         place: of the storage that the slots' state is in.
         round_id: of a round that is done.
-        wanted: the questions.
-        most: bytes; when more has been found, the questions that follow are left out.
+        wanted: the queries.
+        most: bytes; when more has been found, the queries that follow are left out.
     """
     found, size = Found(), 0
     for each in wanted:
@@ -257,7 +257,7 @@ def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted], most: int)
 
 
 def blocks_of(wanted: Iterable[Wanted], found: Mapping[int, Sequence[Columns]]) -> dict[str, pa.RecordBatch]:
-    """What was found, one block for each type of question, for :func:`found_of`."""
+    """What was found, one block for each type of query, for :func:`found_of`."""
     gathered: dict[str, list[Columns]] = {}
     for each in wanted:
         gathered.setdefault(each.query.type.value, []).extend(found.get(each.number, ()))
@@ -265,12 +265,12 @@ def blocks_of(wanted: Iterable[Wanted], found: Mapping[int, Sequence[Columns]]) 
 
 
 def found_of(wanted: Iterable[Wanted], blocks: Mapping[str, pa.RecordBatch], numbers: Iterable[int]) -> Found:
-    """What :func:`blocks_of` was made of: all slots' parts of a question are one.
+    """What :func:`blocks_of` was made of: all slots' parts of a query are one.
 
     Args:
-        wanted: the questions.
+        wanted: the queries.
         blocks: by type.
-        numbers: of the questions that have been answered.
+        numbers: of the queries that have been answered.
     """
     answered = set(numbers)
     return {
@@ -299,10 +299,10 @@ def lines_here(
     begin: Begin = lambda wanted: dict,
     longest: int | None = None,
 ) -> dict[int, str]:
-    """The rows of few questions, by position: slots of this process are searched, and others asked by ``begin``.
+    """The rows of few queries, by position: slots of this process are searched, and others asked by ``begin``.
 
     They are what :func:`lines_of` gives, by the same searches and merges. Only the blocks between who asks and who
-    answers are left out, which for few questions cost more than their answers.
+    answers are left out, which for few queries cost more than their answers.
 
     Args:
         queries: with their times, which are not after the read_point's clock.
@@ -310,8 +310,8 @@ def lines_here(
         space: of the stream.
         retention: ms that snapshot queries can look back; None: for ever.
         place: of the storage that the slots' state is in.
-        most: bytes of what is found, all questions together; those with which it would be more are left out.
-        begin: asks slots that are elsewhere. By default it finds nothing, so that questions which concern them are left
+        most: bytes of what is found, all queries together; those with which it would be more are left out.
+        begin: asks slots that are elsewhere. By default it finds nothing, so that queries which concern them are left
             out.
         longest: bytes of a row, see :func:`answers_of`.
     """
@@ -374,7 +374,7 @@ def _lines(
     space: Space,
     limits: RowLimits | None,
 ) -> list[str]:
-    """The rows of questions of one type, from what was found for them."""
+    """The rows of queries of one type, from what was found for them."""
     some = [queries[i] for i in rows]
     asked = messages.columns(
         number=np.array(rows),
@@ -398,10 +398,10 @@ def _radius(distance: npt.NDArray[np.float64], k: int) -> float:
 
 
 def _answered(
-    call: Call, slots: set[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+    call: Call, slots: set[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
 ) -> Generator[Block]:
     silent = set(slots)
-    rows = iter(call(sorted(slots), round_id, questions, seconds))
+    rows = iter(call(sorted(slots), round_id, query_block, seconds))
     with closing(rows) if isinstance(rows, Generator) else nullcontext():  # nobody finds what nobody takes
         for row in rows:
             silent.discard(row[0])

@@ -1,7 +1,7 @@
 """Snapshot queries (SRQ, SKQ, STQ): what one slot finds for them, and the rows that this makes with what others find.
 
 WORK and MERGE do both within a round; between rounds, so do views (:mod:`~spatialstream.stages.views`) and whoever asks
-them (:mod:`~spatialstream.stages.snapshot_queries`). It is the same code, so a question has the same row on both ways.
+them (:mod:`~spatialstream.stages.snapshot_queries`). It is the same code, so a query has the same row on both ways.
 
 Cost: a slot's part is that of its searches (:mod:`spatialstream.local.snapshot.views`); a row is a sort of what is
 found. Lists and counts may be many times the memory there is; they come and go in blocks.

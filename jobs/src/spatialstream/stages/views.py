@@ -1,10 +1,10 @@
 """The views that this process keeps: what its slots held after their last rounds, and what stood, to be asked between.
 
-WORK keeps a view at the end of each round. Whoever asks names a round that is done, so on all slots alike a question is
+WORK keeps a view at the end of each round. Whoever asks names a round that is done, so on all slots alike a query is
 answered as of that round, while WORK does the next one in another thread (multiversion concurrency control). A view
 goes when it is neither one of the last few nor young; who is reading it has it until the end.
 
-A question is answered right, or not at all: a view that is not here (it has gone, the slot is elsewhere, the process is
+A query is answered right, or not at all: a view that is not here (it has gone, the slot is elsewhere, the process is
 new) is an error that says so, and whoever asks tries again with the newest round.
 """
 
@@ -50,7 +50,7 @@ FEWEST = 4
 """Views of a slot that are kept, however old they are: a stream in which nothing happens can still be asked."""
 
 YOUNG = 5.0
-"""Seconds for which a view is kept in any case. Within it a question gets from its first slot to its last."""
+"""Seconds for which a view is kept in any case. Within it a query gets from its first slot to its last."""
 
 RoundId = tuple[int, int]
 """Number of a round, and the revision of it by which it was done."""
@@ -183,22 +183,24 @@ def _of_round(place: str, slot: int, round_id: RoundId) -> View | ListingView:
     raise Gone(f"slot {slot} has no view of round {round_id[0]} here: ask again, for the newest round")
 
 
-def respond(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def respond(
+    place: str, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch
+) -> Iterator[pa.RecordBatch]:
     """What a process answers for several of its slots, as few record batches of one schema, of some megabytes at most.
 
     Arguments and errors are those of :func:`answer_at`; :func:`~spatialstream.stages.messages.blocks` reads a batch.
     """
-    return messages.together(answer_at(place, slots, round_id, questions))
+    return messages.together(answer_at(place, slots, round_id, query_block))
 
 
-def answer_at(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Block]:
-    """The partials of questions as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
+def answer_at(place: str, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch) -> Iterator[Block]:
+    """The partials of queries as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
 
     Args:
         place: of the storage that the slots' state is in.
         slots: some that this process has.
         round_id: of a round that is done.
-        questions: those of :func:`~spatialstream.stages.two_phase.requests`; a slot answers the ones that are to be
+        queries: those of :func:`~spatialstream.stages.two_phase.requests`; a slot answers the ones that are to be
             sent to it. With ``since``: they are in their second phase.
 
     Raises:
@@ -206,16 +208,16 @@ def answer_at(place: str, slots: Sequence[int], round_id: RoundId, questions: pa
     """
     for slot, view in [(slot, view_of(place, slot, round_id)) for slot in slots]:
         try:
-            yield from _answers(slot, view, questions)
+            yield from _answers(slot, view, query_block)
         except Missing as error:  # a segment that was never read, and has been dropped since
             raise Gone(f"{error}: ask again, for the newest round") from None
 
 
-def _answers(slot: int, view: View, questions: pa.RecordBatch) -> Iterator[Block]:
-    if "since" in questions.schema.names:
-        return answer_second(slot, [(slot, messages.ASKED, questions)], view.objects)
-    rows = asked_of(slot, questions)
-    mine = questions if len(rows) == questions.num_rows else questions.take(pa.array(rows))
+def _answers(slot: int, view: View, query_block: pa.RecordBatch) -> Iterator[Block]:
+    if "since" in query_block.schema.names:
+        return answer_second(slot, [(slot, messages.ASKED, query_block)], view.objects)
+    rows = asked_of(slot, query_block)
+    mine = query_block if len(rows) == query_block.num_rows else query_block.take(pa.array(rows))
     queries = QueryBatch.from_arrow(mine.drop_columns(["number", "slots"]))
     looked_at, alone = (
         reach(queries, view.retention, view.watermark),

@@ -48,7 +48,7 @@ Ingestion = Callable[[Ingest], Sequence[Intake]]
 _WAIT_SECONDS = 10.0
 """For which a checkpoint is waited for, at most, that could be written beside the turns."""
 _ASK_SECONDS = 0.5
-"""For which one question waits how far it is."""
+"""For which one query waits how far it is."""
 
 
 def _known(ask: Callable[[float], Iterable[str]], told: Iterable[str], patience: float) -> Written:

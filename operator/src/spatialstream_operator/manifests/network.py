@@ -73,7 +73,7 @@ def network_policy(
         names: of the stream.
         uid: of the SpatialStream.
         metrics_from: who may read metrics, as in a policy's ``from``; empty: anyone.
-        clients_from: who may ask questions, such as the gateway; empty: nobody else.
+        clients_from: who may ask queries, such as the gateway; empty: nobody else.
     """
     of_the_stream = {"matchLabels": {STREAM_LABEL: names.name}}
     metrics: Manifest = {"ports": [{"port": METRICS_PORT_NAME, "protocol": "TCP"}]}

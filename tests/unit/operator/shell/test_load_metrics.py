@@ -19,7 +19,7 @@ from tests.unit.operator.shell.garbled import garbled
 
 NAMES = StreamNames("geo", "quakes")
 AT = 1_795_262_400.5
-# the beginning of a question -> the series that Prometheus 2.42 gives, without what all of them have
+# the beginning of a query -> the series that Prometheus 2.42 gives, without what all of them have
 RECORDED = {
     '{__name__=~"': [
         ({"__name__": "spatialstream_imbalance_ratio"}, "12.5"),
@@ -66,13 +66,13 @@ def vector(series):
 
 @asynccontextmanager
 async def serving(answer):
-    """A server that answers questions; gives its URL and what it was asked."""
+    """A server that answers queries; gives its URL and what it was asked."""
     asked = []
 
     async def handle(request):
-        question = (await request.post())["query"]
-        asked.append(question)
-        status, text = answer(question)
+        query = (await request.post())["query"]
+        asked.append(query)
+        status, text = answer(query)
         return web.Response(status=status, text=text)
 
     app = web.Application()
@@ -88,8 +88,8 @@ async def serving(answer):
 
 
 def read(answers, **more):
-    def answer(question):
-        (series,) = (series for begin, series in answers.items() if question.startswith(begin))
+    def answer(query):
+        (series,) = (series for begin, series in answers.items() if query.startswith(begin))
         return 200, json.dumps(vector(series))
 
     async def main():
@@ -114,8 +114,8 @@ def test_what_prometheus_says():
     assert figures == LoadMetrics(77, load, use, 750, 64, 17, INFLOWS)
     assert [each.share for each in INFLOWS] == [0.1, 0.25]
     assert len(asked) == len(RECORDED)
-    for question in asked:
-        assert 'namespace="geo",pod="quakes-' in question
+    for query in asked:
+        assert 'namespace="geo",pod="quakes-' in query
 
 
 def test_how_much_of_the_routers_executors_is_used_is_asked_where_it_has_any():
@@ -124,7 +124,7 @@ def test_how_much_of_the_routers_executors_is_used_is_asked_where_it_has_any():
     use = figures.router
     assert (use.at, use.utilisation) == (1_795_262_401_500, 0.25)
     assert (use.delay, use.growth, use.done) == (500, -2.5, 60.0), "30 messages wait for half a second at 60 a second"
-    assert sum('pod="quakes-router"' in question for question in asked) == len(OF_ROUTER) + 3
+    assert sum('pod="quakes-router"' in query for query in asked) == len(OF_ROUTER) + 3
     for none in ({"spatialstream_router_cores": []}, {"sum(rate(spatialstream_router_task_seconds_total": []}):
         assert read(RECORDED | OF_ROUTER | none, executors=True)[0].router is None
     idle = OF_ROUTER | {"sum(rate(spatialstream_router_messages_total": [({}, "0")]}
@@ -207,7 +207,7 @@ def test_samples():
         (
             400,
             '{"status": "error", "errorType": "bad_data", "error": "parse error"}',
-            "refuses a question: parse error",
+            "refuses a query: parse error",
         ),
         (422, '{"status": "error"}', "no reason"),
     ],
@@ -233,7 +233,7 @@ class Guarded:
 
     Attributes:
         token: that it asks for.
-        headers: of the last question.
+        headers: of the last query.
         elsewhere: where it sends those who ask; None: it answers itself.
     """
 
@@ -297,7 +297,7 @@ def test_token_and_headers_are_shown(guarded, access):
     asyncio.run(main())
 
 
-def test_what_is_renewed_counts_from_the_next_question_on(guarded, access, tmp_path):
+def test_what_is_renewed_counts_from_the_next_query_on(guarded, access, tmp_path):
     async def main():
         async with guarded:
             prometheus = Prometheus(guarded.url, access)
@@ -351,7 +351,7 @@ def test_one_without_token_is_known_by_the_systems_authorities(guarded, access):
     asyncio.run(main())
 
 
-def test_what_a_question_bore_is_not_told_with_an_answer_that_is_none(tmp_path):
+def test_what_a_query_bore_is_not_told_with_an_answer_that_is_none(tmp_path):
     """What a Prometheus that cannot be asked says comes into the status of every stream."""
     (tmp_path / "headers").write_text("X-Scope-OrgID: secret")
 

@@ -1,4 +1,4 @@
-"""``spatialstream demo-live``: a live stream on this machine that something happens in, its questions, and the console.
+"""``spatialstream demo-live``: a live stream on this machine that something happens in, its queries, and the console.
 
 Two feeds are relived, as if they were happening now and so many times as fast: the week of earthquakes of the demo, and
 a generated social stream with a flood, a festival and a blackout. All that is started has its files in one folder, and
@@ -40,7 +40,7 @@ STREAM = "demo"
 _CYCLE_MS = 8 * 3_600_000
 """In which the events of the social stream happen once, in the time of the feeds."""
 _PATIENCE = 120.0
-"""Seconds within which a question stands that is going to."""
+"""Seconds within which a query stands that is going to."""
 _TAIL = 2_000
 """Characters of a log that tell why a process has ended."""
 _NO_QUAKES = ("explosion", "quarry blast")
@@ -53,7 +53,7 @@ def add_parser(commands: Any) -> None:
         "demo-live",
         help="start a live stream that something happens in, and its console",
         description="Starts a live stream on this machine, relives a week of real earthquakes and a generated social "
-        "stream in which a flood spreads, a festival is held and the lights go out, registers questions about them and "
+        "stream in which a flood spreads, a festival is held and the lights go out, registers queries about them and "
         "prints the link of the console. The week begins again when it is over. Runs until it is interrupted; then "
         "everything has ended, and nothing is left.",
     )
@@ -190,7 +190,7 @@ def _console(
     connection: Connection,
     servers: list[Server],
 ) -> str:
-    """Start the gateway, and give the link at which all questions are followed, and others may be let stand."""
+    """Start the gateway, and give the link at which all queries are followed, and others may be let stand."""
     shown = {"map": "0,30,0.8", "follow": "all"}
     return serve(folder, STREAM, (zookeeper, connection.bootstrap), options.port, servers, "demo", shown)
 

@@ -231,7 +231,7 @@ class ObjectsView:
         numbers: of the terms; shared by the views of a store.
 
     Attributes:
-        checked: objects that questions have looked at one by one; about, if several threads ask.
+        checked: objects that queries have looked at one by one; about, if several threads ask.
     """
 
     def __init__(self, space: Space, parts: Iterable[Part], floor: int, numbers: TermNumbers) -> None:
