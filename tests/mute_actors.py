@@ -1,7 +1,7 @@
 """Actors that do nothing: what is left of a turn of the real engine is the driver's, and what it sends can be counted.
 
-All are one endpoint in a process of its own, which sends a heartbeat for each of them, answers each command at once, and
-counts what has come.
+All are one endpoint in a process of its own, which sends a heartbeat for each of them, answers each command at once,
+and counts what has come.
 """
 
 from __future__ import annotations

@@ -201,7 +201,10 @@ def accumulators(host: str, port: int) -> str | None:
 
 
 def flight(host: str, port: int) -> str | None:
-    """The actor registry of a driver, and actors: every call is refused, with or without TLS, with no secret and with a guess."""
+    """The actor registry of a driver, and actors.
+
+    Every call is refused, with or without TLS, with no secret and with a guess.
+    """
     import pyarrow as pa
     from pyarrow import flight as arrow
 

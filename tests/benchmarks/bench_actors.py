@@ -3,8 +3,8 @@
 Work is counted, not timed, so it is the same on any machine: the tasks of actors that are processes count the records
 that they read, the bytes that they send or take, and the candidates that they check. A stream has some slots, router
 partitions and parts of MERGE whatever its actors; with n actors each has an n-th of them. So the sums have to be the
-same, and what the busiest actor has is to fall as 1/n; where it does not, something is done by one actor for all. INGEST
-alone is done by whoever is free, so there it is a matter of time.
+same, and what the busiest actor has is to fall as 1/n; where it does not, something is done by one actor for all.
+INGEST alone is done by whoever is free, so there it is a matter of time.
 """
 
 from __future__ import annotations

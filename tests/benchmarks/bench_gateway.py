@@ -1,12 +1,13 @@
 """The gateway: asks a second, and result rows to many connections: ``python -m tests.benchmarks.bench_gateway``.
 
 The gateway is a process of its own, in which the slots of a stream are that is idle, so what is measured is HTTP and
-the answer, not transport to actors; rows come from a topic in memory. Clients speak over sockets, in another process, on
-the same cores. Processor time is that of the gateway's process alone; it says more than wall-clock time where something
-else runs.
+the answer, not transport to actors; rows come from a topic in memory. Clients speak over sockets, in another process,
+on the same cores. Processor time is that of the gateway's process alone; it says more than wall-clock time where
+something else runs.
 
-QuarantinedRecord out are, besides transport and the broker: STQs, rounds that are under way, TLS, tokens and their reviews, who
-reads what lies back, polls, objects and registrations, the console, and several gateways beside each other.
+QuarantinedRecord out are, besides transport and the broker: STQs, rounds that are under way, TLS, tokens and their
+reviews, who reads what lies back, polls, objects and registrations, the console, and several gateways beside each
+other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 continuous CRQs.
+"""The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 continuous
+CRQs.
 
 ``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [asked] [embedded] [--short]
 [--no-profile] [--rate R] [--seconds S] [--store MS] [--output DIR]``; all of them without a name.

@@ -194,7 +194,8 @@ def windows(size: Size, found: Figures) -> None:
     found.add(f"counts of {size.leaves:,} leaves in ten minutes, held", window.nbytes, "bytes")
 
 
-# ------------------------------------------------------------------------------------------------------- actors to actors
+# ------------------------------------------------------------------------------------------------------- actors to
+# actors
 
 
 def fan_in(size: Size, found: Figures) -> None:

@@ -66,7 +66,8 @@ class LiveStream:
             *("--stream", name, "--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts),
             *("--checkpoint", str(self.checkpoint), "--slots", str(slots), f"--space={space}", *more),
         ]
-        # records wait as long as it takes for the watermarks of other partitions: so answers are a function of the input
+        # records wait as long as it takes for the watermarks of other partitions: so answers are a function of the
+        # input
         router = [*common, "--idle", "10m", "--leaves", "16", "--object-partitions", str(PARTITIONS), "--epoch", "2000"]
         self.router = JobServer(folder / "router", "router", router, environment=environment)
         self.worker = JobServer(folder / "worker", "worker", common, environment=environment)

@@ -1,4 +1,7 @@
-"""Both jobs with their actors in executors, as on Kubernetes: processes of their own, which come, go, and are killed."""
+"""Both jobs with their actors in executors, as on Kubernetes.
+
+Processes of their own, which come, go, and are killed.
+"""
 
 from __future__ import annotations
 

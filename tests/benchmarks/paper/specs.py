@@ -23,8 +23,8 @@ class Point:
     """One measurement, and all that it follows from but the code.
 
     Attributes:
-        kind: SRQ, SKQ, STQ: a batch of snapshot queries; CRQ, CKQ, CTQ: a stream past continuous queries; ``objects`` and
-            ``queries``: a load imbalance by inserting these, and six plans against it.
+        kind: SRQ, SKQ, STQ: a batch of snapshot queries; CRQ, CKQ, CTQ: a stream past continuous queries; ``objects``
+            and ``queries``: a load imbalance by inserting these, and six plans against it.
         data, method: data set, global index.
         objects: held by the slots, or inserted.
         queries: in the batch, standing, or inserted.

@@ -60,7 +60,7 @@ class Store:
 
 
 class Endpoints:
-    """A registry and two actors in this process, of which the first has two slots, and a store with their query_endpoint."""
+    """A registry and two actors in this process, of which the first has two slots, and a store with their endpoint."""
 
     def __init__(self) -> None:
         self.slots = Slots()

@@ -50,7 +50,10 @@ class Actor:
 
 
 class Cluster:
-    """A stream whose three slots are in an actor each: views of another actor are not seen, for the place is another."""
+    """A stream whose three slots are in an actor each.
+
+    Views of another actor are not seen, for the place is another.
+    """
 
     def __init__(self) -> None:
         self.stream = Stream(PLANE)

@@ -171,7 +171,7 @@ def promised(topic: Topic) -> tuple[list[int], int]:
 
 @given(st.lists(st.integers(-3, 400), min_size=1, max_size=9))
 def test_what_is_sent_now_is_let_through_by_the_watermark_that_follows_it(waits: list[int]) -> None:
-    """An epoch ends just before the slowest clock, so a watermark of the same ms would hold it back until the next tick."""
+    """An epoch ends just before the slowest clock, so one of the same ms would hold it back."""
     topic, clock, turn = Topic(), [10**12], [0]
     objects = ObjectBatch.of([SpatialObject(f"o{i}", 0, float(i), 0.0, ("a",)) for i in range(7)])
     asked = sending.QueryBatch.of([query("SRQ")])

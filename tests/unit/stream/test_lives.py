@@ -1,4 +1,7 @@
-"""A stream that is removed and begun anew under its name: what is of an earlier incarnation is not taken for its own."""
+"""A stream that is removed and begun anew under its name.
+
+What is of an earlier incarnation is not taken for its own.
+"""
 
 from __future__ import annotations
 

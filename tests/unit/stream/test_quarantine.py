@@ -128,7 +128,7 @@ def _names(rows: Sequence[Block], kinds: Sequence[str]) -> set[str]:
 
 def _set_merge(monkeypatch: pytest.MonkeyPatch, merged: Any) -> None:
     """Put another MERGE in place, where it is done and where it is rehearsed."""
-    for module in (tasks, narrowing):
+    for module in (tasks, bisection):
         monkeypatch.setattr(module, "merge", merged)
 
 

@@ -1,7 +1,7 @@
 """What turns wait for of a storage that is far away: requests one after the other, counted, not timed.
 
-Everything is done by one process, which is the most that can come one after the other: what several actors ask, they ask
-at once.
+Everything is done by one process, which is the most that can come one after the other: what several actors ask, they
+ask at once.
 """
 
 from __future__ import annotations

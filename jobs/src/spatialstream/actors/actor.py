@@ -1,9 +1,9 @@
 """An actor: a process that stays, holds slots in its memory, and does what its driver commands.
 
-It listens where the driver and the other actors reach it, and sends a heartbeat to the driver's actor registry every second. The answer
-says whether it is still wanted. A driver that has been silent for :attr:`ActorSpec.silence` seconds is gone, and the
-actor ends by itself; one that was taken for lost, because it was itself silent for that long, ends with an error, so
-that whoever has started it starts another.
+It listens where the driver and the other actors reach it, and sends a heartbeat to the driver's actor registry every
+second. The answer says whether it is still wanted. A driver that has been silent for :attr:`ActorSpec.silence` seconds
+is gone, and the actor ends by itself; one that was taken for lost, because it was itself silent for that long, ends
+with an error, so that whoever has started it starts another.
 
 What slots have in memory is touched by one thread at a time. Who asks for the rows of a task reads them as they are
 made, or several do, each those of its part (:mod:`~spatialstream.actors.block_parts`); while they do not read, the task
@@ -185,8 +185,8 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
     def do_exchange(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
         """Calls that stand, see :mod:`~spatialstream.actors.call_pool`.
 
-        For those who ask ``ask``, see :class:`~spatialstream.actors.coordinator.QueryCoordinator`: rows come line by line after the
-        JSON. For other actors ``find``, see :class:`~spatialstream.actors.scatter.Scatter`.
+        For those who ask ``ask``, see :class:`~spatialstream.actors.coordinator.QueryCoordinator`: rows come line by
+        line after the JSON. For other actors ``find``, see :class:`~spatialstream.actors.scatter.Scatter`.
         """
         answers = {b"ask": self._ask, b"find": self._scatter.answer}
         if descriptor.command not in answers:

@@ -2,12 +2,12 @@
 
 A query that comes by itself costs more on its way, as blocks between processes, than where it is answered. So who
 has few sends them to the actor that is likely to hold most of their answer. That actor knows the newest round
-(:mod:`~spatialstream.actors.read_point`), asks its own slots without any transport, other actors where more is concerned, and
-makes the rows. What waits at an actor at the same moment is answered together, by one of the threads that wait: as of one
-round, with one look at what is newest.
+(:mod:`~spatialstream.actors.read_point`), asks its own slots without any transport, other actors where more is
+concerned, and makes the rows. What waits at an actor at the same moment is answered together, by one of the threads
+that wait: as of one round, with one look at what is newest.
 
-What an actor does not find so is left to who asks, see :mod:`~spatialstream.stages.snapshot_queries`: answers that are large,
-which would take its memory, and what concerns slots that are moving, or actors that do not answer.
+What an actor does not find so is left to who asks, see :mod:`~spatialstream.stages.snapshot_queries`: answers that are
+large, which would take its memory, and what concerns slots that are moving, or actors that do not answer.
 """
 
 from __future__ import annotations

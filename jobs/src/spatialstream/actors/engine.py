@@ -82,8 +82,8 @@ class ActorEngine:
         report: is told what a person should know.
         silence: seconds after which an actor or driver that says nothing is lost.
         tasks: the classes of tasks, by name.
-        stall: seconds after which a turn is given up of which no actor has done another piece. It may take as long as it
-            likes otherwise.
+        stall: seconds after which a turn is given up of which no actor has done another piece. It may take as long as
+            it likes otherwise.
     """
 
     def __init__(

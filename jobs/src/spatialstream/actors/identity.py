@@ -1,8 +1,8 @@
 """The certificate by which driver and actors of one job know each other, and encrypt what they say.
 
 A job makes one when it begins, for itself alone: all of its processes show it, and trust nothing else. The key goes to
-the actors with their specification, which Spark encrypts. What stays on one machine is not encrypted: loopback is read by
-nobody who could not read the memory too, and the secret keeps others out.
+the actors with their specification, which Spark encrypts. What stays on one machine is not encrypted: loopback is read
+by nobody who could not read the memory too, and the secret keeps others out.
 """
 
 from __future__ import annotations

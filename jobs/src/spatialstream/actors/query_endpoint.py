@@ -341,7 +341,7 @@ class QueryClient:
         """Have an actor answer queries whole, as of the newest round, at its clock; see actors.coordinator.
 
         Args:
-            queries: what they say, and themselves, without times.
+            query_block: what they say, and themselves, without times.
             seconds: within which it has to be done.
             most: bytes of the rows, which come all at once; None: any number.
 

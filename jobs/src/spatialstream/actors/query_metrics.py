@@ -1,7 +1,7 @@
 """How many queries actors have been asked between the rounds, what became of them, and how long they took.
 
-An actor counts what it is asked itself, and says the counts with each heartbeat; the driver adds up what is new in them, so
-what was asked of an actor that has gone stays counted. A count is a matrix of fixed size, whatever is asked.
+An actor counts what it is asked itself, and says the counts with each heartbeat; the driver adds up what is new in
+them, so what was asked of an actor that has gone stays counted. A count is a matrix of fixed size, whatever is asked.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 A round is done when every slot has done it, and a slot that has done a round has a view of it. So what the driver has
 told of the newest round holds as long as a slot of this actor has no view of another one: none can be done meanwhile.
-One case is left, that the slot is another actor's by now. Therefore an actor is *trusted* for a time with each heartbeat
-(:func:`trust`), as with a lease; and after an actor has gone, or has not let go of a slot that has moved, the driver
-tells of no further round before that time is over (:class:`~spatialstream.actors.registry.ActorRegistry`). So an actor says what the
-driver would have said, at some moment while it was asked.
+One case is left, that the slot is another actor's by now. Therefore an actor is *trusted* for a time with each
+heartbeat (:func:`trust`), as with a lease; and after an actor has gone, or has not let go of a slot that has moved, the
+driver tells of no further round before that time is over (:class:`~spatialstream.actors.registry.ActorRegistry`). So an
+actor says what the driver would have said, at some moment while it was asked.
 """
 
 from __future__ import annotations

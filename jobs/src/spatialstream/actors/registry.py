@@ -115,7 +115,10 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         raise ValueError(f"there is no action {name}")
 
     def _heartbeat(self, said: Mapping[str, Any]) -> str:
-        """What the actor is to do: ``stay``, ``ask`` (stay, but not trusted), ``end``, or end because it is ``lost``."""
+        """What the actor is to do.
+
+        ``stay``, ``ask`` (stay, but not trusted), ``end``, or end because it is ``lost``.
+        """
         worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
         asked = np.array(said["asked"], float).reshape(self.asked.shape)
         requests = np.array(said["requests"], np.int64).reshape(self.requests.shape)

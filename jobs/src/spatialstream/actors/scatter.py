@@ -1,8 +1,8 @@
 """How an actor finds what few queries ask for: in its own slots without transport, in other actors with a message each.
 
 Between actors a query travels as JSON, and what was found as one Arrow block for each type of query; that is a
-message and its answer on a call that stands (:mod:`~spatialstream.actors.call_pool`). Where an actor does not answer, or
-does not have what it is asked for, the query is left out; who has asked it has other ways.
+message and its answer on a call that stands (:mod:`~spatialstream.actors.call_pool`). Where an actor does not answer,
+or does not have what it is asked for, the query is left out; who has asked it has other ways.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Scatter"]
 
 
 class Scatter:
-    """Finds what queries ask for, see :class:`~spatialstream.actors.coordinator.SlotSearch`; any number of threads may ask.
+    """Searches slots, see :class:`~spatialstream.actors.coordinator.SlotSearch`; thread-safe.
 
     Args:
         world: of the actor.

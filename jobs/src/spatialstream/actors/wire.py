@@ -67,9 +67,9 @@ _SILENT_SECONDS = 10
 _CLIENT = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A peer whose machine is gone says nothing. Heartbeats tell the driver of that, and it tells the others; what has been
-    # sent and is not acknowledged fails after the timeout, which is TCP_USER_TIMEOUT too; a call that nobody gives up
-    # is ended by a ping.
+    # A peer whose machine is gone says nothing. Heartbeats tell the driver of that, and it tells the others; what has
+    # been sent and is not acknowledged fails after the timeout, which is TCP_USER_TIMEOUT too; a call that nobody gives
+    # up is ended by a ping.
     ("grpc.keepalive_time_ms", 1_000 * PINGS_SECONDS),
     ("grpc.keepalive_timeout_ms", 1_000 * _SILENT_SECONDS),
     ("grpc.http2.max_pings_without_data", 0),

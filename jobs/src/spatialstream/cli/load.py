@@ -31,7 +31,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "load",
         help="send a stream to a live stream at a rate, and measure latencies",
-        description="Sends objects and queries from files as they are written (in the order of time, with watermarks), or, "
+        description="Sends objects and queries from files as they are written (in the order of time, with watermarks), "
+        "or, "
         "with --now, stamped with the day's clock; then it reports the age of the results of its queries on arrival. "
         "With --now and without --objects it sends a generated stream. If every object or every query of a file is "
         "rejected, nothing is sent, and the exit status is 4.",

@@ -1,7 +1,7 @@
 """What the jobs tell Prometheus.
 
-Everything is there from the first scrape on, and bounded: series by slot, by type of query, by part of a turn, by actor,
-and by leaf of the active version (numbers of leaves begin anew with each version).
+Everything is there from the first scrape on, and bounded: series by slot, by type of query, by part of a turn, by
+actor, and by leaf of the active version (numbers of leaves begin anew with each version).
 """
 
 from __future__ import annotations

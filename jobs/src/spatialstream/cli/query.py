@@ -1,9 +1,9 @@
 """``spatialstream query``: asks a live stream, and prints the answers.
 
 What is asked is read from JSON or from options, and checked before anything is sent. Snapshot queries are answered as
-of the stream's newest round (:mod:`spatialstream.client.snapshot_client`), unless they are to go through the stream; what
-goes through it is sent and pending by :mod:`spatialstream.client.query_session`. Continuous queries are cancelled at the end,
-unless they are to be kept.
+of the stream's newest round (:mod:`spatialstream.client.snapshot_client`), unless they are to go through the stream;
+what goes through it is sent and pending by :mod:`spatialstream.client.query_session`. Continuous queries are cancelled
+at the end, unless they are to be kept.
 """
 
 from __future__ import annotations

@@ -95,18 +95,19 @@ def _hold(store: ZooKeeperStore, held: ExitStack) -> None:
 
 
 def _check_incarnation(store: ZooKeeperStore, options: argparse.Namespace, made: Made | None) -> None:
-    """Leave alone what another incarnation of the stream has in ZooKeeper, as where two clusters have a stream of one name.
+    """Leave alone what another incarnation of the stream has in ZooKeeper: two clusters may have a stream of one name.
 
     Raises:
         SettingError: there is such a thing.
     """
-    lives = {options.incarnation, None if made is None else made.incarnation} - {None}
+    known = {options.incarnation, None if made is None else made.incarnation} - {None}
     with contextlib.suppress(Unavailable):
-        if not lives or not store.versions() or (incarnation := store.state().incarnation) in lives:
+        if not known or not store.versions() or (incarnation := store.state().incarnation) in known:
             return
-        ours = " or ".join(sorted(each or "without an id" for each in lives))
+        ours = " or ".join(sorted(each or "without an id" for each in known))
         problem = (
-            f"the routing store is of another incarnation of {options.stream} ({incarnation or 'without an id'}) than the checkpoint "
+            f"the routing store is of another incarnation of {options.stream} "
+            f"({incarnation or 'without an id'}) than the checkpoint "
             f"({ours}), so nothing has been deleted. Without --checkpoint, what the routing store holds is removed"
         )
         raise SettingError("checkpoint", problem)

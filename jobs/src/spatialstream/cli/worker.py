@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def opening(query_endpoint: QueryEndpoint, store: RoutingStore, then: Callable[[], object]) -> Callable[[], object]:
-    """What leaves the query endpoint in the routing store, as soon as that is there, and does something else with each call.
+    """Publish the query endpoint once the routing store is there; with each call, do something else, too.
 
     Errors are those of the store: without it nobody can begin to ask, and a stream goes on all the same.
     """

@@ -4,7 +4,8 @@
 - :class:`QuerySession` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
 - :class:`SnapshotClient` asks snapshot queries between the stream's rounds;
 - :class:`Results` follows all results, from a position on; a :class:`Cursor` is one as a word;
-- a :class:`Subscription` has the rows of one continuous query, registered if need be; an :class:`Answer` is one of them;
+- a :class:`Subscription` has the rows of one continuous query, registered if need be; an :class:`Answer` is one of
+  them;
 - an :class:`RecordWriter` sends for others, and knows what becomes of it;
 - a :class:`LiveSample` shows people some of the objects as they are sent;
 - :class:`Sender` sends objects, queries and watermarks at a rate, and :class:`Watch` measures how old results are;

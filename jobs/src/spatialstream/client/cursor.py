@@ -1,10 +1,10 @@
 """How far a consumer has come in the results of a stream, as a word that it keeps and shows when it comes again.
 
 Rows of a round's phase come in order, and those of a round that is done again are the same (see
-:mod:`~spatialstream.connectors.delivery`). So in each partition the last row of each phase says which rows have been had,
-whoever reads them and however often they are sent; and an offset says where to read on. A word bears a few of the
-stream's incarnations, so that rows of an earlier one that come late are told, too; and a mark of the topic, so that a place in
-one that was there before under the same name is known to be none.
+:mod:`~spatialstream.connectors.delivery`). So in each partition the last row of each phase says which rows have been
+had, whoever reads them and however often they are sent; and an offset says where to read on. A word bears a few of the
+stream's incarnations, so that rows of an earlier one that come late are told, too; and a mark of the topic, so that a
+place in one that was there before under the same name is known to be none.
 """
 
 from __future__ import annotations

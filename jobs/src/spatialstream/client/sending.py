@@ -2,13 +2,13 @@
 
 Three ways to send:
 
-- *As written*: records keep their timestamps and go out in the order of time, with watermarks between them, so the answers
-  are those of the files.
+- *As written*: records keep their timestamps and go out in the order of time, with watermarks between them, so the
+  answers are those of the files.
 - *Relived*: objects are sent at their own pace, or so many times as fast, from now on.
 - *Now*: objects and queries are stamped with the day's clock when they are sent.
 
-Objects go out many to a message, and round-robin over the partitions; each tick ends with a watermark in every partition, so
-that none of them holds the others back.
+Objects go out many to a message, and round-robin over the partitions; each tick ends with a watermark in every
+partition, so that none of them holds the others back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from spatialstream.stages.ingest import CLOCK, watermark
 __all__ = ["Sender", "messages_of", "with_own_ids"]
 
 _AFTER = 60_000
-"""ms for which continuous queries outlive the sending, so that a sender which has fallen behind does not outlive them."""
+"""ms for which continuous queries outlive the sending, even if the sender has fallen behind."""
 
 _ANY_TIME = 10**12
 _MESSAGE_BYTES = 512 << 10

@@ -113,7 +113,9 @@ class Stream(SnapshotClient):
         return limits
 
     def describe(self) -> dict[str, Any]:
-        """What the stream is like inside, for people; see :meth:`spatialstream.client.description.StreamDescription.look`.
+        """Describe the stream for people.
+
+        See :meth:`spatialstream.client.description.StreamDescription.look`.
 
         Raises:
             StateError: there is no such stream any more.

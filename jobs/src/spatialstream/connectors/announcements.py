@@ -13,7 +13,10 @@ __all__ = ["announcements_within", "read_announcement"]
 
 
 def announcements_within(values: Iterable[bytes | None], incarnation: str) -> list[dict[str, Any] | None]:
-    """The announcements of an incarnation of the stream among the values of messages; None for each that is of no incarnation."""
+    """The announcements of an incarnation of the stream among the values of messages.
+
+    None for each that is of no incarnation.
+    """
     read = map(read_announcement, values)
     return [each for each in read if each is None or each.get("incarnation", "") == incarnation]
 

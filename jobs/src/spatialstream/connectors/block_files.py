@@ -41,7 +41,10 @@ class BlockFiles:
     slots: int
 
     def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
-        """See :class:`~spatialstream.connectors.contracts.Channel`; all blocks are of one router partition of an epoch."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`.
+
+        All blocks are of one router partition of an epoch.
+        """
         parts: list[pa.Buffer] = []
         index: list[tuple[int, str, int, int]] = []
         size = 0

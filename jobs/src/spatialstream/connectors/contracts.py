@@ -201,9 +201,10 @@ class Source(Protocol):
 class Channel(Protocol):
     """What lies between router and worker: a log of blocks for each slot, and a log of announcements.
 
-    Blocks that are sent again come again, with the same keys; who reads knows them by these. What another incarnation of the
-    stream has left in the logs is never given: the incarnation is among the settings of an implementation, which adds it to
-    what it sends. Whoever else writes into the logs is not trusted: what is none of the stream's is told as such.
+    Blocks that are sent again come again, with the same keys; who reads knows them by these. What another incarnation
+    of the stream has left in the logs is never given: the incarnation is among the settings of an implementation, which
+    adds it to what it sends. Whoever else writes into the logs is not trusted: what is none of the stream's is told as
+    such.
     """
 
     def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:

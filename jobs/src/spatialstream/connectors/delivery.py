@@ -2,9 +2,9 @@
 
 Transport is at least once: a round that is done again after a crash sends its rows again. They are the same rows under
 the same keys, because a round is a function of its record. The key of a message says which rows it holds: round, phase
-(0, or 1 for the second phase of SKQs), number of its first row in them, and the incarnation of the stream: a stream that is
-removed and begun anew counts its rounds from 0 again. A consumer that knows how many rows of the latest rounds it has
-drops what it has seen (:class:`Deduplicator`).
+(0, or 1 for the second phase of SKQs), number of its first row in them, and the incarnation of the stream: a stream
+that is removed and begun anew counts its rounds from 0 again. A consumer that knows how many rows of the latest rounds
+it has drops what it has seen (:class:`Deduplicator`).
 
 Rows go out many to a message, as JSON Lines, so that a row costs no message. A row with a long list goes out in parts
 (:mod:`~spatialstream.stages.rows`), next to each other and in their order, each of which counts as a row here; a
@@ -124,8 +124,8 @@ class Deduplicator:
     again while the round may be done again, which ends soon after the next one; rows of much earlier rounds are
     therefore known to be repeated, and nothing need be kept of them.
 
-    An incarnation of the stream that has not been seen begins anew: all its rows are new. Rows of an earlier incarnation that come
-    between those of a later one are told by what is known of theirs, each incarnation by itself.
+    An incarnation of the stream that has not been seen begins anew: all its rows are new. Rows of an earlier
+    incarnation that come between those of a later one are told by what is known of theirs, each incarnation by itself.
 
     Args:
         rounds: how many rounds are kept of each incarnation.

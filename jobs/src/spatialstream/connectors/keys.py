@@ -27,7 +27,10 @@ def key_of_incarnation(key: bytes, incarnation: str) -> bytes:
 
 
 def key_within(key: bytes | None, incarnation: str) -> bytes | None:
-    """What :func:`key_of_incarnation` was given; None if the block belongs to another incarnation, empty if it is no block's key."""
+    """What :func:`key_of_incarnation` was given.
+
+    None if the block belongs to another incarnation, empty if it is no block's key.
+    """
     whole = key or b""
     name, _, last = whole.rpartition(b" ")
     if incarnation and last == incarnation.encode():

@@ -13,7 +13,10 @@ __all__ = ["NearStorage"]
 
 
 class NearStorage(ABC):
-    """A :class:`~spatialstream.connectors.contracts.Storage` in which nothing is only begun, or put later: it is there."""
+    """A :class:`~spatialstream.connectors.contracts.Storage` in which nothing is only begun, or put later.
+
+    It is there.
+    """
 
     __slots__ = ()
 

@@ -56,7 +56,10 @@ _LONG = 1.0
 _PAUSES = (0.002, 0.1)
 """Seconds between two tries of what cannot be done now: the first, and the longest."""
 _BETWEEN_LOOKS = 0.005
-_GOES_ON = "goes on only with an object, a query or a watermark of a later time; without at_least the answer is as of the clock"
+_GOES_ON = (
+    "goes on only with an object, a query or a watermark of a later time; "
+    "without at_least the answer is as of the clock"
+)
 _GRACE = 1.0
 """Seconds in which anything is tried, however little time there is."""
 

@@ -1,8 +1,8 @@
 """What is written to a stream: objects, registrations and cancellations.
 
 Nothing is told to be done before it is: objects when the broker has them, a query when the stream has taken it in,
-which a probe shows (:mod:`~spatialstream.client.record_writer`). What there is no room for is refused before any of it is sent,
-and before more of it is read.
+which a probe shows (:mod:`~spatialstream.client.record_writer`). What there is no room for is refused before any of it
+is sent, and before more of it is read.
 """
 
 from __future__ import annotations

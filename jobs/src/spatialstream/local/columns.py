@@ -1,7 +1,8 @@
 """Rows that grow: a table of numpy columns, and a column of strings.
 
-Kernels work on plain arrays, continuous queries come one at a time or by the million. Both classes keep their columns in
-buffers that double when full, so appending costs O(rows appended), amortised, and every column is one contiguous array.
+Kernels work on plain arrays, continuous queries come one at a time or by the million. Both classes keep their columns
+in buffers that double when full, so appending costs O(rows appended), amortised, and every column is one contiguous
+array.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ def embedded_session(
         master: where Spark runs, if not in this process.
         conf: settings that go before those made here, but for those that guard the session.
         secret: with a Kubernetes ``master``: the file of :func:`new_secret`, which the executors see at the same path.
-        lasting: whether nothing is to be done in it but tasks that stay (:mod:`~spatialstream.spark.actor_launcher`): they are
-            started again however often they go. Other tasks would be, too, whatever they fail of.
+        lasting: whether nothing is to be done in it but tasks that stay (:mod:`~spatialstream.spark.actor_launcher`):
+            they are started again however often they go. Other tasks would be, too, whatever they fail of.
         java: more options of the JVMs; None: those by which they map their classes, see
             :mod:`~spatialstream.spark.java`. Executors on other machines have no such file, and do without.
 

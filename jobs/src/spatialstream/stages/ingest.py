@@ -1,9 +1,9 @@
 """INGEST: what a source gives becomes runs: decoded, sorted by time, written where ROUTE finds them.
 
-A message holds one record or many (JSON Lines). A message with the key ``clock`` is a watermark (``{"clock": t}``): nothing
-earlier than t follows in its partition. A record or watermark that cannot be used becomes a dead letter that names topic
-partition, offset, and line within the message; a line that is too long likewise, because a block with it might not fit
-into a message downstream. Files are decoded by their source; a dead letter of theirs names file and line.
+A message holds one record or many (JSON Lines). A message with the key ``clock`` is a watermark (``{"clock": t}``):
+nothing earlier than t follows in its partition. A record or watermark that cannot be used becomes a dead letter that
+names topic partition, offset, and line within the message; a line that is too long likewise, because a block with it
+might not fit into a message downstream. Files are decoded by their source; a dead letter of theirs names file and line.
 
 Whatever bytes a topic holds, the stage gives an intake. A line on which decoding itself fails, which it should never
 do, is found by halves and *left out*: it becomes a dead letter too, is counted by itself, and everything else is as it

@@ -7,8 +7,8 @@ the state that it begins with, and without a trace. What is found is *left out*.
 
 Interface
     :func:`culprits` finds the records; a stage is rehearsed over an
-    :class:`~spatialstream.connectors.memory_storage.Overlay`. :class:`QuarantinedRecord` is one decision, which is written into the
-    turn's record before the turn is tried again.
+    :class:`~spatialstream.connectors.memory_storage.Overlay`. :class:`QuarantinedRecord` is one decision, which is
+    written into the turn's record before the turn is tried again.
 
 Invariant
     A turn that leaves records out does what it would do if they had never come: no slot, no merger and no registry has
@@ -16,8 +16,9 @@ Invariant
     the same way. A query that is left out when it stands already ends with the turn; rows that it has had stay. The
     stream's clock has passed what is left out, and does not go back.
 
-    With each decision the turn begins a new *revision*. Blocks, files and manifests bear the number of their revision, so what
-    a try before the decision has sent or written, or a task of it that ends late, is never taken for the turn's own.
+    With each decision the turn begins a new *revision*. Blocks, files and manifests bear the number of their revision,
+    so what a try before the decision has sent or written, or a task of it that ends late, is never taken for the turn's
+    own.
 
 Oracle
     The stream without the records that were left out (``tests/simulation.py``).

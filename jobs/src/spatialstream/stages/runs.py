@@ -4,8 +4,8 @@ Every block of the input is decoded once, in parallel, into a *run*: an Arrow fi
 share of every run that reaches into it, memory-mapped, and sorts just that. So ordering costs one pass, and memory is
 bounded by the size of an epoch, whatever the size of the input.
 
-An epoch is a range of time (previous watermark, watermark]: records of one timestamp are never divided between epochs. The driver
-sees a run's name, size, range and a thinned-out list of its timestamps, never its records.
+An epoch is a range of time (previous watermark, watermark]: records of one timestamp are never divided between epochs.
+The driver sees a run's name, size, range and a thinned-out list of its timestamps, never its records.
 """
 
 from __future__ import annotations

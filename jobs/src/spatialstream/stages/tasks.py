@@ -186,8 +186,8 @@ class RoundTasks:
     def _blocks(self, world: World, of: SlotBlocks) -> Iterator[BlockMessage]:
         slot, start, end = of
         if self.turn.number == 0:
-            # before it there may be blocks of an earlier incarnation, which may be removed at any time; that all of this incarnation
-            # are there is seen by their markers
+            # before it there may be blocks of an earlier incarnation, which may be removed at any time; that all of
+            # this incarnation are there is seen by their markers
             start = max(start, world.channel.begins()[slot])
         return world.channel.blocks(slot, start, end)
 

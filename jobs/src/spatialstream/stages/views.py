@@ -200,7 +200,7 @@ def answer_at(place: str, slots: Sequence[int], round_id: RoundId, query_block: 
         place: of the storage that the slots' state is in.
         slots: some that this process has.
         round_id: of a round that is done.
-        queries: those of :func:`~spatialstream.stages.two_phase.requests`; a slot answers the ones that are to be
+        query_block: those of :func:`~spatialstream.stages.two_phase.requests`; a slot answers the ones that are to be
             sent to it. With ``since``: they are in their second phase.
 
     Raises:

@@ -216,7 +216,7 @@ def blocks_of_round(slot: int, blocks: Iterable[BlockMessage], turn: Round) -> t
             foreign += 1
             continue
         epoch, kind, revision = place
-        if revisions.get(epoch) == take and key not in seen:
+        if revisions.get(epoch) == revision and key not in seen:
             try:
                 content = messages.unpack(data)
             except (pa.ArrowException, OSError, StopIteration, TypeError):

@@ -12,8 +12,8 @@ What a lease cannot do
     A process that is paused learns of nothing. It wakes up as the holder that it was, and goes on for a moment, while a
     successor has been at work; a process that is cut off from ZooKeeper, and from nothing else, for as long as that
     lasts. So no answer may hang on there being one holder alone. That two do no harm is the affair of what they write,
-    and of the number in it (:mod:`spatialstream.stream.leadership`); the lease keeps them from working in vain. A lock file
-    is a better one: the kernel of the one machine keeps it for as long as the process lives, paused or not.
+    and of the number in it (:mod:`spatialstream.stream.leadership`); the lease keeps them from working in vain. A lock
+    file is a better one: the kernel of the one machine keeps it for as long as the process lives, paused or not.
 
 In ZooKeeper::
 

@@ -131,7 +131,8 @@ class RoutingState:
         """
         if incarnation != self.incarnation:
             raise Conflict(
-                f"the stream exists, and its incarnation is {self.incarnation or 'without an id'}, not {incarnation or 'that'}"
+                f"the stream exists, and its incarnation is "
+                f"{self.incarnation or 'without an id'}, not {incarnation or 'that'}"
             )
         if origin != self.origin:
             raise Conflict("the stream exists, and was created with another routing version")

@@ -150,7 +150,7 @@ def ensure_first_version(
 def check_incarnation(
     store: RoutingStore, storage: Storage, stream: str, incarnation: str, *, new: bool = False
 ) -> None:
-    """Make sure that a routing store and a checkpoint are of one incarnation of the stream; a store that is away is let pass.
+    """Make sure that routing store and checkpoint are of one incarnation of the stream; a store that is away passes.
 
     Args:
         store: the routing store.
@@ -177,8 +177,9 @@ def check_incarnation(
 def _same_incarnation(state: RoutingState, storage: Storage, stream: str, incarnation: str) -> None:
     if state.incarnation != incarnation:
         raise StateError(
-            f"the routing store is of another incarnation of {stream} ({state.incarnation or 'without an id'}) than {storage.place} "
-            f"({incarnation or 'without an id'}). Give the job the checkpoint of that incarnation; or, if no other stream has "
+            f"the routing store is of another incarnation of {stream} "
+            f"({state.incarnation or 'without an id'}) than {storage.place} "
+            f"({incarnation or 'without an id'}). Give the job the checkpoint of that incarnation; or, if no other has "
             f"this name, remove that incarnation with {program()} remove, without --checkpoint, and it begins anew"
         )
 

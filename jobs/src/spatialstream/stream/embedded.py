@@ -70,8 +70,8 @@ class EmbeddedStream:
         engine: does the stages; see :func:`embedded_world`.
         partitions: that are read.
         leaves: of the QT-tree.
-        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's incarnation; None: the
-            first ones that come.
+        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's incarnation; None:
+            the first ones that come.
         now: a clock, ms.
         step: is called before each step, with its name; tests stop the stream there.
         due: is asked once a turn whether it is to end with a checkpoint; None: by the time since the last one.

@@ -327,7 +327,8 @@ class _Job(ABC):
         view = self.store.latest()
         if view is not None and view.incarnation != self.incarnation:
             raise StateError(
-                f"the routing store is of another incarnation of the stream ({view.incarnation}, not {self.incarnation})"
+                f"the routing store is of another incarnation of the stream "
+                f"({view.incarnation}, not {self.incarnation})"
             )
 
     def _check_lease(self) -> None:

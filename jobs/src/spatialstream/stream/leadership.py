@@ -5,21 +5,21 @@ still has it: it may have been paused, and wake up in the middle of a turn. Such
 happened. This is why it does no harm.
 
 Interface
-    :class:`Leadership` is one process's time at a job: :meth:`~Leadership.begin`, then :meth:`~Leadership.decide` for each turn,
-    before anything follows from the decision, and :meth:`~Leadership.sign` for each announcement. :class:`Leader` is what
-    a part of the log says; whoever reads announcements asks it which of them count. :class:`Alone` is for jobs that
-    nobody else can be at.
+    :class:`Leadership` is one process's time at a job: :meth:`~Leadership.begin`, then :meth:`~Leadership.decide` for
+    each turn, before anything follows from the decision, and :meth:`~Leadership.sign` for each announcement.
+    :class:`Leader` is what a part of the log says; whoever reads announcements asks it which of them count.
+    :class:`Alone` is for jobs that nobody else can be at.
 
 Protocol
     Both jobs write into the log of announcements, besides announcements:
 
-    - A *beginning*, before anything else: the id of the leadership, made of the lease's fencing number and a random part,
-      and that number. A beginning counts unless one of a larger number comes before it.
+    - A *beginning*, before anything else: the id of the leadership, made of the lease's fencing number and a random
+      part, and that number. A beginning counts unless one of a larger number comes before it.
     - A *decision* for each turn: the name of its record, and the record itself. No name is used twice.
 
-    A decision or an announcement counts if its leadership is that of the last beginning that counts before it in the log.
-    Who has written one of the first two reads the log up to it before going on; who learns so that it does not count is
-    *superseded*, and ends. Who begins takes the last decision that counts before its beginning as its own.
+    A decision or an announcement counts if its leadership is that of the last beginning that counts before it in the
+    log. Who has written one of the first two reads the log up to it before going on; who learns so that it does not
+    count is *superseded*, and ends. Who begins takes the last decision that counts before its beginning as its own.
 
 Records
     The log is where records are: so they are kept within milliseconds wherever state is, and cost an object store
@@ -27,10 +27,10 @@ Records
     the last checkpoint needs, of either job, and before what the worker has not heard. Each decision tells up to where
     its job allows that; the worker cuts.
 
-    So that a log without its beginning still says who leads, a leadership *restates* its beginning after each checkpoint,
-    with what it knows, and a record is needed with the re-announcement under which it was decided. A re-announcement does not
-    count where another leadership has begun since: it bears the offset at which its author first heard itself leadership, and of
-    two leads of one number the later one began to hear itself later.
+    So that a log without its beginning still says who leads, a leadership *restates* its beginning after each
+    checkpoint, with what it knows, and a record is needed with the re-announcement under which it was decided. A
+    re-announcement does not count where another leadership has begun since: it bears the offset at which its author
+    first heard itself leadership, and of two leads of one number the later one began to hear itself later.
 
     In the storage are three kinds of records: the first of a stream; those that are too long for a message; and all
     that are needed, once nothing has happened for a while, for brokers that keep no log for longer than some days.
@@ -38,8 +38,8 @@ Records
 Invariant
     What counts is a function of the log up to there: all who read it agree, whenever they read it, and nothing that
     comes later changes it. Each turn has one decision at a time, made after the one of the turn before, and another one
-    only from the same leadership, or a later one that knows of it (to leave records out). All else that a job writes is a
-    function of the decision that counts and of what was there before, under names of the turn and its revision.
+    only from the same leadership, or a later one that knows of it (to leave records out). All else that a job writes is
+    a function of the decision that counts and of what was there before, under names of the turn and its revision.
 
     So whatever a zombie is about to do when it wakes up:
 
@@ -59,7 +59,8 @@ Invariant
     without a number: it takes the one that counts. Two that do so supersede each other, which costs time and no answer.
 
 Oracle
-    Any number of processes that pause anywhere, against one that never fails (``tests/unit/stream/test_leadership.py``).
+    Any number of processes that pause anywhere, against one that never fails
+    (``tests/unit/stream/test_leadership.py``).
 
 Cost: a message each turn, and the time until it can be read, some 3 ms.
 
@@ -139,8 +140,8 @@ class Leader:
         record: the name of the record that was decided last, in this leadership or before.
         announced: the last epoch that has been announced; -1 if none has. That is what an epoch is done by.
         offset: up to which it says so; None: from the oldest message on that is kept.
-        begun: the offset at which the leadership has first heard itself, if a re-announcement has said it; :data:`_ITSELF` if
-            its beginning has been read, :data:`_HEARSAY` if neither has.
+        begun: the offset at which the leadership has first heard itself, if a re-announcement has said it;
+            :data:`_ITSELF` if its beginning has been read, :data:`_HEARSAY` if neither has.
     """
 
     job: str

@@ -2,7 +2,8 @@
 
 A topic that somebody else has made, or that has been made anew under its name, holds what is not the stream's to
 delete. So the router writes down the ids of topics as it creates them, in the checkpoint, beside what says whose that
-is and of which incarnation. It is the last that a removal takes away, so that one that could not be finished goes on by it.
+is and of which incarnation. It is the last that a removal takes away, so that one that could not be finished goes on by
+it.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ def note_topics(
 ) -> Notes:
     """Begin to write down which topics a stream makes; before it makes any.
 
-    The topics between the jobs of an earlier incarnation that could not be removed are this incarnation's to remove; those that it
-    shared with others are not. A stream of an earlier release wrote nothing down: those between its jobs are its own.
+    The topics between the jobs of an earlier incarnation that could not be removed are this incarnation's to remove;
+    those that it shared with others are not. A stream of an earlier release wrote nothing down: those between its jobs
+    are its own.
 
     Args:
         storage: the checkpoint.

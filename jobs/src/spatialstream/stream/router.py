@@ -129,7 +129,8 @@ class Router:
         names: the partitions that the stream reads, such as ``"objects/0"``.
         now: the day's clock, ms.
         step: is called before each step, with its name; tests stop the router there.
-        leadership: by which its decisions count, see :mod:`~spatialstream.stream.leadership`; None: nobody else decides.
+        leadership: by which its decisions count, see :mod:`~spatialstream.stream.leadership`; None: nobody else
+        decides.
         due: is asked once for each epoch that is routed whether it is to end with a checkpoint.
 
     Attributes:

@@ -129,8 +129,8 @@ class StreamSettings:
         """Take a checkpoint for this stream, or make sure that it is this stream's.
 
         Returns:
-            The id of the stream's incarnation: made with its first state, and never again; empty if the stream began before
-            lives had ids.
+            The id of the stream's incarnation: made with its first state, and never again; empty if the stream began
+            before lives had ids.
 
         Raises:
             StateError: it belongs to a stream with other settings, is damaged, or holds what no stream has written.

@@ -114,7 +114,8 @@ class Worker:
         storage: of the stream's state.
         store: the routing store.
         step: is called before each step, with its name; tests stop the worker there.
-        leadership: by which its decisions count, see :mod:`~spatialstream.stream.leadership`; None: nobody else decides.
+        leadership: by which its decisions count, see :mod:`~spatialstream.stream.leadership`; None: nobody else
+        decides.
         due: is asked once a round whether it is to end with a checkpoint.
 
     Attributes:
@@ -311,8 +312,8 @@ class Worker:
     def put_off_checkpoint(self) -> bool:
         """Decide to do the round that is not done without its checkpoint; whether it was to have one.
 
-        Its rows are the same, and so is its revision: a checkpoint that somebody writes all the same is one that no record
-        names.
+        Its rows are the same, and so is its revision: a checkpoint that somebody writes all the same is one that no
+        record names.
         """
         record = self.unfinished
         if record is None or not record.round.checkpoint:

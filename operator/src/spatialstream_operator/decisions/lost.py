@@ -11,8 +11,8 @@ the pod stays, for days if need be. So a pod is lost
   went is not spoken for.
 
 Whether its processes have ended cannot be known: the node may only be out of reach. That they go on does no harm to
-answers (:mod:`spatialstream.stream.leadership`), so a successor need not wait for them. It waits for the *lease* where the
-node reaches ZooKeeper.
+answers (:mod:`spatialstream.stream.leadership`), so a successor need not wait for them. It waits for the *lease* where
+the node reaches ZooKeeper.
 
 Source: kubernetes/pkg/controller/nodelifecycle, and ``MarkPodsNotReady`` in kubernetes/pkg/controller/util/node.
 """

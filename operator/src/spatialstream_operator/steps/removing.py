@@ -120,7 +120,10 @@ async def _reached(environment: Environment, names: StreamNames, body: Object) -
 
 
 def _erase(store: RoutingStore, stream: str, incarnation: str | None) -> None:
-    """Remove the routing state of a stream; not that of another incarnation of its name, as another cluster may have."""
+    """Remove the routing state of a stream.
+
+    Not that of another incarnation of its name, as another cluster may have.
+    """
     if incarnation is not None and store.versions() and (theirs := store.state().incarnation) != incarnation:
         raise StateError(f"it is of another incarnation of {stream}: {theirs or 'without an id'}, not {incarnation}")
     store.erase()
