@@ -200,7 +200,7 @@ def test_certificates_are_renewed_under_open_clients(tmp_path: Path) -> None:
                 assert wait([sending], 2.0).not_done
                 shutil.copy(path, folder)
             refusals = sending.result(PATIENCE)
-        assert "what is shown to the broker has been renewed" in refusals[0]
+        assert "the credentials for the broker have been renewed" in refusals[0]
         assert "certificate" in refusals[0], "it is said why nobody is let in"
         record_writer.queries({"id": "2"})
         assert numbers(channel)[-1] == block(2)[1]

@@ -347,9 +347,9 @@ def test_a_store_is_reached_by_https(objects: ObjectServer, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("which", "told"),
     [
-        ("unknown", "the certificate of the store is of an authority that is not known"),
-        ("ended", "the certificate of the store has ended"),
-        ("other", "the certificate of the store is of another name"),
+        ("unknown", "the certificate of the store was issued by an unknown authority"),
+        ("ended", "the certificate of the store has expired"),
+        ("other", "the certificate of the store is for another name"),
         ("clear", "it does not speak TLS"),
         ("away", "Connection refused"),
         ("nowhere", "its name is not found"),
@@ -442,7 +442,7 @@ def test_who_puts_more_later_than_there_is_room_for_waits(
     with faults(objects, lambda method, path: "hang" if away else None):
         for number in range(3):
             storage.put_later(f"{number}", b"x" * 1000)
-        with pytest.raises(NoStorage, match="does not take what is to be put there"):
+        with pytest.raises(NoStorage, match="does not accept the files to be put in time"):
             storage.put_later("more", b"x")
         storage.discard(["0"])
         away.clear()

@@ -135,7 +135,7 @@ def test_a_checkpoint_is_of_one_output(objects: ObjectServer, tmp_path: Path) ->
         assert storage.list("") == there
         open_run(run("out"))  # to go on with it
         storage.put("thesis.txt", b"years of work")
-        with pytest.raises(SettingError, match=f"{place}/thesis.txt is not of the checkpoint of a run"):
+        with pytest.raises(SettingError, match=f"{place}/thesis.txt does not belong to the checkpoint of a run"):
             open_run(run("out", overwrite=True))
         storage.delete(["thesis.txt"])
         (tmp_path / "out" / ".checkpoint").mkdir()

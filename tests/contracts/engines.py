@@ -29,7 +29,7 @@ from spatialstream.stages.messages import Block
 from spatialstream.stages.tasks import World
 
 WITHIN = 60.0
-"""Seconds that a condition may take on a machine that does much else."""
+"""Timeout of a condition on a busy machine, s."""
 
 
 def until(holds: Callable[[], object], within: float = WITHIN) -> None:
@@ -41,13 +41,13 @@ def until(holds: Callable[[], object], within: float = WITHIN) -> None:
 
 
 def world() -> World:
-    """The tasks of tests have nothing to do with it."""
+    """A world that the tests' tasks do not use."""
     nothing: Any = None
     return World(storage=Folder(Path("nothing")), channel=nothing, sink=nothing, settings=nothing)
 
 
 def block(size: int, rows: int = 1, seed: int = 0) -> pa.RecordBatch:
-    """So many bytes in so many rows, the same for the same seed."""
+    """A block of so many bytes in so many rows, the same for the same seed."""
     content = np.random.default_rng(seed).bytes(size)
     offsets = np.linspace(0, size, rows + 1).astype(np.int64)
     data = pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(content)])
@@ -59,18 +59,18 @@ def block(size: int, rows: int = 1, seed: int = 0) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class TestTasks:
-    """What tests have done; the attributes say what, and files in a folder say how far it is.
+    """Tasks of tests; the attributes select the behaviour, and files in a folder show the progress.
 
     Attributes:
-        folder: for marks, and for who has done what.
+        folder: of marker files, and of files that say which process has done what.
         sizes: for each item the bytes of its rows.
         rows: of each block.
         words: for each item its lines.
         item: at which something happens.
-        raises: what then does.
-        arguments: of that.
-        at: the row, or line, before which it does.
-        parts: that rows are given for.
+        raises: the exception raised then.
+        arguments: of that exception.
+        at: the row, or line, before which it is raised.
+        parts: the parts that rows are generated for.
     """
 
     __test__ = False
@@ -115,14 +115,14 @@ class TestTasks:
         yield f"{item}"
 
     def give(self, world: World, item: int) -> Iterator[PartBlock]:
-        """Blocks of an item, in turn for each part."""
+        """Blocks of an item, for each part in turn."""
         for at, size in enumerate(self.sizes[item]):
             self._raise(item, at)
             yield self.parts[at % len(self.parts)], (item, "block", block(size, self.rows, 1000 * item + at))
         self._raise(item, len(self.sizes[item]))
 
     def sums(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
-        """The content of each slot's rows together, whatever it was cut into."""
+        """The combined content of each slot's rows, however it was cut."""
         found: dict[int, list[bytes]] = {}
         if part:
             self._raise(~part, self.at)
@@ -135,12 +135,12 @@ class TestTasks:
             yield f"{slot}: {len(whole)} {hash_of(whole)}"
 
     def where(self, world: World, item: int) -> Iterator[str]:
-        """The process that does it."""
+        """The process that executes it."""
         time.sleep(0.02)  # so that the next item finds another actor free
         yield str(os.getpid())
 
     def rows_where(self, world: World, item: int) -> Iterator[PartBlock]:
-        """A row for each part that says which process has made it."""
+        """A row for each part that names the process which has made it."""
         for part in self.parts:
             yield part, (item, "block", block(os.getpid()))
 
@@ -151,7 +151,7 @@ class TestTasks:
         yield f"merge {os.getpid()}"
 
     def wait(self, world: World, item: int) -> Iterator[str]:
-        """Lines without end for one item, until a file says otherwise; for others a line."""
+        """Endless lines for one item, until a file ends them; a line for other items."""
         if item == self.item:
             self._mark(f"waiting-{item}")
             try:
@@ -163,7 +163,7 @@ class TestTasks:
         yield str(item)
 
     def block(self, world: World, item: int) -> Iterator[str]:
-        """Nothing for one item, without a line between, until a file says otherwise."""
+        """Blocks without a line for one item, until a file ends it."""
         if item == self.item:
             self._mark(f"waiting-{item}")
             until(lambda: Path(self.folder, "go").exists(), 1_200)
@@ -171,12 +171,12 @@ class TestTasks:
         yield str(item)
 
     def block_rows(self, world: World, item: int) -> Iterator[PartBlock]:
-        """As :meth:`block`, and then a row."""
+        """As :meth:`block`, followed by a row."""
         deque(self.block(world, item), 0)
         yield 0, (item, "block", block(100))
 
     def piecewise(self, world: World, item: int) -> Iterator[str]:
-        """For one item pieces without a line between, until a file says otherwise; for others a line."""
+        """Pieces without a line for one item, until a file ends them; a line for other items."""
         if item == self.item:
             self._mark(f"waiting-{item}")
             while not Path(self.folder, "go").exists():
@@ -186,7 +186,7 @@ class TestTasks:
         yield str(item)
 
     def flow(self, world: World, item: int) -> Iterator[PartBlock]:
-        """Rows without end for one item, of a MB each; for others one row."""
+        """Endless rows of a MB each for one item; one row for other items."""
         yield 0, (item, "block", block(100, 1, item))
         if item == self.item:
             try:
@@ -197,7 +197,7 @@ class TestTasks:
                 self._mark(f"over-{item}")
 
     def count(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
-        """Takes rows as they come."""
+        """Consumes rows as they come."""
         count = 0
         for _ in rows:
             count += 1
@@ -206,7 +206,7 @@ class TestTasks:
         yield str(count)
 
     def stall(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
-        """Takes a row, and then no more until a file says otherwise."""
+        """Consumes a row, and then no more until a file says so."""
         for _ in rows:
             self._mark("merging")
             until(lambda: Path(self.folder, "go").exists(), 600)
@@ -223,7 +223,7 @@ class TestTasks:
 
 
 def hash_of(content: bytes) -> str:
-    """What contents are told apart by."""
+    """A hash that distinguishes contents."""
     import hashlib
 
     return hashlib.sha256(content).hexdigest()[:16]
@@ -232,7 +232,7 @@ def hash_of(content: bytes) -> str:
 TASKS = {"TestTasks": TestTasks}
 
 PROCESSES = multiprocessing.get_context("forkserver")
-"""As Spark's daemon forks its workers: all is imported then, and nothing has been called."""
+"""Starts processes as Spark's daemon forks its workers: everything is imported, and nothing has been called."""
 PROCESSES.set_forkserver_preload(["tests.contracts.engines"])
 
 
@@ -240,7 +240,7 @@ PROCESSES.set_forkserver_preload(["tests.contracts.engines"])
 
 
 class Threads:
-    """Actors that are threads of this process, each of which is begun anew when it has failed."""
+    """Actors that are threads of this process, each of which is restarted when it has failed."""
 
     def __init__(self, count: int = 2, host: str = "127.0.0.1") -> None:
         self.host, self.count = host, count
@@ -281,13 +281,13 @@ def _run_in_process(spec: ActorSpec, number: int, executor: str) -> None:
 
 @dataclass(slots=True)
 class Processes:
-    """Actors that are processes, each in place of another that has gone.
+    """Actors that are processes, each replaced when it has gone.
 
     Attributes:
-        count: how many.
-        host: by which actors reach the driver.
-        executors: how many executors they are said to be of, by number.
-        again: whether others come.
+        count: number of actors.
+        host: at which actors reach the driver.
+        executors: number of executors that they report, by number.
+        again: whether processes are replaced.
     """
 
     count: int = 2
@@ -336,12 +336,12 @@ class Processes:
 
 
 def engine_of(launcher: Any, silence: float = 10.0, **given: Any) -> ActorEngine:
-    """An engine that does the tasks of tests."""
+    """An engine that executes the tests' tasks."""
     return ActorEngine(world(), launcher, silence=silence, tasks=TASKS, **given)
 
 
 def own_address() -> str:
-    """An address of this machine that is no loopback, if it has one."""
+    """An address of this machine other than loopback, if it has one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing

@@ -1,4 +1,4 @@
-"""What the suites of the contracts need of an implementation besides the contract: to write into it, and to look."""
+"""What the contract suites need of an implementation besides the contract: writing into it, and inspecting it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sources(Protocol):
     source: Source
 
     def append(self, partition: str, messages: Sequence[Message], *, abort: bool = False) -> None:
-        """Append messages, once it returns for all to see; or such as have been taken back, and are never given."""
+        """Append messages, which are visible to all when this returns; or aborted ones, which are never delivered."""
 
     def remove(self, partition: str, before: int) -> None:
         """Remove the messages before an offset."""
@@ -32,10 +32,10 @@ class Channels(Protocol):
         """The channel of an incarnation of the stream."""
 
     def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
-        """What somebody else writes among the blocks of a slot."""
+        """Write foreign messages among the blocks of a slot."""
 
     def write_announcement(self, value: bytes | None) -> None:
-        """What somebody else writes among the announcements."""
+        """Write foreign messages among the announcements."""
 
     def remove(self, slot: int, before: int) -> None:
         """Remove the blocks of a slot before an offset."""
@@ -45,20 +45,20 @@ class Channels(Protocol):
 
 
 class Sinks(Protocol):
-    """A sink with messages of three rows at most, and what lies in it."""
+    """A sink with at most three rows per message, and access to its content."""
 
     def of(self, incarnation: str) -> Sink:
         """The sink of an incarnation of the stream."""
 
     def results(self) -> list[tuple[bytes, bytes]]:
-        """The messages of results in their order."""
+        """The messages of results in order."""
 
     def letters(self) -> list[str]:
-        """The dead letters in their order."""
+        """The dead letters in order."""
 
 
 class FileSinks:
-    """A folder for each incarnation, for there is one incarnation in a folder."""
+    """A folder for each incarnation, because a folder has only one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What every channel keeps (:class:`spatialstream.connectors.contracts.Channel`)."""
+"""The contract of every channel (:class:`spatialstream.connectors.contracts.Channel`)."""
 
 from __future__ import annotations
 

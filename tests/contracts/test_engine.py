@@ -1,4 +1,4 @@
-"""What every engine does alike: the one that is this thread, and actors in threads, in processes, and behind TLS."""
+"""The contract of every engine: inline, and actors in threads, in processes, and behind TLS."""
 
 from __future__ import annotations
 

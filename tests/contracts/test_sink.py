@@ -1,4 +1,4 @@
-"""What every sink keeps (:class:`spatialstream.connectors.contracts.Sink`)."""
+"""The contract of every sink (:class:`spatialstream.connectors.contracts.Sink`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pieces(rows: list[str], *sizes: int) -> Iterator[pa.LargeStringArray]:
 
 
 def had(sinks: Sinks) -> list[str]:
-    """The rows that a consumer has, which drops what it has seen."""
+    """The rows of a consumer that drops what it has seen."""
     known = Deduplicator()
     return [row.decode() for key, value in sinks.results() for row in known.new_rows(key, value)]
 

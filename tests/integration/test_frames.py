@@ -197,7 +197,7 @@ def test_an_output_folder_is_gone_on_with_and_never_emptied_of_what_is_not_ours(
         answer(OBJECTS, QUERIES[1:], slots=2, output=out)
     thesis = out / "results" / "thesis.txt"
     thesis.write_text("years of work")
-    with pytest.raises(SettingError, match=r"overwrite: .*thesis\.txt is not of the results of a run"):
+    with pytest.raises(SettingError, match=r"overwrite: .*thesis\.txt does not belong to the results of a run"):
         answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True)
     assert thesis.exists()
     assert files_of(out) == before

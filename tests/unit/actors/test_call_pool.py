@@ -1,4 +1,4 @@
-"""Calls that stand: each thread has one for itself, what takes too long is broken off, and what nobody uses ends."""
+"""Persistent calls: each thread uses one exclusively, slow ones are cancelled, and unused ones are closed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.contracts.engines import until, world
 
 
 class Endpoint(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers what it is asked, backwards; ``slow`` when it is let, and ``wrong`` with an error.
+    """Answers requests with their bytes reversed; ``slow`` when it is allowed to, and ``wrong`` with an error.
 
     Attributes:
-        begun, ended: how many calls have.
-        slow: is set when it may answer.
+        begun, ended: number of calls.
+        slow: set when it may answer.
     """
 
     def __init__(self) -> None:
@@ -162,9 +162,9 @@ def test_nothing_of_one_that_is_closed_runs_any_more(endpoint: Endpoint, monkeyp
 
 
 def test_who_is_not_there_or_does_not_know_the_secret(endpoint: Endpoint, asking: CallPool) -> None:
-    with pytest.raises(ActorLost, match="nobody is there"):
+    with pytest.raises(ActorLost, match="the connection failed"):
         asking.ask("127.0.0.1:1", "asking", b"ab", 60.0)
-    with pytest.raises(ActorLost, match="for the processes of one stream"):
+    with pytest.raises(ActorLost, match="secret of this stream"):
         asking.ask(endpoint.address, "guessed", b"ab", 60.0)
     assert endpoint.begun == 0
 
@@ -172,7 +172,7 @@ def test_who_is_not_there_or_does_not_know_the_secret(endpoint: Endpoint, asking
 def test_nobody_waits_for_a_connection_for_longer_than_for_an_answer(asking: CallPool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # lets in whoever comes, and says nothing
         address, began = f"127.0.0.1:{silent.getsockname()[1]}", time.monotonic()
-        with pytest.raises(ActorLost, match="no connection in time"):
+        with pytest.raises(ActorLost, match="could not connect in time"):
             asking.ask(address, "asking", b"ab", 0.2)
         assert time.monotonic() - began < 10.0  # gRPC gives up after 20 s
     assert not asking._all
@@ -189,7 +189,7 @@ def test_a_call_that_is_begun_too_late_is_ended(endpoint: Endpoint) -> None:
             return ends
 
     asking = CallPool("name", lambda address: Late())
-    with pytest.raises(ActorLost, match="no connection in time"):
+    with pytest.raises(ActorLost, match="could not connect in time"):
         asking.ask(endpoint.address, "asking", b"ab", 0.1)
     late.set()
     until(lambda: endpoint.ended == 1)
@@ -208,7 +208,9 @@ def test_one_that_was_there_and_is_another_now(asking: CallPool, monkeypatch: py
         asking.ask(first.address, "asking", b"ab", 60.0)
 
 
-@pytest.mark.parametrize(("name", "secret", "why"), [("find", "asking", "own processes"), ("other", "own", "nothing")])
+@pytest.mark.parametrize(
+    ("name", "secret", "why"), [("find", "asking", "own processes"), ("other", "own", "unknown exchange")]
+)
 def test_an_actor_refuses_strangers_and_what_it_does_not_know(name: str, secret: str, why: str) -> None:
     actor = Actor(ActorSpec("127.0.0.1:1", "own", world(), "asking"), "127.0.0.1")
     asking = CallPool(name, client_of)

@@ -1,4 +1,4 @@
-"""Queries that an actor answers whole: together where they wait at the same moment, and none at the cost of others."""
+"""Queries answered completely by one actor: waiting ones together, and none at the expense of others."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ASKED = [SRQ, SKQ, STQ, SRQ | {"keywords": ["w3"]}]
 
 
 class SlotSearch:
-    """A stream's slots, and what they answer by.
+    """A stream's slots, and their answers.
 
     Attributes:
-        looks: how often it was asked for what is newest.
-        doubts: how often something was not where it should have been.
-        heavy: while it is not set, nothing that looks for ``heavy`` is answered.
+        looks: how often the newest read point was requested.
+        doubts: how often something was not where the read point said.
+        heavy: while it is not set, no query for ``heavy`` is answered.
     """
 
     def __init__(self) -> None:
@@ -179,9 +179,9 @@ def test_a_slot_that_moves_and_a_stream_that_has_only_begun(slots: SlotSearch) -
 
 
 def test_what_is_no_query_is_refused(slots: SlotSearch) -> None:
-    with pytest.raises(ValueError, match="no queries"):
+    with pytest.raises(ValueError, match="valid snapshot query"):
         slots.wholes.ask([{"id": "q", "type": "CKQ", "at": [1, 1], "k": 1, "duration": "1h"}], 10.0)
-    with pytest.raises(ValueError, match="no queries"):
+    with pytest.raises(ValueError, match="valid snapshot query"):
         slots.wholes.ask([{"id": "q", "type": "CANCEL"}], 10.0)
 
 

@@ -1,4 +1,4 @@
-"""Actors and drivers that are killed, stand still and go on, answer late, or are strangers."""
+"""Actors and drivers that are killed, suspended and resumed, slow to answer, or without the secret."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.lengths import AT_LENGTH
 SILENCE = 3.0
 
 _LEAST_SECONDS_OF_PINGS = 300
-"""Between two pings that a server of gRPC takes: ``grpc.http2.min_recv_ping_interval_without_data_ms``, by default."""
+"""Default minimum interval of pings of a gRPC server: ``grpc.http2.min_recv_ping_interval_without_data_ms``."""
 
 WORDS = tuple((str(item),) for item in range(6))
 ALL = list(range(6))
 
 
 class Turns:
-    """Turns of an engine that are done beside the test."""
+    """Turns of an engine in threads beside the test."""
 
     def __init__(self, engine: ActorEngine, folder: Path) -> None:
         self.engine, self.folder = engine, folder
@@ -49,7 +49,7 @@ class Turns:
         return self._pool.submit(do, *given)
 
     def marked(self, name: str) -> int:
-        """The process that has left a watermark, once it has."""
+        """The process that has written a marker file, once it has."""
         until((self.folder / name).exists)
         return int((self.folder / name).read_text())
 
@@ -57,7 +57,7 @@ class Turns:
         return TestTasks(folder=str(self.folder), words=WORDS, item=item)
 
     def works(self) -> bool:
-        """Whether a turn is done as it should be; it may take tries while actors go."""
+        """Whether a turn succeeds; it may take several tries while actors go."""
         for _ in range(20):
             try:
                 found = self.engine.map(self.tasks().lines, ALL)
@@ -84,7 +84,7 @@ def turns_of(launcher: Any, folder: Path, silence: float = SILENCE, **given: Any
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked for does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -173,7 +173,7 @@ def test_what_is_broken_off_ends_and_its_answer_has_no_effect(tmp_path: Path) ->
         turn = turns.begin(turns.engine.map, turns.tasks().wait, ALL)
         turns.marked("waiting-1")
         turns.engine.cancel()
-        with pytest.raises(RunError, match="broken off"):
+        with pytest.raises(RunError, match="turn was cancelled"):
             turn.result()
         assert turns.works()
         assert turns.marked("over-1")
@@ -246,7 +246,7 @@ def test_what_is_given_up_ends_with_the_piece_that_it_is_at(tmp_path: Path) -> N
         turn = turns.begin(turns.engine.map, turns.tasks().piecewise, ALL)
         turns.marked("waiting-1")
         turns.engine.cancel()
-        with pytest.raises(RunError, match="broken off"):
+        with pytest.raises(RunError, match="turn was cancelled"):
             turn.result()
         assert turns.works()
         assert not (tmp_path / "over-1").exists()
@@ -296,7 +296,7 @@ def test_who_waits_for_actors_can_be_broken_off(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             turn.result(0.3)
         turns.engine.cancel()
-        with pytest.raises(RunError, match="broken off"):
+        with pytest.raises(RunError, match="turn was cancelled"):
             turn.result()
 
 
@@ -352,7 +352,7 @@ def test_a_hundred_turns_that_fail_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 def _drive(folder: str) -> None:
-    """A driver that does turns, and tells its actors and how many turns it has done."""
+    """A driver that does turns, and reports its actors and the number of turns done."""
     launcher, done = Processes(2), 0
     with engine_of(launcher, SILENCE) as engine:
         while not Path(folder, "stop").exists():
@@ -510,7 +510,7 @@ def test_two_drivers_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
         assert two.works()
         for theirs in two.engine.observed():
             for address in (theirs.address, two.engine.query_endpoint["address"]):
-                with pytest.raises(ActorLost, match="one stream"):
+                with pytest.raises(ActorLost, match="secret of this stream"):
                     act(client_of(address), "end", b"null", options(one.engine._secret))
         assert one.works()
         assert two.works()

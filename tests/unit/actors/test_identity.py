@@ -1,4 +1,4 @@
-"""Actors that leave the machine speak TLS, and show a certificate of their own job."""
+"""Actors reachable from other machines use TLS, with a certificate of their own job."""
 
 from __future__ import annotations
 

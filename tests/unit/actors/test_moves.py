@@ -1,4 +1,4 @@
-"""When items get other actors: never but when the stream is settled, or when their actor has gone."""
+"""When items move to other actors: only when the stream is settled, or when their actor has gone."""
 
 from __future__ import annotations
 

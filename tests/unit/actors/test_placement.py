@@ -1,4 +1,4 @@
-"""Which actor has which item."""
+"""The assignment of items to actors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries to real endpoints: of any size, many at once, to ones that say nothing, and to a stream that is another."""
+"""Queries to real endpoints: of any size, many at once, to silent endpoints, and to a stream that was replaced."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STANDING = Query("q", 900, Predicate(), Nearest(1.0, 2.0, 3), Lifetime(5_000, Tr
 
 
 class Store:
-    """A routing store, in the place of which another one comes when its stream is begun anew."""
+    """A routing store, which is replaced by another one when its stream is created again."""
 
     def __init__(self) -> None:
         self.now = MemoryStore()
@@ -88,7 +88,7 @@ class Endpoints:
         return {**ReadPoint.record(self.slots.turn), "actors": actors, "parts": parts}
 
     def stand(self, part: int, *queries: tuple[int, Query]) -> None:
-        """Have queries of these numbers stand in a part of MERGE, as of the newest round."""
+        """Register queries with these numbers in a part of MERGE, as of the newest round."""
         assert self.slots.turn is not None
         catalogue = Catalogue()
         numbers = np.array([number for number, _ in queries], np.int64)
@@ -118,7 +118,7 @@ def ends() -> Iterator[Endpoints]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of one that lets in whoever comes, and says nothing."""
+    """The address of an endpoint that accepts connections, and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
@@ -372,7 +372,7 @@ def test_a_version_that_has_been_removed_meanwhile_is_no_error_of_the_stream(end
 
     ends.store.load = removed
     with Stream(ends.store) as stream:
-        with pytest.raises(Unavailable, match=r"^the stream has gone on meanwhile: try again"):
+        with pytest.raises(Unavailable, match=r"^the stream has advanced meanwhile: try again"):
             stream.ask(SRQ, timeout=0.0)
         assert len(stream.ask(SRQ)["objects"]) == 5
 
@@ -392,7 +392,7 @@ def test_a_stream_that_has_done_no_round_can_be_asked_with_the_first(ends: Endpo
 def test_a_stream_whose_worker_has_been_started_again_has_not_only_begun(ends: Endpoints) -> None:
     save_named(ends.store, 0)  # as the worker did that was there before
     with Stream(ends.store) as stream:
-        with pytest.raises(Unavailable, match="worker has been started again, and has not read its state yet"):
+        with pytest.raises(Unavailable, match="worker has restarted, and has not read its state yet"):
             stream.ask(SRQ, timeout=0.0)
         threading.Timer(0.3, ends.slots.round, (1_000, objects(5, 900))).start()
         assert len(stream.ask(SRQ)["objects"]) == 5
@@ -424,7 +424,7 @@ def test_a_stream_that_is_removed_while_it_is_asked(ends: Endpoints) -> None:
         ends.store.now = MemoryStore()
         ends.shutdown()
         for _ in range(2):
-            with pytest.raises(Unavailable, match=r"cannot be asked|no worker of the stream has run yet"):
+            with pytest.raises(Unavailable, match=r"does not answer|no worker of the stream has run yet"):
                 stream.ask(SRQ, timeout=0.0)
 
 
@@ -456,7 +456,7 @@ def test_a_stream_that_is_begun_anew_in_another_space_is_not_asked(ends: Endpoin
         assert len(stream.ask(SRQ)["objects"]) == 5
         ends.registry.shutdown()
         replace(ends.query_endpoint, space=str(space)).save(ends.store)
-        with pytest.raises(Unavailable, match="begun anew with another space"):
+        with pytest.raises(Unavailable, match="created again with another space"):
             stream.ask(SRQ, timeout=1.0)
 
 

@@ -1,4 +1,4 @@
-"""Who may ask may do nothing else."""
+"""Query clients can query, and nothing else."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_who_knows_no_secret_is_told_nothing(actor: Actor, secret: str) -> None:
             (client_of(actor.address), "ask"),
             (driver, "read_point"),
         ):
-            with pytest.raises(ActorLost, match="processes of one stream"):
+            with pytest.raises(ActorLost, match="secret of this stream"):
                 act(client, name, b"{}", options(secret, 10.0))
     finally:
         registry.shutdown()
@@ -111,7 +111,7 @@ def test_a_query_client_finds_the_newest_round_and_is_told_what_is_gone(actor: A
                 with pytest.raises(Gone):
                     list(query_client.call(slots, read_point.round, nothing, 10.0))
             registry.shutdown()
-            with pytest.raises(Unavailable, match="worker cannot be asked"):
+            with pytest.raises(Unavailable, match="worker does not answer"):
                 query_client.newest(10.0)
     finally:
         registry.shutdown()

@@ -1,4 +1,4 @@
-"""Queries are counted once, where their first slot is, and stay counted when their actor has gone."""
+"""Queries are counted once, in the actor of their first slot, and stay counted when the actor has gone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def query_block(asked: Sequence[tuple[str, Sequence[int]]]) -> pa.RecordBatch:
 
 
 def outcomes(counts: Counts) -> dict[str, list[int]]:
-    """Counts of the types by outcome, those that are not 0."""
+    """The counts of the types by outcome, without zeros."""
     columns = {name: counts[:, i].astype(int).tolist() for i, name in enumerate(OUTCOMES)}
     return {name: column for name, column in columns.items() if any(column)}
 

@@ -1,4 +1,4 @@
-"""What an actor takes for the newest round without asking is what its driver would tell, whatever has come between."""
+"""The newest round as an actor knows it is the one that its driver would return, whatever has happened meanwhile."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VERSION = Stream(PLANE).version
 
 
 def world_of() -> World:
-    """That of a process of its own: views are known by its storage's place."""
+    """The world of a process of its own: views are identified by the place of its storage."""
     channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
     made = StreamSettings("s", slots=SLOTS, space=PLANE).world(
         MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog())
@@ -151,7 +151,7 @@ def test_a_round_is_told_when_who_is_doubted_is_trusted_no_more() -> None:
 
 
 def heartbeat_of(name: str, *, known: bool) -> dict[str, Any]:
-    """What an actor says, whose address is its name."""
+    """The heartbeat of an actor whose address is its name."""
     counts = {"asked": none_asked().tolist(), "requests": no_requests().tolist(), "progress": 0, "memory": 0}
     about = {"number": int(name[5:]), "address": name, "executor": "1", "pid": 1}
     return {"name": name, "known": known, "worked": {}, **about, **counts}
@@ -159,14 +159,14 @@ def heartbeat_of(name: str, *, known: bool) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class Process:
-    """An actor as a process of its own.
+    """An actor in a process of its own.
 
     Attributes:
-        known: whether the actor registry has told it that it stays.
+        known: whether the actor registry has accepted it.
         trusted: see :class:`~spatialstream.actors.actor.Actor`.
         ended: whether it was told that it is lost.
-        cut: whether it does not reach the driver, nor the driver it.
-        moved: slots that were another one's since it has done a round with them, and of which it has not let go.
+        cut: whether it cannot reach the driver, nor the driver it.
+        moved: slots that another actor has got since this one did a round with them, and that it has not released.
     """
 
     name: str
@@ -205,7 +205,7 @@ class Driver(RuleBasedStateMachine):
         views.forget()
 
     def start(self) -> None:
-        """Another actor comes."""
+        """Start another actor."""
         made = Process(f"actor{self.count}", world_of())
         self.count += 1
         made.newest = ReadPoints(made.world, made.name, lambda seconds: self.asked_by(made), lambda: made.trusted)
@@ -218,12 +218,12 @@ class Driver(RuleBasedStateMachine):
         return self.tells()
 
     def tells(self) -> dict[str, Any] | None:
-        """What the driver tells."""
+        """The read point that the driver returns."""
         now = self.published.now
         return None if now is None else {**now, "actors": {str(slot): name for slot, name in self.placement.items()}}
 
     def heartbeat(self, process: Process, late: float, *, heard: bool) -> None:
-        """A heartbeat, which comes late, and whose answer may be lost."""
+        """A heartbeat, which comes late, and whose response may be lost."""
         if process.cut or process.ended:
             return
         asked = self.now
@@ -261,7 +261,7 @@ class Driver(RuleBasedStateMachine):
 
     @rule(done=st.sampled_from([SLOTS, SLOTS, SLOTS, *range(SLOTS)]), recalled=st.booleans())
     def does_a_round(self, done: int, recalled: bool) -> None:
-        """Slots of actors that have gone get another one; so many do their part, and if all do the round is done."""
+        """Slots of lost actors get another one; so many actors do their part, and if all do, the round is done."""
         there = self.there()
         if not there:
             return
@@ -299,7 +299,7 @@ class Driver(RuleBasedStateMachine):
 
     @rule(slot=st.integers(0, SLOTS - 1), index=st.integers(0, 9), forgets=st.booleans())
     def moves_a_slot(self, slot: int, index: int, forgets: bool) -> None:
-        """As the engine does when the stream is settled."""
+        """Move a slot, as the engine does when the stream is settled."""
         there = self.there()
         if not there or slot not in self.placement:
             return

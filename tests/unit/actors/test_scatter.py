@@ -1,4 +1,4 @@
-"""Queries that concern several actors: one of them asks the others, and leaves out what they do not answer."""
+"""Queries that concern several actors: one of them asks the others, and omits what they do not answer."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ACTORS = {0: "a", 1: "b", 2: "c"}
 
 
 class Actor:
-    """An actor, and what its endpoint does.
+    """An actor, and the behaviour of its endpoint.
 
     Attributes:
         scatter: of the actor.
-        metrics: its own.
-        away: whether nobody is there.
+        metrics: of the actor.
+        away: whether its endpoint is unreachable.
         calls: how often it has been asked.
     """
 
@@ -50,9 +50,9 @@ class Actor:
 
 
 class Cluster:
-    """A stream whose three slots are in an actor each.
+    """A stream with three slots, each in an actor of its own.
 
-    Views of another actor are not seen, for the place is another.
+    Views of other actors are invisible, because their storages have other places.
     """
 
     def __init__(self) -> None:

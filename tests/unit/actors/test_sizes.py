@@ -1,4 +1,4 @@
-"""How much a driver says to its actors: never as much as slots times actors, of which there may be a thousand each."""
+"""The size of a driver's commands to its actors: never slots times actors, of which there may be a thousand each."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) ->
     assert len(row["objects"]) == 12
     assert len(stream.pauses) == 2
     views.forget()
-    with pytest.raises(Unavailable, match=r"slot 0 has no view of round 2 here: ask again.*; waited 0 s"):
+    with pytest.raises(Unavailable, match=r"slot 0 has no view of round 2 here: try again.*; waited 0 s"):
         stream.session().ask(SRQ, timeout=0.0)
 
 

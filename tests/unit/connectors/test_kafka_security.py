@@ -99,9 +99,7 @@ def test_a_token_of_a_file_is_read_when_it_is_needed(tmp_path: Path) -> None:
     )
     for wrong in ("", "opaque", "a.b.c", f"e30.{base64.urlsafe_b64encode(b'{}').decode()}.x"):
         file.write_text(wrong)
-        with pytest.raises(
-            SettingError, match=r"kafka\.properties: .*to ken is no JSON Web Token that says when it ends"
-        ):
+        with pytest.raises(SettingError, match=r"kafka\.properties: .*to ken is no JSON Web Token with an expiry"):
             read_properties(path)
     file.write_text(token(100.0) + "\n")
     settings = client_settings(read_properties(path), told.append)
@@ -116,7 +114,7 @@ def test_a_token_of_a_file_is_read_when_it_is_needed(tmp_path: Path) -> None:
     shown, end, *_ = settings["oauth_cb"]("")
     assert shown != token_of(file)
     assert 0.0 < end - time.time() < 10.0, "the file is read again soon"
-    assert "has ended at" in told.pop()
+    assert "has expired at" in told.pop()
     file.unlink()
     assert settings["oauth_cb"]("")[0] == shown
     assert "cannot be read" in told.pop()

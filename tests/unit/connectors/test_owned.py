@@ -85,7 +85,7 @@ def test_what_is_not_ours_refuses_the_whole_and_is_named(owned: Owned, name: str
     else:
         put(tmp_path / "mine", name)
     before = tree(tmp_path)
-    with pytest.raises(SettingError, match=f"{name.rstrip('/')} is not of"):
+    with pytest.raises(SettingError, match=f"{name.rstrip('/')} does not belong to"):
         owned.check(tmp_path / "mine", "overwrite")
     assert tree(tmp_path) == before
 
@@ -108,11 +108,11 @@ def test_all_that_a_live_stream_writes_is_known(tmp_path: Path) -> None:
 
 def test_a_checkpoint_in_whose_way_somebodys_files_are_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "data", "samples/photo.jpg")
-    with pytest.raises(StateError, match="samples is not of a stream, and in its way"):
+    with pytest.raises(StateError, match="samples is in the way"):
         StreamSettings("s").claim(Folder(tmp_path / "data"))
     objects, queries = streams.write_stream(tmp_path, streams.random_stream(1, 10, 2))
     put(tmp_path / "data", "input/data.csv")
-    with pytest.raises(StateError, match="input is not of a run, and in its way"):
+    with pytest.raises(StateError, match="input is in the way"):
         open_run(RunSettings((objects,), (queries,), tmp_path / "out", checkpoint=tmp_path / "data"))
     assert not (tmp_path / "out").exists()
 
@@ -146,11 +146,11 @@ def test_what_a_disk_does_not_do_is_told(tmp_path: Path) -> None:
     beneath = r"^output: cannot be used, .*/file/more/x: Not a directory; give a folder that can be written$"
     with pytest.raises(SettingError, match=beneath), disk_errors("output"):
         write_whole(tmp_path / "file" / "more" / "x", b"")
-    full = r"^cannot go on, No space left on device; once that is mended, the same again goes on from here$"
+    full = r"^cannot continue: No space left on device; after solving this, the same run continues from here$"
     with pytest.raises(RunError, match=full), disk_errors(), Path("/dev/full").open("wb", buffering=0) as file:
         file.write(b"x")
     (tmp_path / "y" / "x.json").mkdir(parents=True)
-    with pytest.raises(RunError, match=r"^cannot go on, .*/y/x\.json: Is a directory; "), disk_errors():
+    with pytest.raises(RunError, match=r"^cannot continue: .*/y/x\.json: Is a directory; "), disk_errors():
         write_whole(tmp_path / "y" / "x.json", b"{}")
     assert [path.name for path in (tmp_path / "y").iterdir()] == ["x.json"]
 
@@ -163,7 +163,7 @@ def test_a_failed_task_is_told_as_what_it_was() -> None:
     for again in ("OSError: [Errno 28] No space left on device: 'x'", "Python worker exited unexpectedly (crashed)"):
         told = explained(again)
         assert isinstance(told, RunError)
-        assert str(told).endswith("the same again goes on from here")
+        assert str(told).endswith("continues from here")
     other = explained("ModuleNotFoundError: No module named 'spatialstream'\n")
     assert str(other).startswith("PYSPARK_PYTHON: ")
 

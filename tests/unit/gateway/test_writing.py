@@ -57,7 +57,7 @@ class Stream:
 
     def objects(self, lines: bytes) -> None:
         if b"away" in lines:
-            raise Unavailable("messages were not taken: no answer")
+            raise Unavailable("messages were not delivered: no answer")
         self.busy.set()
         self.room.wait(60.0)
         self.lines.append(lines)

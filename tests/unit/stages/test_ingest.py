@@ -435,7 +435,7 @@ def test_a_run_of_messages_that_are_others_now_is_told(stage: Ingest, others: li
     (intake,) = late.intakes("objects/0", source_of(line("a", 9)).read("objects/0", 0, 1))
     assert intake.run is not None
     origin = replace(intake.run.origin, end=len(others)) if intake.run.origin else None
-    with pytest.raises(StateError, match=r"objects/0: messages 0 to \d are not those of which 000000003-objects"):
+    with pytest.raises(StateError, match=r"objects/0: messages 0 to \d are not those from which 000000003-objects"):
         stage.again(source_of(*others), replace(intake.run, origin=origin))
 
 

@@ -109,7 +109,7 @@ def test_each_partition_has_the_records_of_its_share_and_together_they_have_all(
 
 def test_after_the_last_turn_there_is_none() -> None:
     assert next_turn(LAST_TURN - 1) == LAST_TURN
-    with pytest.raises(StateError, match="has had 1000000000 turns, the most it can have; begin it anew"):
+    with pytest.raises(StateError, match="has reached the maximum of 1000000000 turns; remove it"):
         next_turn(LAST_TURN)
 
 

@@ -78,7 +78,7 @@ def test_a_round_done_again_takes_the_place_of_its_first_time() -> None:
     views.keep("here", 0, again)
     assert known() == [0, 1, 2]
     assert views.view_of("here", 0, (1, 1)) is again
-    with pytest.raises(Gone, match=r"slot 0 has no view of round 1 here: ask again"):
+    with pytest.raises(Gone, match=r"slot 0 has no view of round 1 here: try again"):
         views.view_of("here", 0, (1, 0))
 
 
@@ -128,7 +128,7 @@ def test_a_segment_that_was_never_read_and_is_deleted_is_gone() -> None:
         raise Missing(f"{name} is not there")
 
     views.keep("here", 0, view(0, store=SegmentStore.restore(PLANE, manifest, read)))
-    with pytest.raises(Gone, match=r"segment.* is not there: ask again"):
+    with pytest.raises(Gone, match=r"segment.* is not there: try again"):
         found([0], (0, 0), ask(0))
 
 

@@ -1,4 +1,4 @@
-"""Rounds with load records, and a reporter for whom enough time passes between two of them."""
+"""Rounds with load records, and a reporter for which enough time passes between two of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOTS = 3
 
 
 def sample() -> tuple[ObjectBatch, QueryBatch]:
-    """What versions are built of."""
+    """The sample from which versions are built."""
     settings = GenerateSettings(objects=500, queries={QueryType.CRQ: 20, QueryType.SRQ: 20})
     return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)
 
@@ -34,7 +34,7 @@ def round_of(number: int, version: RoutingVersion, loads: dict[int, dict[str, An
 
 
 def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
-    """What a slot reports that got four objects in each of its leaves."""
+    """The report of a slot that got four objects in each of its leaves."""
     leaves = np.flatnonzero(version.mapping == slot).tolist()
     return {
         "objects": 4 * len(leaves),
@@ -55,12 +55,12 @@ def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
 
 
 def loads_of(version: RoutingVersion) -> dict[int, dict[str, Any]]:
-    """What all slots report."""
+    """The reports of all slots."""
     return {slot: load_of(version, slot) for slot in range(SLOTS)}
 
 
 class Hourly:
-    """A reporter for whom an hour passes before each round."""
+    """A reporter for which an hour passes before each round."""
 
     def __init__(self, storage: Storage, store: RoutingStore, observer: LoadObserver | None = None) -> None:
         self._now = 0.0

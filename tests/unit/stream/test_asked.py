@@ -1,4 +1,4 @@
-"""Queries between the rounds of a stream: whatever the router and the worker do, a row is right, or there is none."""
+"""Queries between the rounds of a stream: whatever the router and the worker do, a row is correct, or there is none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 
 
 class Asked(Simulation):
-    """A simulation that is asked after each try of a round."""
+    """A simulation that is queried after each try of a round."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Asked(Simulation):
                 self.ask(next(each for each in reversed(done) if each.number == turn))
 
     def ask(self, turn: Round) -> None:
-        """Some queries as of a round that is done."""
+        """Ask some queries as of a round that is done."""
         chance = random.Random(self.random.random())
         now = max(turn.watermark, 0)
         asked = [self.timed(query, now, chance) for query in chance.sample(self.query_block, 6)]
@@ -70,7 +70,7 @@ class Asked(Simulation):
         try:
             rows = session.ask([query_record(query) for query in asked], timeout=0.0)
         except Unavailable as error:
-            known = "has only begun" in str(error) if turn.watermark == NEVER else "ask again" in str(error)
+            known = "has only begun" in str(error) if turn.watermark == NEVER else "try again" in str(error)
             self.wrong += [] if known else [str(error)]
             self.refused_at += 1
             return
@@ -82,7 +82,7 @@ class Asked(Simulation):
 
     @staticmethod
     def timed(query: Query, clock: int, chance: random.Random) -> Query:
-        """At the clock, or some time before it."""
+        """The query at the watermark, or some time before it."""
         return replace(query, t=clock if chance.random() < 0.5 or query.t > clock else query.t)
 
 
@@ -94,7 +94,7 @@ def differences(
     retention: int | None,
     turn: Round,
 ) -> list[str]:
-    """Where rows are not the oracle's, which looks at all objects up to the clock, as far back as retention lets."""
+    """Differences from the oracle's rows over all objects up to the watermark, as far back as retention allows."""
     seen = [each for each in objects if each.t <= turn.watermark]
     found = []
     for row, query in zip(rows, asked, strict=True):

@@ -1,4 +1,4 @@
-"""State between checkpoints: what is lost is made anew from records, and nothing is sent for it."""
+"""State between checkpoints: lost state is rebuilt from records, and nothing is sent for it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_an_owner_goes_on_from_its_memory_or_from_a_checkpoint_and_from_nothing_
     assert state(1, 0).ended() == [1]
     assert state(1, 0, revision=1).ended() is None
     forget(storage)
-    with pytest.raises(Lost, match="the state of o after turn 1 is in no memory any more"):
+    with pytest.raises(Lost, match="the state of o after turn 1 is not in memory any more"):
         state(2, 0).begin(restore)
 
 
@@ -184,7 +184,7 @@ def test_every_so_many_seconds() -> None:
 
 
 def beside(folder: Path, storage: Remote, seed: int = 3) -> Simulation:
-    """A stream of which some has been answered, and one round has ended with a checkpoint that is not there yet."""
+    """A stream that has been answered in part, with a round whose checkpoint is not complete yet."""
     storage.held = True
     setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10)
     simulation = Simulation(folder, WGS84, *given(seed), setup, seed, checkpoints=0.0, storage=storage)
@@ -195,7 +195,7 @@ def beside(folder: Path, storage: Remote, seed: int = 3) -> Simulation:
 
 
 def until(simulation: Simulation, over: Callable[[], bool]) -> None:
-    """Go on with the stream."""
+    """Continue the stream."""
     while simulation.worker is None or simulation.router is None or not over():
         assert any(simulation.unsent.values())
         simulation.produce()

@@ -1,4 +1,4 @@
-"""Up to which time everything has come."""
+"""The watermark: up to which time all records have arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record of a turn that is damaged is told in a sentence, whatever is in its file."""
+"""A damaged record of a turn is reported in one sentence, whatever its file contains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spatialstream.stream.worker import ROUNDS, RoundRecord
 def test_a_damaged_record_is_told_with_its_file(record: Any, content: bytes, tmp_path: Path) -> None:
     storage, name = Folder(tmp_path), "rounds/000000004.json"
     storage.put(name, content)
-    with pytest.raises(StateError, match=rf"/{name} is damaged; the checkpoint cannot be used; begin anew"):
+    with pytest.raises(StateError, match=rf"/{name} is damaged; the checkpoint cannot be used; start again"):
         Alone(storage, "rounds/").value(name, record)
 
 
@@ -32,5 +32,5 @@ def test_a_damaged_record_of_the_log_is_told_likewise(tmp_path: Path) -> None:
     leadership.begin()
     names = [leadership.decide(turn, json.dumps({"round": turn})) for turn in range(2)]
     for name in names:
-        with pytest.raises(StateError, match="is damaged; the checkpoint cannot be used; begin anew"):
+        with pytest.raises(StateError, match="is damaged; the checkpoint cannot be used; start again"):
             leadership.value(name, RoundRecord)

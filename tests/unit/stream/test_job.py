@@ -1,4 +1,4 @@
-"""The jobs of a stream, without Spark and without a broker: turns that fail, what is read, and how it ends."""
+"""The jobs of a stream, without Spark and without a broker: failing turns, what is read, and how jobs end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.streams import object_record, query_record, random_stream
 
 
 class Lost(Inline):
-    """An engine that is there no more, once it is so."""
+    """An engine that can be lost."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -52,7 +52,7 @@ class Lost(Inline):
 
 
 class Given:
-    """Attributes that a job has in any case."""
+    """Attributes that every job has."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -75,7 +75,7 @@ class Given:
 
 @dataclass(slots=True)
 class Turns(_Job):
-    """A job whose turns are given: True, False, or an error to be raised; after the last one it is stopped."""
+    """A job with given turns: True, False, or an error to be raised; after the last one it is stopped."""
 
     turns: list[bool | Exception] = field(default_factory=list)
     warm: Callable[[], object] = lambda: None
@@ -162,7 +162,7 @@ def test_a_job_gives_up_after_many_failures_in_a_row(given_: Given) -> None:
 
 
 def fault(text: str, task: int = 7) -> Exception:
-    """What an engine says of a stage's own exception."""
+    """An engine's error for a stage's own exception."""
     return StageError(f"Job aborted: Lost task 0.0 (TID {task})\n  ...\nValueError: {text}")
 
 
@@ -178,11 +178,11 @@ def test_a_turn_that_fails_twice_of_the_same_exception_is_narrowed_down(given_: 
         "job: running",
         "job: ValueError: a; trying again",
         "job: looking for the records that cause this",
-        "job: left out: the letter",
+        "job: quarantined: the letter",
         "job: ValueError: b; trying again",
         "job: looking for the records that cause this",
-        "job: left out: the letter",
-        "job: left out: the letter",
+        "job: quarantined: the letter",
+        "job: quarantined: the letter",
     ]
     assert given_.states == [True, False, False, False, False, True, False]
 
@@ -192,7 +192,7 @@ def test_a_turn_for_which_no_record_is_to_blame_is_narrowed_down_once(given_: Gi
     with pytest.raises(RunError, match="failed 5 times in a row: ValueError: a"):
         job.run()
     assert job.narrowed == 1
-    assert "job: no record by itself, nor two or three together, cause this" in given_.said
+    assert "job: no single record, and no two or three together, cause this" in given_.said
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_an_epoch_begins_where_the_one_before_ended_and_a_new_partition_with_its
 
 
 def test_a_partition_that_was_made_anew_is_noticed() -> None:
-    with pytest.raises(StateError, match=r"objects/0 ends at offset 3, but 9 have been read"):
+    with pytest.raises(StateError, match=r"objects/0 ends at offset 3, but has been read up to 9"):
         news({"objects/0": (0, 3)}, {"objects/0": 9}, 99)
 
 

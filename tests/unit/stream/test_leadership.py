@@ -1,7 +1,7 @@
 """Routers and workers of one stream, several of each alive at once, paused and killed anywhere: rows as of one of each.
 
-Their turns are as simple as can be, with all that makes them interesting: what a router takes of its input and what a
-worker makes a round of is left to chance, rows depend on how rounds are cut, and what is sent again has the same key.
+Their turns are as simple as possible, but keep what matters: what a router takes of its input and how a worker cuts
+rounds is random, rows depend on how rounds are cut, and what is sent again has the same key.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Killed(BaseException):
 
 
 class Scheduler:
-    """Processes of which one does a step at a time; which one is left to chance."""
+    """Processes, one of which does a step at a time, chosen at random."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -72,7 +72,7 @@ class Scheduler:
         return thread
 
     def step(self, name: str = "") -> None:
-        """Called by a process: somebody else may do something now."""
+        """Called by a process: another one may do something now."""
         thread = threading.current_thread()
         self.back.release()
         self.waiting[thread].acquire()
@@ -91,7 +91,7 @@ class Scheduler:
 
 
 class Files(MemoryStorage):
-    """A storage in which what is written again is what was there."""
+    """A storage that asserts that a file which is written again has the same content."""
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         before = find(self, name)
@@ -109,7 +109,7 @@ class Files(MemoryStorage):
 
 @dataclass
 class Messages:
-    """A log of announcements, which may revision one and not say so, and may give it later than asked for."""
+    """A log of announcements, which may accept a message and not say so, and may deliver it late."""
 
     messages: list[dict[str, Any] | None] = field(default_factory=list)
     begin: int = 0
@@ -124,7 +124,7 @@ class Messages:
         self.messages.append(message)
 
     def arrive(self) -> None:
-        """What was on its way is there now."""
+        """Deliver what was on its way."""
         self.messages += self.late
         self.late.clear()
 
@@ -159,7 +159,7 @@ class World:
         self.cuts = 0
 
     def number(self, job: str) -> int:
-        """Of the lease; 0 where ZooKeeper could not be asked."""
+        """The number of the lease; 0 if ZooKeeper could not be reached."""
         if self.random.random() < self.unleased:
             return 0
         self.leases[job] += 1
@@ -192,7 +192,7 @@ class World:
         return self.scheduler.spawn(process)
 
     def fails(self, epoch: int, revision: int) -> bool:
-        """Whether an epoch cannot be routed; that is the same whoever tries."""
+        """Whether an epoch cannot be routed; the same for whoever tries."""
         return random.Random(f"{self.seed} {epoch} {revision}").random() < 0.1
 
     # -------------------------------------------------------------------------------------------------------- turns
@@ -202,7 +202,7 @@ class World:
         self.last[leadership] = record
 
     def route(self, leadership: Leadership) -> None:
-        """An epoch, or the last one again."""
+        """Do an epoch, or redo the last one."""
         before = self.last.get(leadership, {"epoch": -1, "watermark": 0, "revision": 0})
         if before["epoch"] <= self.announced.get(leadership, leadership.announced):
             watermark = self.random.randint(before["watermark"], self.input)
@@ -236,7 +236,7 @@ class World:
             leadership.keep()
 
     def work(self, leadership: Leadership) -> None:
-        """A round, or the last one again."""
+        """Do a round, or redo the last one."""
         before = self.last.get(leadership, {"round": -1, "ends": 0, "next": 0, "epoch": -1, "router": None})
         done = self.files.read("rounds/done") if self.files.list("rounds/done") else -1
         if before["round"] <= done:
@@ -270,7 +270,7 @@ class World:
         self.files.write("rounds/done", number)
 
     def decided(self, before: dict[str, Any]) -> dict[str, Any] | None:
-        """What a round is made of; None if nothing is new."""
+        """The content of a round; None if nothing is new."""
         leader = Leader("router") if before["router"] is None else Leader(**before["router"])
         takes: dict[str, int] = {}
         at, last, ends = before["next"], before["epoch"], before["ends"]
@@ -294,7 +294,7 @@ class World:
         }
 
     def leader(self, job: str) -> Leader:
-        """What the log says now."""
+        """The current state of the log."""
         leader = Leader(job)
         for message in self.log.messages:
             assert message is not None
@@ -304,7 +304,7 @@ class World:
     # --------------------------------------------------------------------------------------------------- what happens
 
     def disorder(self, steps: int) -> None:
-        """Processes come, pause, go on and die, and the log loses sight of messages."""
+        """Processes come, pause, resume and die, and the log loses sight of messages."""
         alive: dict[threading.Thread, str] = {}
         for _ in range(steps):
             alive = {thread: job for thread, job in alive.items() if thread in self.scheduler.waiting}
@@ -323,7 +323,7 @@ class World:
                     self.scheduler.let(chosen)
 
     def order(self) -> None:
-        """New processes with leases do the rest; then those that are still paused wake up, one after the other."""
+        """New processes with leases do the rest; then paused ones resume, one after the other."""
         self.unleased = 0.0
         self.log.lost = lambda: False
         zombies = list(self.scheduler.waiting)
@@ -343,7 +343,7 @@ class World:
 
 
 def check_world(world: World) -> None:
-    """The rows are those of one router and one worker that never fail."""
+    """Check that the rows are those of one router and one worker that never fail."""
     rows = [row for _, row in sorted(world.rows.items())]
     assert [number for number, _, _ in rows] == list(range(world.input))
     assert [total for _, total, _ in rows] == [sum(range(i + 1)) for i in range(world.input)]
@@ -363,7 +363,7 @@ def test_whoever_is_alive_the_rows_are_those_of_one(chaos: float, seed: int) -> 
 
 
 class Own(Folder):
-    """A folder as one process has it, whose memory is its own."""
+    """A folder as one process has it, with a memory of its own."""
 
     @property
     def place(self) -> str:
@@ -435,7 +435,7 @@ class Crowd(Simulation):
                 yield bound
 
     def disorder(self) -> None:
-        """Processes come, pause, go on and die, while there is input."""
+        """Processes come, pause, resume and die, while there is input."""
         alive: dict[threading.Thread, str] = {}
         while any(self.unsent.values()):
             if self.random.random() < 0.1:
@@ -458,7 +458,7 @@ class Crowd(Simulation):
                 self.scheduler.let(thread)
 
     def order(self) -> None:
-        """New processes with leases do the rest, while those that are still paused wake up now and then."""
+        """New processes with leases do the rest, while paused ones resume now and then."""
         zombies = list(self.scheduler.waiting)
         router, worker = self.spawn("router"), self.spawn("worker")
         while self.idle.get(router) != 1 or self.idle.get(worker) != self.announced.bounds[1]:
@@ -505,7 +505,7 @@ def record(turn: int) -> str:
 
 
 def begun(log: Messages, files: Files, number: int) -> tuple[Leadership, int | None]:
-    """A leadership, and the turn of the record that it goes on from."""
+    """A leadership, and the turn of the record from which it continues."""
     new = leadership(log, files, number)
     known = new.begin()
     return new, None if known is None else new.value(known, dict)["turn"]
@@ -592,7 +592,7 @@ def test_records_are_in_the_log_but_the_first_one_and_long_ones() -> None:
 
 
 def taken(by: Leadership, turns: range, needed: int | None = None, much: str = "") -> None:
-    """Turns that each end with a checkpoint are decided and done."""
+    """Decide and do turns that each end with a checkpoint."""
     for turn in turns:
         by.decide(turn, json.dumps({"turn": turn} | ({"much": much} if much else {})))
         by.clean(turn, needed)
@@ -632,7 +632,7 @@ def test_a_log_that_has_lost_its_beginning_and_one_that_has_lost_everything() ->
     fifth, known = begun(log, files, 5)
     assert known == 2
     fifth.check(2, 2)
-    with pytest.raises(StateError, match=r"turn 3 is done, but .* the last one that is there is of turn 2"):
+    with pytest.raises(StateError, match=r"turn 3 is done, but .* the last decision that is there is of turn 2"):
         fifth.check(3, 2)
 
 

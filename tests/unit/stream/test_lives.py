@@ -1,6 +1,6 @@
-"""A stream that is removed and begun anew under its name.
+"""A stream that is removed and created again under its name.
 
-What is of an earlier incarnation is not taken for its own.
+What belongs to an earlier incarnation is never taken for its own.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
     known = json.loads(path.read_text())
     for other in ({**known, "format": 1}, {name: value for name, value in known.items() if name != "format"}):
         path.write_text(json.dumps(other))
-        with pytest.raises(StateError, match="is of another version of this program"):
+        with pytest.raises(StateError, match="was written by an incompatible version"):
             SETTINGS.claim(Folder(tmp_path))
 
 
@@ -83,7 +83,7 @@ def test_a_checkpoint_of_another_version_of_unicode_is_refused(tmp_path: Path) -
 
 
 def start(store: MemoryStore, checkpoint: Path, incarnation: str) -> None:
-    """As a router starts."""
+    """Start as a router does."""
     ensure_first_version(store, Folder(checkpoint), SETTINGS, 4, None, None, 0.0, incarnation)
 
 
@@ -92,7 +92,7 @@ def test_a_checkpoint_that_was_deleted_is_not_made_anew_under_the_old_routing_st
     start(store, tmp_path / "one", "one")
     start(store, tmp_path / "one", "one")
     for incarnation, new in (("other", True), ("", False)):
-        with pytest.raises(StateError, match=r"of another incarnation of s \(one\) than .* -m spatialstream remove"):
+        with pytest.raises(StateError, match=r"another incarnation of s \(one\) than .* -m spatialstream remove"):
             start(store, tmp_path / "other", incarnation)
         with pytest.raises(StateError, match="another incarnation"):
             check_incarnation(store, Folder(tmp_path / "other"), "s", incarnation, new=new)

@@ -1,4 +1,4 @@
-"""The worker's load report: what it says, and that no round waits for the routing store."""
+"""The worker's load report: its content, and that no round waits for the routing store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def version(tmp_path: Path) -> RoutingVersion:
 
 
 class Seen(LoadObserver):
-    """Keeps what it is told."""
+    """Records what it is called with."""
 
     def __init__(self) -> None:
         self.views: list[WindowView] = []
@@ -106,7 +106,7 @@ def test_the_leaves_that_are_known(version: RoutingVersion) -> None:
 
 
 class AwayStore(MemoryStore):
-    """A routing store that answers only when it is back."""
+    """A routing store that answers only once it is reachable again."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""What slots count by leaf, and what the window makes of it: in a simulated stream with every kind of query, whose
-versions change, against counts of the stream itself."""
+"""The slots' counts by leaf, and the window over them: in a simulated stream with every kind of query, whose versions
+change, against counts of the stream itself."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
 
 
 def cells(counts: dict[QueryType, np.ndarray], mine: np.ndarray) -> dict[str, list[list[int]]]:
-    """As a slot reports them: its own leaves, where there is anything."""
+    """Cells as a slot reports them: of its own leaves, without zeros."""
     where = {kind: np.flatnonzero(mine & (each > 0)) for kind, each in counts.items()}
     return {kind.value: [at.tolist(), counts[kind][at].tolist()] for kind, at in where.items() if len(at)}
 

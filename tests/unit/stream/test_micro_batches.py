@@ -1,6 +1,6 @@
 """A stream in one process gives the oracle's rows, however it is cut into micro-batches, and wherever it dies.
 
-What stands for Spark is the list of its micro-batches, of which the last may come again.
+The list of its micro-batches stands in for Spark; the last one may come again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Process:
     # --------------------------------------------------------------------------------------------------------- the test
 
     def do(self, action: Callable[[LocalStream], object]) -> bool:
-        """Do something with the stream, which may have to be begun anew; whether nobody died of it."""
+        """Do something with the stream, which may have to be restarted; returns whether no process died."""
         try:
             if self.stream is None:
                 forget()
@@ -97,7 +97,7 @@ class Process:
         return True
 
     def batch(self, parts: list[Records] | None = None) -> None:
-        """The next micro-batch, or the one that has not been committed again."""
+        """The next micro-batch, or again one that has not been committed."""
         if parts is not None:
             self.batches.append(parts)
         while self.committed < len(self.batches):

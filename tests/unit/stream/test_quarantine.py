@@ -1,4 +1,4 @@
-"""Records on which a stage fails are left out, exactly: everything else is as if they had never come."""
+"""Records on which a stage fails are quarantined, exactly: everything else is as if they had never come."""
 
 from __future__ import annotations
 
@@ -127,13 +127,13 @@ def _names(rows: Sequence[Block], kinds: Sequence[str]) -> set[str]:
 
 
 def _set_merge(monkeypatch: pytest.MonkeyPatch, merged: Any) -> None:
-    """Put another MERGE in place, where it is done and where it is rehearsed."""
+    """Replace MERGE, both in rounds and in rehearsals."""
     for module in (tasks, bisection):
         monkeypatch.setattr(module, "merge", merged)
 
 
 def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
-    """Let a stage fail on some objects and queries: at the end, when all that it leaves behind has been left."""
+    """Let a stage fail on some objects and queries: at its end, after all its side effects."""
 
     def check_for(names: set[str]) -> None:
         if bad & names:
@@ -285,7 +285,7 @@ def test_a_query_that_stands_already_ends_when_it_is_left_out(
 
 
 def _refused(simulation: Simulation, left: set[str]) -> list[int]:
-    """Positions of queries that were refused and not left out."""
+    """Positions of queries that were rejected and not quarantined."""
     letters = [each for each in simulation.letters() if "poison" not in each["reason"]]
     return [simulation.query_at[letter["offset"]] for letter in letters]
 

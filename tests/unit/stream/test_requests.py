@@ -1,7 +1,7 @@
-"""What turns wait for of a storage that is far away: requests one after the other, counted, not timed.
+"""Requests to a remote storage for which turns wait: one after the other, counted, not timed.
 
-Everything is done by one process, which is the most that can come one after the other: what several actors ask, they
-ask at once.
+Everything is done by one process, which is the largest number of sequential requests: those of several actors are
+concurrent.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SLOTS, LANES = 4, 4
 
 @dataclass
 class Turns:
-    """Both jobs of a stream of which some comes before each epoch.
+    """Both jobs of a stream, with some input before each epoch.
 
     Attributes:
         due: whether turns end with checkpoints.
-        spent: how far the clock of the storage has gone on in each part of a turn.
-        requests: that each part has waited for, method and name.
+        spent: how far the storage's clock has advanced in each phase of a turn.
+        requests: for which each phase has waited, method and name.
     """
 
     due: bool = False
@@ -68,7 +68,7 @@ class Turns:
         self.worker = WorkerTurns(worker, engine, SLOTS, self.step, beside=True)
 
     def step(self, name: str) -> None:
-        """A part of a turn begins; the decision goes on with the log."""
+        """Begin a phase of a turn; the decision includes the log."""
         if spent := self.storage.now - self.before:
             self.spent[self.part] += spent
             self.requests[self.part] += self.storage.waited[self.seen :]
@@ -76,7 +76,7 @@ class Turns:
         self.part = {"record": "decide", "begin": "decide", "hear": "decide"}.get(name, name)
 
     def turn(self, *, due: bool = False) -> Counter[str]:
-        """An epoch and its round; what each part of them has waited for."""
+        """Do an epoch and its round; returns what each phase has waited for."""
         self.due, many = due, 60
         for i, each in enumerate(self.objects[:many]):
             self.source.logs[f"objects/{i % LANES}"].append((None, json.dumps(object_record(each, WGS84)).encode()))

@@ -1,4 +1,4 @@
-"""What retention drops is in the archive, once; an answer that would need it says so."""
+"""Objects dropped by retention are in the archive, once; an answer that would need them says so."""
 
 from __future__ import annotations
 

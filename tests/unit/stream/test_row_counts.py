@@ -1,7 +1,7 @@
-"""How many rows each query that stands has had, and when the last was: as who counts the rows of the results has it.
+"""The row counts of continuous queries, and the times of their last rows, compared with counts of the results' rows.
 
-Router, worker and rebalancer come in any interleaving, die before any of their steps, lose state that is in memory, and
-do rounds again; what stands is asked for in between, after rounds that are done.
+Router, worker and rebalancer are interleaved at random, die before any of their steps, lose state in memory, and redo
+rounds; the listing is queried in between, after rounds that are done.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a stream puts into its storage: files that are known, and the same ones however often its jobs die."""
+"""The files that a stream puts into its storage: known ones, and the same ones however often its jobs die."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
 MEASURED = re.compile(r"(epochs|rounds)/done")
-"""Files that are written anew: how far a job is."""
+"""Files that are overwritten: the progress of a job."""
 
 
 class Recording(MemoryStorage):
-    """A storage that knows all that was ever put.
+    """A storage that records all that was ever put.
 
     Attributes:
         versions: for each name the contents, and how often each was put.

@@ -1,5 +1,5 @@
-"""Processes that stay, and hold the slots: actors, the driver's actor registry, and the engine that has them work.
+"""Actors (long-running processes that hold slots in memory), the driver's actor registry, and the actor engine.
 
-What goes between driver and actors is data (JSON and Arrow, by Arrow Flight), never code. Who starts the processes is
-told from outside (:mod:`spatialstream.spark.actor_launcher`).
+Driver and actors exchange data (JSON and Arrow over Arrow Flight), never code. The processes are started from outside
+this package (:mod:`spatialstream.spark.actor_launcher`).
 """

@@ -1,15 +1,15 @@
-"""An actor: a process that stays, holds slots in its memory, and does what its driver commands.
+"""An actor: a long-running process that holds slots in memory and executes the commands of its driver.
 
-It listens where the driver and the other actors reach it, and sends a heartbeat to the driver's actor registry every
-second. The answer says whether it is still wanted. A driver that has been silent for :attr:`ActorSpec.silence` seconds
-is gone, and the actor ends by itself; one that was taken for lost, because it was itself silent for that long, ends
-with an error, so that whoever has started it starts another.
+It runs an endpoint for the driver and the other actors, and sends a heartbeat to the driver's actor registry every
+second. The response says whether it is to continue. If the driver does not respond for :attr:`ActorSpec.silence`
+seconds, it is considered dead and the actor exits. An actor that the driver has declared lost, because it sent no
+heartbeat for that long, exits with an error, so that its launcher starts another one.
 
-What slots have in memory is touched by one thread at a time. Who asks for the rows of a task reads them as they are
-made, or several do, each those of its part (:mod:`~spatialstream.actors.block_parts`); while they do not read, the task
-stands still, and others may be done. A command of a newer try breaks off what is
-under way for an older one, wherever that stands. So does nothing more an actor that was itself silent for too long, as
-one that was stopped and goes on: there is another one in its place.
+One thread at a time accesses the state of slots. The rows of a task are generated while they are read, by one reader or
+by several, each of which reads those of its part (:mod:`~spatialstream.actors.block_parts`); while nobody reads, the
+task is suspended, and other tasks may run. A command of a newer generation aborts what is running for an older one, at
+its next piece of work. In the same way an actor that was itself silent for too long, such as a process that was
+suspended and resumed, does no more work: another actor has taken its place.
 """
 
 from __future__ import annotations
@@ -69,23 +69,23 @@ from spatialstream.stages.views import listed, respond
 __all__ = ["ELSEWHERE", "Actor", "ActorSpec", "run_actor"]
 
 ELSEWHERE = -(2**31)
-"""Stands among items for those that have no actor of their own. A part of what is merged has ``~part`` there."""
+"""Key of the processor time of items that are no slot. A part of MERGE has the key ``~part``."""
 
 _FIRST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
-    """What a process has to know to be an actor.
+    """What a process needs to know to run an actor.
 
     Attributes:
-        driver: where it listens, ``host:port``.
-        secret: see :mod:`~spatialstream.actors.wire`; it is not shown.
-        world: what tasks have to do with.
-        asking: the secret of those who may ask.
-        silence: seconds after which who says nothing is gone.
-        identity: the certificate that the endpoints show, and its key, as PEM; None: they speak in clear.
-        tasks: the classes of tasks, by name.
+        driver: address of the driver's endpoint, ``host:port``.
+        secret: of the job, see :mod:`~spatialstream.actors.wire`; not shown by ``repr``.
+        world: the environment of the tasks.
+        asking: the secret of query clients.
+        silence: seconds without a heartbeat or response after which the other side is considered dead.
+        identity: the certificate of the endpoints and its key, as PEM; None: connections are not encrypted.
+        tasks: the task classes, by name.
     """
 
     driver: str
@@ -97,12 +97,12 @@ class ActorSpec:
     tasks: Mapping[str, type] = field(default_factory=lambda: TASKS)
 
     def __repr__(self) -> str:
-        """Without what is secret."""
+        """Without the secrets."""
         return f"ActorSpec(driver={self.driver!r})"
 
     @property
     def root(self) -> bytes | None:
-        """The certificate that endpoints have to show."""
+        """The certificate that endpoints have to present."""
         return None if self.identity is None else self.identity[0]
 
 
@@ -111,16 +111,16 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
 
     Args:
         spec: from the driver.
-        host: address of this machine on which it listens, and is reached.
+        host: address of this machine on which the endpoint listens, and is reached.
 
     Attributes:
         address: ``host:port``.
-        worked: seconds of processor time for each item, for each part that is merged under ``~part``, and for all other
-            work under :data:`ELSEWHERE`.
-        metrics: of the queries that it has been asked between rounds.
-        ended: is set when the driver has said that the actor may end.
-        heard: when the driver was heard last, s of the monotonic clock.
-        trusted: until when what it knows may be taken for the newest round, likewise.
+        worked: seconds of processor time of each item, of each part of MERGE under ``~part``, and of all other work
+            under :data:`ELSEWHERE`.
+        metrics: of the queries that it has answered between rounds.
+        ended: set when the driver has let the actor exit.
+        heard: when the driver responded last, s of the monotonic clock.
+        trusted: until when the read point that it knows may be used as the newest one, s of the monotonic clock.
     """
 
     def __init__(self, spec: ActorSpec, host: str) -> None:
@@ -149,9 +149,9 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         self._coordinator = QueryCoordinator(spec.world, newest, self._scatter)
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        """``map``: lines of a task over items; ``gather``: lines of a merge of rows of several actors; ``end``.
+        """``map``: the lines of a task over items; ``gather``: the lines of a merge of several actors' rows; ``end``.
 
-        For those who ask: ``listed``, what stands of a part of MERGE, see
+        For query clients: ``listed``, the continuous queries of a part of MERGE, see
         :func:`~spatialstream.stages.views.listed`.
         """
         if action.type != "listed":
@@ -171,10 +171,10 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
             self._heed(math.inf)
             self.ended.set()
             return None
-        raise ValueError(f"there is no action {name}")
+        raise ValueError(f"unknown action: {name}")
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        """The rows of a task over items; or what slots answer to queries, as of a round."""
+        """The rows of a task over items; or the slots' answers to queries, as of a round."""
         head, line, query_block = ticket.ticket.partition(b"\n")
         if line:
             return flight.GeneratorStream(BLOCKS, telling(self._answers(json.loads(head), query_block)))
@@ -183,29 +183,29 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         return flight.GeneratorStream(BLOCKS, write_blocks(self._rows(command)))
 
     def do_exchange(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
-        """Calls that stand, see :mod:`~spatialstream.actors.call_pool`.
+        """Persistent calls, see :mod:`~spatialstream.actors.call_pool`.
 
-        For those who ask ``ask``, see :class:`~spatialstream.actors.coordinator.QueryCoordinator`: rows come line by
-        line after the JSON. For other actors ``find``, see :class:`~spatialstream.actors.scatter.Scatter`.
+        For query clients ``ask``, see :class:`~spatialstream.actors.coordinator.QueryCoordinator`: the JSON head is
+        followed by the rows, one per line. For actors ``find``, see :class:`~spatialstream.actors.scatter.Scatter`.
         """
         answers = {b"ask": self._ask, b"find": self._scatter.answer}
         if descriptor.command not in answers:
-            raise ValueError(f"there is nothing to be exchanged of the name {descriptor.command!r}")
+            raise ValueError(f"unknown exchange: {descriptor.command!r}")
         if descriptor.command != b"ask":
             Guard.check_own(context)
         serve_calls(reader, writer, answers[descriptor.command])
 
     def shutdown(self) -> None:
-        """Wait for calls under way, and let nobody call any more."""
+        """Stop accepting calls, and wait for those in progress."""
         self.let_go()
         super().shutdown()
 
     def let_go(self) -> None:
-        """End the calls of other actors that stand."""
+        """Close the persistent calls to other actors."""
         self._call_pool.close()
 
     def _answers(self, asked: Mapping[str, Any], query_block: bytes) -> Iterator[pa.RecordBatch]:
-        """What slots answer, beside the turns."""
+        """The slots' answers; runs concurrently with the turns."""
         number, revision = asked["round"]
         slots, batch = asked["slots"], messages.unpack(query_block)
         with self.metrics.counting(slots, batch):
@@ -227,17 +227,17 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         return "\n".join([head, *lines]).encode()
 
     def _read_point(self, seconds: float) -> Any:
-        """What the driver tells of the newest round."""
+        """The newest read point that the driver publishes."""
         client, address = self._client(self._spec.driver), self._spec.driver
         return act(client, "read_point", b"", options(self._spec.secret, seconds), address)
 
     def _lose(self, address: str) -> None:
-        """Another endpoint does not answer: what comes to its address next is another process."""
+        """Drop the client of an endpoint that does not answer: another process may listen at its address next."""
         with self._news:
             self._others.pop(address, None)
 
     def _client(self, address: str) -> flight.FlightClient:
-        """Of another endpoint."""
+        """The client of another endpoint."""
         with self._news:
             client = self._others.get(address)
             if client is None:
@@ -247,13 +247,13 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------- one at a time
 
     def _heed(self, generation: float) -> None:
-        """There is a try of this number: older ones have been given up."""
+        """Take note of a generation: older ones have been given up."""
         with self._news:
             self._newest = max(self._newest, generation)
 
     @contextmanager
     def _watched(self, generation: int) -> Iterator[None]:
-        """What this thread does within is of a try: each piece that is done is counted, and the last if it is over."""
+        """Run this thread's work under a generation: each piece is counted, and aborts the work if it is given up."""
 
         def piece_done() -> None:
             self.progress += 1
@@ -264,13 +264,13 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
 
     def _check(self, generation: int) -> None:
         if generation < self._newest:
-            raise ActorLost("the command is of a try that has been given up")
+            raise ActorLost("the command belongs to a try that has been given up")
         if time.monotonic() - self.heard > self._spec.silence:
             raise ActorLost("the driver has been silent for too long")
 
     @contextmanager
     def _alone(self, generation: int) -> Iterator[None]:
-        """Alone with what is in memory, unless the command is of a try that has been given up."""
+        """Exclusive access to the state in memory, unless the command's generation has been given up."""
         self._heed(generation)
         with self._turn:
             self._check(generation)
@@ -281,7 +281,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
 
     @contextmanager
     def _counted(self, item: Any) -> Iterator[None]:
-        """Count this thread's work, whether it ends well or not."""
+        """Add this thread's processor time to the item, whether the work succeeds or not."""
         began = time.thread_time()
         try:
             yield
@@ -304,11 +304,11 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         return found
 
     def _rows(self, command: Command) -> Generator[Block]:
-        """Rows of a task for a part, made as they are taken; the task is done once for all parts of a gathering."""
+        """Rows of a task for a part, generated while they are read; the task runs once for all parts of a gathering."""
         with self._alone(command.generation):
             gathered = self._gathered
             if gathered is not None and gathered.gathering > command.gathering:
-                raise ActorLost("the command is of a gathering that is over")
+                raise ActorLost("the command belongs to a gathering that is over")
             if gathered is None or gathered.gathering < command.gathering:
                 if gathered is not None:
                     gathered.close()
@@ -343,13 +343,13 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------------ gathering
 
     def _gather(self, gathering: Gathering) -> list[str]:
-        """Merge rows of actors, this one among them, as they come."""
+        """Merge rows of actors, this one included, as they arrive."""
         merge, sources = gathering.merge, gathering.commands()
         task = merge.task(self._spec.tasks)
         self._heed(merge.generation)
         with self._news:
             lock = self._merging[merge.part]
-        with lock:  # one of an older try ends with its next row
+        with lock:  # a merge of an older generation ends with its next row
             self._check(merge.generation)
             with self._news:
                 for address in self._others.keys() - {*gathering.actors, self._spec.driver}:
@@ -365,7 +365,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
                     reader.cancel()
 
     def rows_of(self, address: str, command: Command) -> tuple[Generator[Block], Callable[[], None]]:
-        """Rows of an actor, which may be this one, and what makes an end of waiting for them.
+        """Rows of an actor, which may be this one, and a function that cancels waiting for them.
 
         Raises:
             ActorLost: the actor does not answer.
@@ -378,11 +378,11 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class _Gathered:
-    """What is under way of the rows of a gathering.
+    """The running task of a gathering.
 
     Attributes:
-        generation, gathering: as its commands say.
-        parts: the rows.
+        generation, gathering: of its commands.
+        parts: the rows, by part.
     """
 
     def __init__(self, actor: Actor, command: Command) -> None:
@@ -391,8 +391,8 @@ class _Gathered:
         self.parts = BlockParts(lambda: actor._next_row(command, rows), lambda: actor._check(command.generation))
 
     def close(self) -> None:
-        """Break it off; to be called alone."""
-        self.parts.end(ActorLost("the command is of a try that has been given up"))
+        """Abort the task; requires exclusive access."""
+        self.parts.end(ActorLost("the command belongs to a try that has been given up"))
         self._rows.close()
 
 
@@ -411,14 +411,14 @@ class _Reader:
                 while not self._buffer.closed and (row := next(rows, None)) is not None:
                     self._buffer.write(row)
             if self._buffer.closed:
-                self._cancel()  # it has not come to an end, and the other side is to know
-        except Exception as error:  # noqa: BLE001 - it is raised where the rows are merged
+                self._cancel()  # the stream is not at its end: tell the other side to stop
+        except Exception as error:  # noqa: BLE001 - raised again where the rows are merged
             self._buffer.end(error)
         else:
             self._buffer.end()
 
     def cancel(self) -> None:
-        """Wait for rows no longer."""
+        """Stop waiting for rows."""
         self._cancel()
 
 
@@ -426,21 +426,21 @@ class _Reader:
 
 
 def run_actor(spec: ActorSpec, number: int, executor: str = "driver") -> None:
-    """Be an actor, until the driver says that it may end.
+    """Run an actor until the driver lets it exit.
 
     Args:
         spec: from the driver.
-        number: which of the actors that were asked for.
-        executor: of Spark, in which this process is.
+        number: index of this actor among those that were requested.
+        executor: id of the Spark executor that runs this process.
 
     Raises:
-        RunError: the driver is gone, or takes this actor for lost.
+        RunError: the driver is gone, or has declared this actor lost.
     """
     actor = Actor(spec, own_host(spec.driver))
     try:
         _send_heartbeats(spec, actor, number, executor)
     finally:
-        threading.Thread(target=actor.shutdown, daemon=True).start()  # it waits for calls under way; nobody else does
+        threading.Thread(target=actor.shutdown, daemon=True).start()  # it waits for calls in progress; nobody else does
 
 
 def _send_heartbeats(spec: ActorSpec, actor: Actor, number: int, executor: str) -> None:
@@ -461,7 +461,7 @@ def _send_heartbeats(spec: ActorSpec, actor: Actor, number: int, executor: str) 
         counts |= {"progress": actor.progress, "memory": resident_bytes()}
         said = {**about, "known": known, "worked": worked, **counts}
         try:
-            how = options(spec.secret, max(pause, left))  # a driver that has much to do answers late
+            how = options(spec.secret, max(pause, left))  # a busy driver responds late
             answered = act(registry, "heartbeat", json.dumps(said).encode(), how, spec.driver)
         except ActorLost as error:
             rest = pause if known else min(pause, _FIRST_SECONDS)
@@ -469,9 +469,9 @@ def _send_heartbeats(spec: ActorSpec, actor: Actor, number: int, executor: str) 
                 raise RunError(f"the driver is gone: {error}") from None
         else:
             if answered == "lost":
-                raise RunError("the driver has taken this actor for lost")
+                raise RunError("the driver has declared this actor lost")
             if answered == "end":
                 return
-            actor.heard, known, rest = asked, True, pause  # not later than the driver has heard it
+            actor.heard, known, rest = asked, True, pause  # no later than when the driver received the heartbeat
             if answered == "stay":
                 actor.trusted = asked + trust(spec.silence)

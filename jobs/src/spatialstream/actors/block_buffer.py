@@ -1,4 +1,4 @@
-"""Blocks of several threads on their way to one, bounded by bytes."""
+"""A buffer of blocks from several writer threads to one reader, bounded by bytes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["BlockBuffer"]
 
 _ROOM = 64 << 20
 _OVERHEAD = 1_000
-"""Bytes that a block takes besides its content."""
+"""Bytes counted per block in addition to its content."""
 
 _LOOK_SECONDS = 0.1
 
 
 class BlockBuffer:
-    """Blocks as they come; who is too far ahead waits.
+    """A bounded buffer of blocks; a writer waits while the buffer is full.
 
     Args:
-        writers: threads that write, each of which says when it is done, or has failed.
-        check: is called while a block is waited for, and with each one; raises where no more blocks are wanted.
-        room: bytes from which on writers wait.
+        writers: number of writer threads, each of which calls :meth:`end` when it has finished or failed.
+        check: called while the reader waits and with each block; raises if no more blocks are wanted.
+        room: bytes at which writers start to wait.
     """
 
     def __init__(self, writers: int, check: Callable[[], None], room: int = _ROOM) -> None:
@@ -36,11 +36,11 @@ class BlockBuffer:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody takes blocks any more."""
+        """Whether the reader takes no more blocks."""
         return self._closed
 
     def write(self, block: Block) -> None:
-        """Write a block, once there is room."""
+        """Append a block as soon as there is room."""
         size = block[2].nbytes + _OVERHEAD
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._bytes < self._room)
@@ -49,14 +49,14 @@ class BlockBuffer:
             self._changed.notify_all()
 
     def end(self, failure: Exception | None = None) -> None:
-        """A writer has written all that it had, or has failed."""
+        """Called by a writer that has written all its blocks, or has failed."""
         with self._changed:
             self._left -= 1
             self._failure = self._failure or failure
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Block]:
-        """All blocks; raises as soon as a writer has failed."""
+        """All blocks in order of arrival; raises as soon as a writer has failed."""
         while (block := self._next()) is not None:
             self._check()
             yield block
@@ -75,7 +75,7 @@ class BlockBuffer:
             return block
 
     def close(self) -> None:
-        """No more blocks are wanted: writers go on at once, and are told so."""
+        """Stop reading: waiting writers continue at once, and find the buffer closed."""
         with self._changed:
             self._closed = True
             self._blocks.clear()

@@ -1,8 +1,8 @@
-"""Blocks of one task on their way to several readers, each of which wants those of a part.
+"""The blocks of one task, divided among several readers, each of which reads the blocks of one part.
 
-Nobody makes blocks ahead of the readers: one that finds no block of its part has the next ones made, and puts those of
-other parts aside for theirs. What is put aside is bounded by bytes, beyond which it waits for the others; all have to
-read at the same time.
+No block is made ahead of the readers. A reader that finds no block of its part makes the next ones, and sets those of
+other parts aside for their readers. What is set aside is bounded by bytes; at the bound a reader waits for the others,
+so all parts have to be read at the same time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class BlockParts:
     """The blocks of a task, by part.
 
     Args:
-        make: makes the next block, and is called by one thread at a time; None when there are no more.
-        check: is called while others are waited for; raises where no more blocks are wanted.
-        room: bytes put aside from which on no more blocks are made.
+        make: makes the next block, None after the last; called by one thread at a time.
+        check: called while a reader waits; raises if no more blocks are wanted.
+        room: bytes set aside at which no more blocks are made.
     """
 
     def __init__(self, make: Callable[[], PartBlock | None], check: Callable[[], None], room: int = _ROOM) -> None:
@@ -41,13 +41,13 @@ class BlockParts:
         """The blocks of a part, for one reader.
 
         Raises:
-            Exception: what making a block has raised, for all readers, or what :meth:`end` was given.
+            Exception: what :meth:`make` has raised (raised in all readers), or the failure passed to :meth:`end`.
         """
         while (block := self._next(part)) is not None:
             yield block
 
     def end(self, failure: Exception) -> None:
-        """No more blocks are made; readers get the failure."""
+        """Make no more blocks; readers raise the failure."""
         with self._changed:
             self._over, self._failure = True, self._failure or failure
             self._aside.clear()
@@ -79,7 +79,7 @@ class BlockParts:
         made, failure = None, None
         try:
             made = self._make()
-        except Exception as error:  # noqa: BLE001 - it is raised for each reader
+        except Exception as error:  # noqa: BLE001 - raised again in each reader
             failure = error
         with self._changed:
             self._making = False

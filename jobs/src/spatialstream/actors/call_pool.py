@@ -1,9 +1,9 @@
-"""Calls that stand: a query is a message on one, and its answer another.
+"""A pool of persistent calls: a request is a message on an open Flight exchange, and its answer another one.
 
-A call of its own, as Flight makes them, takes both sides twice the processor time that two messages do. So each thread
-that asks has a call for itself meanwhile, and leaves it to the next one; what nobody has used for a while ends. Such a
-call has no deadline, for it is to last: another thread looks whether a query has waited for too long, and breaks its
-call off; nor does anybody wait for its connection for longer than for an answer.
+A Flight call per request takes both sides twice the processor time of two messages. So a thread that sends a request
+takes a call from the pool for its own use and returns it afterwards; a call that stays unused for a while is closed.
+Persistent calls have no deadline, so a watcher thread cancels a call whose request has waited for too long. Connecting
+takes no longer than the request's own timeout either.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from spatialstream.connectors.calls import called
 __all__ = ["CallPool", "serve_calls"]
 
 _IDLE_SECONDS = 5.0
-"""For which a call stands that nobody uses."""
+"""An unused call is closed after this time."""
 
 _LOOK_SECONDS = 0.1
-"""By so much a query may wait longer than it says."""
+"""A request may wait for so much longer than its timeout."""
 
 _CLOSE_SECONDS = 1.0
-"""For which is waited for calls to end that others use; they are broken off."""
+"""For how long :meth:`CallPool.close` waits until the cancelled calls of other threads have ended."""
 
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """A call.
+    """A persistent call.
 
     Attributes:
         address: of the endpoint.
-        secret: with which it was begun.
-        writer, reader: its ends.
-        until: when it is to be broken off, s of the monotonic clock.
+        secret: with which the call was opened.
+        writer, reader: the two ends of the exchange.
+        until: when to cancel it, s of the monotonic clock.
     """
 
     address: str
@@ -53,11 +53,11 @@ class _Call:
 
 
 class CallPool:
-    """Calls of endpoints that answer as :func:`serve_calls` does; any number of threads may ask.
+    """Persistent calls to endpoints that run :func:`serve_calls`; thread-safe.
 
     Args:
-        name: of what is asked for.
-        client: of the endpoint at an address.
+        name: the command of the exchange.
+        client: returns the client of the endpoint at an address.
     """
 
     def __init__(self, name: str, client: Callable[[str], flight.FlightClient]) -> None:
@@ -69,16 +69,16 @@ class CallPool:
         self._closed = False
 
     def ask(self, address: str, secret: str, body: bytes, seconds: float) -> bytes:
-        """What an endpoint answers.
+        """Send a request, and return the answer.
 
         Args:
             address: of the endpoint.
-            secret: that lets one in.
-            body: what it is asked.
-            seconds: within which it has to answer.
+            secret: authenticates the call.
+            body: the request.
+            seconds: timeout of the answer.
 
         Raises:
-            ActorLost: it does not.
+            ActorLost: the endpoint does not answer in time, or at all.
         """
         until = time.monotonic() + seconds
         with answering(address):
@@ -98,22 +98,22 @@ class CallPool:
         return answer
 
     def close(self) -> None:
-        """End all calls, and the thread that looks after them, so that the process may end.
+        """Close all calls and stop the watcher thread, so that the process can exit.
 
-        Nothing is to be asked any more.
+        :meth:`ask` must not be called any more.
         """
         with self._changed:
             self._closed, idle, self._free = True, self._free, []
             watcher = self._watcher
             self._changed.notify_all()
         self._end(idle)
-        if watcher is not None:  # CPython to 3.13 aborts if the process ends while it lets go of a call
+        if watcher is not None:  # CPython up to 3.13 aborts if the process exits while this thread releases a call
             watcher.join(_CLOSE_SECONDS)
 
     def _taken(self, address: str, secret: str, until: float) -> _Call:
-        """A call for this thread alone."""
+        """A call for the exclusive use of this thread."""
         with self._changed:
-            for call in reversed(self._free):  # the one that was used last; the others may end
+            for call in reversed(self._free):  # the most recently used one; the others may expire
                 if (call.address, call.secret) == (address, secret):
                     self._free.remove(call)
                     call.until = until
@@ -127,17 +127,17 @@ class CallPool:
         return call
 
     def _begun(self, address: str, secret: str, until: float) -> tuple[Any, Any]:
-        """A new call's ends. gRPC waits for a connection for as long as it likes, so another thread does."""
+        """Open a call. gRPC may wait for a connection without limit, so another thread does that."""
         begun = called(lambda: self._client(address).do_exchange(self._descriptor, options(secret)))
         try:
             ends: tuple[Any, Any] = begun.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
             begun.add_done_callback(_end_unused)
-            raise TimeoutError("there is no connection in time") from None
+            raise TimeoutError("could not connect in time") from None
         return ends
 
     def _watch(self) -> None:
-        """Break off what takes too long, and end what nobody uses, for as long as there are calls."""
+        """Cancel calls that take too long and close unused ones, as long as there are calls."""
         while True:
             with self._changed:
                 self._changed.wait(_LOOK_SECONDS)
@@ -150,17 +150,17 @@ class CallPool:
                     return
             self._end(idle)
             for call in late - idle:
-                call.reader.cancel()  # whoever waits for it ends it
+                call.reader.cancel()  # the thread that waits for it closes it
 
     def _lose(self, call: _Call) -> None:
-        """End a call that has failed, and those that stand with it: the next one who asks is not to fail of them."""
+        """Close a failed call and the unused ones to the same endpoint, so that the next request does not fail too."""
         with self._changed:
             others = [each for each in self._free if each.address == call.address]
             self._free = [each for each in self._free if each.address != call.address]
         self._end([call, *others])
 
     def _end(self, calls: Iterable[_Call]) -> None:
-        """End calls that nobody uses, or this thread alone."""
+        """Close calls that no other thread uses."""
         for call in calls:
             _break_off(call.writer, call.reader)
             with self._changed:
@@ -168,19 +168,19 @@ class CallPool:
 
 
 def _end_unused(begun: Future[Any]) -> None:
-    """End a call that has come too late."""
+    """Close a call that was opened too late."""
     if begun.exception() is None:
         _break_off(*begun.result())
 
 
 def _break_off(writer: Any, reader: Any) -> None:
     reader.cancel()
-    with suppress(pa.ArrowException):  # it says that it was cancelled; unasked it would write that to the log
+    with suppress(pa.ArrowException):  # close reports the cancellation; unclosed, Flight would log it
         writer.close()
 
 
 def serve_calls(reader: Any, writer: Any, answer: Callable[[bytes], bytes]) -> None:
-    """Answer what comes on a call, until its other side ends it."""
+    """Answer each request that comes on a call, until the other side closes it."""
     for body in _bodies(reader):
         writer.write_metadata(pa.py_buffer(answer(body)))
 
@@ -189,6 +189,6 @@ def _bodies(reader: Any) -> Iterator[bytes]:
     while True:
         try:
             body = reader.read_chunk().app_metadata
-        except (StopIteration, pa.ArrowException, flight.FlightError):  # it has gone
+        except (StopIteration, pa.ArrowException, flight.FlightError):  # the client has gone
             return
         yield body.to_pybytes()

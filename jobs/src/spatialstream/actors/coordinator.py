@@ -1,13 +1,13 @@
-"""Few queries at a time, answered whole by one actor: it is sent them as they are, and gives their rows.
+"""Answers small batches of queries completely in one actor: it receives the queries as JSON, and returns their rows.
 
-A query that comes by itself costs more on its way, as blocks between processes, than where it is answered. So who
-has few sends them to the actor that is likely to hold most of their answer. That actor knows the newest round
-(:mod:`~spatialstream.actors.read_point`), asks its own slots without any transport, other actors where more is
-concerned, and makes the rows. What waits at an actor at the same moment is answered together, by one of the threads
-that wait: as of one round, with one look at what is newest.
+For a single query, shipping blocks between processes costs more than the search. So a client with few queries sends
+them to the actor that is likely to hold most of the answer. That actor knows the newest round
+(:mod:`~spatialstream.actors.read_point`), searches its own slots directly, asks other actors where more slots are
+concerned, and builds the rows. Requests that wait in an actor at the same moment are answered together by one of the
+waiting threads: as of one round, with one look-up of the newest read point.
 
-What an actor does not find so is left to who asks, see :mod:`~spatialstream.stages.snapshot_queries`: answers that are
-large, which would take its memory, and what concerns slots that are moving, or actors that do not answer.
+Some answers are left to the client, see :mod:`~spatialstream.stages.snapshot_queries`: large ones, which would take
+the actor's memory, and those that need slots that are moving or actors that do not respond.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from spatialstream.stages.tasks import World
 __all__ = ["LARGEST", "CoordinatedAnswer", "QueryCoordinator"]
 
 LARGEST = 16 << 20
-"""Bytes of what slots find for queries that are answered together, at most."""
+"""Maximum bytes of what slots find for queries that are answered together."""
 
 _PATIENCE = 0.02
-"""Seconds for which queries wait for others that are being answered; then they are answered beside them."""
+"""Seconds for which queries wait for those being answered; after that they are answered concurrently."""
 
 CoordinatedAnswer = tuple[dict[str, int], list[str]]
-"""The round and the clock that queries are answered as of, and the row of each as JSON."""
+"""The round and the watermark as of which queries are answered, and the row of each query as JSON."""
 
 
 class ReadPointSource(Protocol):
-    """How the newest round is known, see :class:`~spatialstream.actors.read_point.ReadPoints`."""
+    """Provides the newest read point, see :class:`~spatialstream.actors.read_point.ReadPoints`."""
 
     def __call__(self, seconds: float) -> LocatedReadPoint | None:
-        """What is newest; None: no round is done."""
+        """The newest read point; None: no round is done."""
 
     def doubt(self) -> None:
-        """Something was not where it should have been."""
+        """Something was not where the read point said: fetch it anew next time."""
 
 
 class SlotSearch(Protocol):
-    """How slots are asked."""
+    """Searches slots."""
 
     def lines(
         self, queries: Sequence[Query], read_point: ReadPoint, actors: Mapping[int, str], seconds: float
     ) -> dict[int, str]:
-        """The rows of queries by position, without those that are not to be had so.
+        """The rows of queries by position; queries that cannot be answered this way are missing.
 
         See :func:`~spatialstream.stages.snapshot_queries.lines_here`.
 
         Args:
             queries: with their times.
             read_point: of the stream.
-            actors: the address of the actor of each slot; not of those that are moving.
-            seconds: within which it has to be done.
+            actors: the address of the actor of each slot, without slots that are moving.
+            seconds: timeout.
         """
 
 
@@ -70,13 +70,13 @@ class _Waiting:
     """Queries of one call.
 
     Attributes:
-        queries: the queries; their times are not known yet.
-        until: when nobody waits for them any more, by the monotonic clock.
+        queries: the queries, whose times are not known yet.
+        until: when the caller stops waiting, s of the monotonic clock.
         most: bytes of their rows that whoever asks takes; None: any number.
-        leads: whether who waits for them is to answer all that wait.
-        woken: has something in it when that is so, and when the answer is there.
-        found: their answer, None if there is none here, or what was raised.
-        done: whether it is there.
+        leads: whether the caller's thread is to answer all waiting requests.
+        woken: gets an item when that becomes so, and when the answer is there.
+        found: the answer; None if there is none here; or the exception that was raised.
+        done: whether the answer is there.
     """
 
     queries: list[Query]
@@ -89,12 +89,12 @@ class _Waiting:
 
 
 class QueryCoordinator:
-    """Answers queries; any number of threads may ask.
+    """Answers queries; thread-safe.
 
     Args:
         world: of the actor.
-        newest: how the newest round is known.
-        slots: how slots are asked.
+        newest: provides the newest read point.
+        slots: searches slots.
     """
 
     def __init__(self, world: World, newest: ReadPointSource, slots: SlotSearch) -> None:
@@ -105,21 +105,21 @@ class QueryCoordinator:
     def ask(
         self, records: Sequence[Mapping[str, Any]], seconds: float, most: int | None = None
     ) -> CoordinatedAnswer | None:
-        """The answers to queries as of the newest round, at its clock; None: who asks has to find them.
+        """Answer queries as of the newest round, at its watermark; None: the client has to find the answers itself.
 
         Args:
             records: the queries, without times.
-            seconds: within which the answers have to be there.
+            seconds: timeout of the answers.
             most: bytes of their rows; with more there is no answer here; None: any number.
 
         Raises:
-            Exception: there is none now; who asks may try again, or another way.
+            Exception: there is no answer at present; the client may try again, or another way.
         """
         space, rule = self._world.settings.space, self._world.rule
         queries = [parse_query({**record, "t": 0}, space, rule) for record in records]
         asked = [query for query in queries if isinstance(query, Query) and not query.lifetime.continuous]
         if len(asked) != len(queries):
-            raise ValueError("these are no queries")
+            raise ValueError("each record must be a valid snapshot query")
         mine = _Waiting(asked, time.monotonic() + seconds, most)
         with self._lock:
             self._waiting.append(mine)
@@ -144,7 +144,7 @@ class QueryCoordinator:
         return _result(mine)
 
     def _hand_on(self, mine: _Waiting) -> None:
-        """Who has led has the next one lead, if one waits: that one alone is woken, and takes all with it."""
+        """Pass leadership to the first waiting request, if any: only that one is woken, and it takes all of them."""
         with self._lock:
             if mine.leads:
                 mine.leads, self._busy = False, bool(self._waiting)
@@ -153,10 +153,10 @@ class QueryCoordinator:
                     self._waiting[0].woken.put(None)
 
     def _answer(self, some: Sequence[_Waiting]) -> None:
-        """Find what several wait for; what fails for all together is tried for each by itself."""
+        """Answer several requests together; if that fails, each one by itself."""
         try:
             found = self._found([query for each in some for query in each.queries], max(each.until for each in some))
-        except Exception as error:  # noqa: BLE001 - who waits raises it
+        except Exception as error:  # noqa: BLE001 - raised by the waiting thread
             if len(some) == 1:
                 some[0].found = error
             else:
@@ -173,7 +173,7 @@ class QueryCoordinator:
                     each.found = as_of, [lines[i] for i in mine]
 
     def _found(self, queries: Sequence[Query], until: float) -> tuple[dict[str, int], dict[int, str]] | None:
-        """The rows that are to be had, by position, and what they are as of."""
+        """The rows that can be found here, by position, and what they are as of."""
 
         def left() -> float:
             return max(0.001, until - time.monotonic())

@@ -1,8 +1,8 @@
-"""The engine of actors: has them do the tasks of turns, and decides which of them does what.
+"""The actor engine: has actors execute the tasks of turns, and decides which actor does what.
 
-The driver's threads wait for calls of actors, and see nothing of the stream's records but the lines that tasks give. A
-actor that goes fails the turn; its items get another actor with the next one, and others stay where they are until the
-stream is settled. What a try that was given up has still under way is of an older generation: actors let go of it.
+The driver's threads wait for calls to actors, and see nothing of the stream's records but the lines that tasks return.
+An actor that goes fails the turn; its items get another actor in the next turn, and others stay where they are until
+the stream is settled. What is still running for a try that was given up has an older generation: actors abort it.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ T = TypeVar("T")
 
 _LOOK_SECONDS = 0.2
 _MORE_SECONDS = 2.0
-"""Seconds without a new actor after which the first turn waits for no more of them."""
+"""Seconds without a new actor after which the first turn stops waiting for more actors."""
 _TELL_SECONDS = 30.0
 _FORGET_SECONDS = 2.0
 _STALL_SECONDS = 600.0
-"""Seconds without a piece of work done after which a turn is given up: no piece takes nearly as long."""
+"""Seconds without a finished piece of work after which a turn is given up: no piece takes nearly as long."""
 _WORKING_SECONDS = 60.0
-"""Seconds after which it is told how far a turn is, and between two times that it is."""
+"""Interval, s, at which the progress of a long turn is reported."""
 _EVEN_SECONDS = 10.0
-"""Seconds between two looks at whether work is even, and actors have let go of what others have."""
+"""Interval, s, of the checks whether the load is even, and whether actors have released the slots of others."""
 
 
 class ActorLauncher(Protocol):
-    """Starts the processes of actors, and others in place of those that have gone."""
+    """Starts the processes of actors, and replaces those that have gone."""
 
     @property
     def host(self) -> str:
@@ -57,10 +57,10 @@ class ActorLauncher(Protocol):
 
     @property
     def count(self) -> int:
-        """How many actors there are to be."""
+        """The intended number of actors."""
 
     def begin(self, spec: ActorSpec) -> None:
-        """Have :func:`~spatialstream.actors.actor.run_actor` called in so many processes, with numbers from 0."""
+        """Have :func:`~spatialstream.actors.actor.run_actor` called in :attr:`count` processes, numbered from 0."""
 
     def check(self) -> None:
         """Make sure that there are processes, or will be again.
@@ -70,20 +70,20 @@ class ActorLauncher(Protocol):
         """
 
     def end(self) -> None:
-        """The actors have been told to end; what is left of them is of no use."""
+        """Clean up: the actors have been told to exit, and what is left of them is of no use."""
 
 
 class ActorEngine:
-    """See :class:`~spatialstream.stream.engine.Engine`; as a context manager it has actors within, and none after.
+    """See :class:`~spatialstream.stream.engine.Engine`; a context manager that starts and ends the actors.
 
     Args:
-        world: what tasks have to do with.
+        world: the environment of the tasks.
         launcher: starts the actors.
-        report: is told what a person should know.
-        silence: seconds after which an actor or driver that says nothing is lost.
-        tasks: the classes of tasks, by name.
-        stall: seconds after which a turn is given up of which no actor has done another piece. It may take as long as
-            it likes otherwise.
+        report: called with messages for the operator.
+        silence: seconds without a sign of life after which an actor or the driver is lost.
+        tasks: the task classes, by name.
+        stall: seconds in which no actor of a turn finishes a piece of work after which the turn is given up. Otherwise
+            a turn may take any time.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ActorEngine:
         stall: float = _STALL_SECONDS,
     ) -> None:
         self._world, self._launcher, self._report, self._stall = world, launcher, report, stall
-        self._host = launcher.host  # turns need it, and to ask a cluster manager takes longer than some of them
+        self._host = launcher.host  # needed in turns, and asking a cluster manager takes longer than some of them
         self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
         self._identity = None if self.is_near else new_identity()
         self._registry = ActorRegistry(
@@ -120,7 +120,7 @@ class ActorEngine:
         self._accuser = ""
 
     def __enter__(self) -> Self:
-        """Begin to have actors."""
+        """Start the actors."""
         given = self._secret, self._world, self._asking, self._silence, self._identity, self._tasks
         self._launcher.begin(ActorSpec(self._address, *given))
         return self
@@ -138,7 +138,7 @@ class ActorEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let all actors end."""
+        """End all actors."""
         self.cancel()
         self._registry.close()
         wait([self._asked(actor, "end", b"null", 2.0) for actor in self._registry.actors()], timeout=2.0)
@@ -200,7 +200,7 @@ class ActorEngine:
 
     @property
     def unsettled(self) -> bool:
-        """See :class:`~spatialstream.stream.engine.Engine`; what would only be more even waits."""
+        """See :class:`~spatialstream.stream.engine.Engine`; a move that only evens the load can wait."""
         return self._placed_for != (self._registry.changes, self._retired)
 
     @property
@@ -223,10 +223,10 @@ class ActorEngine:
         self._have_forgotten(before, actors)
 
     def _have_forgotten(self, before: Mapping[int, str], actors: Sequence[RegisteredActor]) -> None:
-        """Have actors let go of what other ones have now; one that does not is told again.
+        """Have actors release the items that others have now; one that does not is told again.
 
-        Until it has it is not trusted to know the newest round, for that may be done without it. If it gets back what
-        it has not let go of, it is trusted when there is a round with it: what it knows of it is of the time before.
+        Until it does, it is not trusted to know the newest round, which may be done without it. If it gets an item back
+        that it has not released, it is trusted after the next round with it: its view of the item is from before.
         """
         for item, name in before.items():
             if self._placement.get(item) != name:
@@ -260,18 +260,18 @@ class ActorEngine:
     # ------------------------------------------------------------------------------------------------- what is observed
 
     def observed(self) -> list[RegisteredActor]:
-        """The actors that there are."""
+        """The live actors."""
         return self._registry.actors()
 
     def slots(self) -> dict[int, str]:
-        """The name of the actor that each slot, or partition, has."""
+        """The name of the actor of each slot, or partition."""
         return {item: name for item, name in self._placement.items() if item >= 0}
 
     def publish(self, known: Mapping[str, Any]) -> None:
-        """Tell those who ask what the stream has got to; JSON-able.
+        """Publish the stream's read point, JSON-able, to query clients.
 
-        It is told when no actor that has gone can take another round for the newest any more. Every actor has a view of
-        it, of each of its items: those too that it got back.
+        It becomes visible when no actor that has gone can take an earlier round for the newest one any more. Every
+        actor has a view of the round for each of its items, including those that it got back.
         """
         for name, items in self._to_forget.items():
             items -= {item for item in items if self._placement.get(item) == name}
@@ -280,7 +280,7 @@ class ActorEngine:
 
     @property
     def query_endpoint(self) -> dict[str, Any]:
-        """What one has to know to ask: where the driver is, the secret of those who may ask, and its certificate."""
+        """What a query client needs: the driver's address, the secret of query clients, and the certificate."""
         root = None if self._identity is None else self._identity[0].decode()
         return {"address": self._address, "secret": self._asking, "certificate": root}
 
@@ -294,24 +294,24 @@ class ActorEngine:
         return {**published, "actors": actors, "parts": {~item: placed[item] for item in placed if item < 0}}
 
     def held(self) -> dict[int, int]:
-        """How many slots, or partitions, each actor has, by its number."""
+        """The number of slots, or partitions, of each actor, by the actor's number."""
         names = list(self.slots().values())
         return {actor.number: names.count(actor.name) for actor in self._registry.actors()}
 
     def memory(self) -> dict[int, int]:
-        """Bytes of memory that each actor has, by its number."""
+        """Resident bytes of each actor, by its number."""
         return {actor.number: actor.memory for actor in self._registry.actors()}
 
     def asked(self) -> Counts:
-        """The queries that actors have been asked between rounds."""
+        """Counts of the queries that actors have been asked between rounds."""
         return self._registry.asked
 
     def requests(self) -> Requests:
-        """What this process and the actors have asked of object stores."""
+        """Requests of this process and of the actors to object stores."""
         return requests() + self._registry.requests
 
     def retire(self, executors: Iterable[str]) -> bool:
-        """Let actors of these executors hold nothing once the stream is settled; whether they have nothing now."""
+        """Let actors of these executors hold nothing once the stream is settled; whether they hold nothing now."""
         with self._lock:
             self._retired = frozenset(executors)
             names = {actor.name for actor in self._registry.actors() if actor.executor in self._retired}
@@ -320,7 +320,7 @@ class ActorEngine:
     # --------------------------------------------------------------------------------------------------------- actors
 
     def _actors(self, generation: int) -> list[RegisteredActor]:
-        """The actors that there are, one at least; where there was none, as many as come soon after the first."""
+        """The live actors, at least one; if there were none, all that come soon after the first."""
         tell_at = time.monotonic() + _TELL_SECONDS
         while True:
             changes, actors = self._registry.changes, self._registry.actors()
@@ -330,10 +330,10 @@ class ActorEngine:
                 self._all_came = True
                 return actors
             if generation != self._generation:
-                raise RunError("was broken off while it waited for processes")
+                raise RunError("the turn was cancelled while it waited for processes")
             self.check()
             if time.monotonic() > tell_at:
-                self._report("waiting for Spark's processes; has it the cores and executors that it asks for?")
+                self._report("waiting for Spark's processes: are the requested cores and executors available?")
                 tell_at = time.monotonic() + _TELL_SECONDS
             self._registry.wait(changes, _LOOK_SECONDS)
 
@@ -349,14 +349,14 @@ class ActorEngine:
         return [(names[name], mine) for name, mine in groups.items()]
 
     def _place(self, actors: Sequence[RegisteredActor], *, even: bool) -> None:
-        """Give items an actor that have none, and with ``even`` others another one; actors that are to go get none."""
+        """Place items that have no actor, and with ``even`` rebalance the others; retired actors get none."""
         with self._lock:
             now = self._placed(actors, even=even)
             self._moves += now != self._placement
             self._placement = now
 
     def _placed(self, actors: Sequence[RegisteredActor], *, even: bool) -> dict[int, str]:
-        """What :meth:`_place` gives."""
+        """The placement that :meth:`_place` sets."""
         leaving = {actor.name for actor in actors if actor.executor in self._retired}
         given = self._items, [actor.name for actor in actors], self._placement, self._load.lately
         return placed(*given, even=even, leaving=leaving)
@@ -369,10 +369,10 @@ class ActorEngine:
     def _wherever(
         self, do: Task[T], items: Sequence[T], actors: Sequence[RegisteredActor], generation: int
     ) -> dict[Any, list[str]]:
-        """Lines of items, each done by an actor that has nothing else to do then.
+        """Lines of items, each done by an actor that is idle at that moment.
 
-        Parts of what comes in go where those of the same partition went before: their actor has read ahead. Actors that
-        are to go do nothing where there are others.
+        Parts of incoming data go to the actor that read the same partition before: it has read ahead. Retired actors do
+        nothing if there are others.
         """
         with self._lock:
             actors = [actor for actor in actors if actor.executor not in self._retired] or actors
@@ -404,9 +404,9 @@ class ActorEngine:
     def _kept(
         self, items: Sequence[T], actors: Sequence[RegisteredActor]
     ) -> tuple[dict[str, list[T]], deque[tuple[T, ...]]]:
-        """The items that go where those of the same name went before, by actor, and the others.
+        """The items that go to the actor that had the same name before, by actor, and the other items.
 
-        No actor gets more than its share so; nor does any item of a name that several have.
+        No actor gets more than its share this way; and if several items have one name, all are among the others.
         """
         names = [item[0] if isinstance(item, tuple) else item for item in items]
         known = {actor.name for actor in actors} if len(set(names)) == len(names) else set()
@@ -422,7 +422,7 @@ class ActorEngine:
     def _done(
         self, calls: Mapping[Future[Any], RegisteredActor], generation: int, working: Sequence[RegisteredActor] = ()
     ) -> None:
-        """Wait for calls, for which other actors may be working too."""
+        """Wait for calls, on behalf of which other actors may be working too."""
         pending = dict(calls)
         while pending:
             for call in self._some_done(pending, generation, working):
@@ -435,7 +435,7 @@ class ActorEngine:
 
         Raises:
             ActorLost: an actor has gone.
-            RunError: the wait was broken off.
+            RunError: the turn was cancelled.
             Exception: what a task has raised.
         """
         tell_at = began = time.monotonic()
@@ -446,7 +446,7 @@ class ActorEngine:
             if done:
                 return done
             if generation != self._generation:
-                raise RunError("was broken off")
+                raise RunError("the turn was cancelled")
             there = {actor.name for actor in self._registry.actors()}
             at_work = {actor.name: actor for actor in (*calls.values(), *working)}
             for name, actor in at_work.items():
@@ -460,7 +460,7 @@ class ActorEngine:
                 tell_at = now
 
     def _give_up_stalled(self, actors: Sequence[RegisteredActor]) -> NoReturn:
-        """Fail a turn that does not get on. Which of its actors stands still is not known, so others take their place.
+        """Fail a turn that makes no progress. Which actor is stuck is not known, so all of its actors are replaced.
 
         Raises:
             ActorLost: always.
@@ -472,18 +472,18 @@ class ActorEngine:
 
     @staticmethod
     def _cause(calls: Mapping[Future[Any], RegisteredActor]) -> tuple[BaseException, RegisteredActor]:
-        """What one of several calls has raised because of which the others have failed too, or will soon."""
+        """The root cause among the exceptions of several calls: others have failed, or will soon, because of it."""
         wait(calls, timeout=_LOOK_SECONDS)
         raised = [(error, actor) for call, actor in calls.items() if call.done() and (error := call.exception())]
         return min(raised, key=lambda each: isinstance(each[0], ActorLost) and not each[0].address)
 
     def _give_up(self, error: BaseException, actor: RegisteredActor) -> None:
-        """Fail a turn, because of what a call of an actor has raised."""
+        """Fail a turn, because a call to an actor has raised an error."""
         self.cancel()
         if isinstance(error, ActorLost) and error.address:
             self._registry.drop(error.address)
             if error.address != actor.address:
-                # it cannot reach another one; if that is so with the next one too, it is itself cut off
+                # the actor cannot reach another one; if it cannot reach the next one either, it is itself cut off
                 if self._accuser == actor.name:
                     self._registry.drop(actor.address)
                 self._accuser = actor.name
@@ -491,13 +491,13 @@ class ActorEngine:
 
 
 def _pieces(actors: Iterable[RegisteredActor]) -> str:
-    """How far actors are; that it goes on is seen where it is told again."""
+    """The progress of actors; comparing two reports shows whether it goes on."""
     known = sorted(actors, key=lambda actor: actor.number)
-    return "pieces of work done since it is there: " + ", ".join(
+    return "pieces of work done since process start: " + ", ".join(
         f"{actor.progress} by actor {actor.number}" for actor in known
     )
 
 
 def _number(item: Any) -> int:
-    """Of a slot or partition: the item itself, or the first of what it says of it."""
+    """The number of a slot or partition: the item itself, or its first element."""
     return int(item[0] if isinstance(item, tuple) else item)

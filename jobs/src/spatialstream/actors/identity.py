@@ -1,8 +1,8 @@
-"""The certificate by which driver and actors of one job know each other, and encrypt what they say.
+"""The certificate with which driver and actors of one job authenticate each other and encrypt their traffic.
 
-A job makes one when it begins, for itself alone: all of its processes show it, and trust nothing else. The key goes to
-the actors with their specification, which Spark encrypts. What stays on one machine is not encrypted: loopback is read
-by nobody who could not read the memory too, and the secret keeps others out.
+A job creates one when it starts, for itself alone: all its processes present it, and trust nothing else. Actors get the
+key with their specification, which Spark encrypts. Traffic within one machine is not encrypted: whoever can read
+loopback traffic can read the memory too, and the secret keeps others out.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from cryptography.x509.oid import NameOID
 __all__ = ["NAME", "is_loopback", "new_identity"]
 
 NAME = "spatialstream"
-"""Whom certificates are of; addresses come and go."""
+"""The subject of certificates; addresses come and go."""
 
 _DAYS = 3650
-"""A job may run for long, and has no other certificate."""
+"""Validity. A job may run for long, and never gets another certificate."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is of this machine alone."""
+    """Whether an address is reachable from this machine alone."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -33,7 +33,7 @@ def is_loopback(host: str) -> bool:
 
 
 def new_identity() -> tuple[bytes, bytes]:
-    """A certificate that is signed by itself, and its key, as PEM."""
+    """A self-signed certificate and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)

@@ -1,4 +1,4 @@
-"""How much work items have been lately, by what their actors say."""
+"""Recent work of items, as their actors report it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 __all__ = ["Load"]
 
 _KEPT = 0.5
-"""What counts of the work before a look at the next one."""
+"""Factor by which earlier work decays with each update."""
 
 
 class _Worker(Protocol):
@@ -20,7 +20,7 @@ class Load:
     """The work of items.
 
     Attributes:
-        lately: seconds of work of items, older ones counting less.
+        lately: seconds of work of items, decayed with age.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Load:
         self._seen: dict[tuple[str, int], float] = {}
 
     def look(self, actors: Iterable[_Worker]) -> Mapping[int, float]:
-        """Take account of what actors have worked; what each item was since the last look."""
+        """Update from what actors have reported; returns the work of each item since the last update."""
         seen = {(actor.name, item): seconds for actor in actors for item, seconds in actor.worked.items()}
         new: dict[int, float] = {}
         for (name, item), seconds in seen.items():

@@ -1,7 +1,7 @@
-"""Which actor has which slot: as few moves as may be, and no actor with much more work than the others.
+"""Assigns slots to actors: as few moves as possible, and no actor with much more work than the others.
 
-A pure function of what was measured. Slots stay where they are while that is about even, because a slot that moves is
-read anew from the storage; a heavy slot does not share an actor with another heavy one if there is another way.
+A pure function of the measured work. Slots stay where they are while the load is about even, because a slot that moves
+is read from the storage again; two heavy slots do not share an actor if there is another way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 __all__ = ["placed"]
 
 _WORTH = 0.15
-"""Share of the mean load of an actor by which the largest load has to become less for a slot to move."""
+"""Share of an actor's mean load by which a move has to reduce the largest load."""
 
 
 def placed(
@@ -27,11 +27,11 @@ def placed(
 
     Args:
         items: slots, or partitions.
-        actors: those that there are; one at least.
-        before: where items have been; of actors that are gone, too.
-        work: seconds of work of items in some time, as far as it has been measured.
-        even: whether items may move that have an actor; else only those that have none get one.
-        leaving: actors that are to have nothing, as long as there are others.
+        actors: the live actors; at least one.
+        before: the previous placement, which may name actors that have gone.
+        work: seconds of work of items in a period, as far as measured.
+        even: whether items that have an actor may move; otherwise only items without one are placed.
+        leaving: actors that get nothing as long as there are others.
 
     Returns:
         For each item one of the actors.
@@ -58,7 +58,7 @@ def placed(
         if not movable:
             break
         gain = {item: round(min(cost[item], gap - cost[item]), 9) for item in movable}
-        item = min(movable, key=lambda each: (-gain[each], cost[each], each))  # of two that do as well, the lighter one
+        item = min(movable, key=lambda each: (-gain[each], cost[each], each))  # of equal gains, the lightest item
         if gain[item] < _WORTH * sum(load.values()) / len(staying):
             break
         result[item] = low

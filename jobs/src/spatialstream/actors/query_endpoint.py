@@ -1,8 +1,8 @@
-"""Where one asks a running stream, between its rounds: the query_endpoint, and how slots are called through it.
+"""The query endpoint of a running stream, at which it answers between rounds, and the client that calls its slots.
 
-The worker's driver leaves the *query endpoint* in the routing store: its address, the secret of those who may ask, the
-certificate of its job, and what a query is checked by. Who can read the routing store can ask. The driver tells the
-newest round, and which actor has which slot; the actors answer.
+The worker's driver saves the *query endpoint* in the routing store: its address, the secret of query clients, the
+certificate of its job, and the settings by which queries are validated. Whoever can read the routing store can query.
+The driver returns the newest read point, and which actor has which slot; the actors answer.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from spatialstream.store.reports import read_named, read_suspended
 __all__ = ["QUERY_ENDPOINT", "QueryClient", "QueryEndpoint"]
 
 QUERY_ENDPOINT = "query-endpoint"
-"""The name under which it is kept."""
+"""The name under which it is saved."""
 
 _KNOWN_SECONDS = 5.0
-"""For which it is trusted that slots are where they were, to choose whom to ask: another actor answers as well."""
+"""For how long slots are assumed to stay, when choosing the actor to ask: any other actor gives the same answer."""
 
 _STORE_SECONDS = 0.5
 """For which the store is asked why nobody answers, be the time over or not."""
@@ -56,19 +56,19 @@ _ROOM = 4 << 20
 """Bytes of what several actors have found that wait for who asks, about; with more, they wait."""
 
 _WHOLE_AGAIN_SECONDS = 1.0
-"""For which no actor is given queries whole after one that has not answered."""
+"""For how long no actor is given complete queries after one of them has not answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEndpoint:
-    """What one has to know to ask.
+    """What a client needs to query a stream.
 
     Attributes:
         address: of the worker's driver.
-        secret: of those who may ask; it is not shown.
-        certificate: of the job; None: what is said is not encrypted.
+        secret: of query clients; not shown by ``repr``.
+        certificate: of the job; None: connections are not encrypted.
         space: of the stream, as text.
-        stop_words, minimum_length, query_words: its rule for terms.
+        stop_words, minimum_length, query_words: the stream's term rule.
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
         longest: bytes of a row, of a longer one there is only the reason why it is not given; None: of any length.
     """
@@ -85,7 +85,7 @@ class QueryEndpoint:
 
     @classmethod
     def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule, longest: int | None = None) -> QueryEndpoint:
-        """To what :attr:`~spatialstream.actors.engine.ActorEngine.query_endpoint` says, of a stream."""
+        """From :attr:`~spatialstream.actors.engine.ActorEngine.query_endpoint` and the settings of a stream."""
         terms: dict[str, Any] = {
             "stop_words": tuple(sorted(rule.stop_words)),
             "minimum_length": rule.minimum_length,
@@ -94,12 +94,12 @@ class QueryEndpoint:
         return cls(**endpoint, **terms, space=str(space), unicode=UNICODE, longest=longest)
 
     def __repr__(self) -> str:
-        """Without what is secret."""
+        """Without the secret."""
         return f"QueryEndpoint(address={self.address!r}, space={self.space!r})"
 
     @property
     def rule(self) -> TermRule:
-        """Which terms count."""
+        """The stream's term rule."""
         return TermRule(frozenset(self.stop_words), self.minimum_length, self.query_words)
 
     @property
@@ -119,7 +119,7 @@ class QueryEndpoint:
             raise Unavailable(f"{told}: ask with the release that the stream runs")
 
     def save(self, store: RoutingStore) -> None:
-        """Leave it in the routing store.
+        """Save it in the routing store.
 
         Raises:
             Unavailable: the store cannot be reached.
@@ -128,14 +128,14 @@ class QueryEndpoint:
 
     @classmethod
     def read(cls, store: RoutingStore) -> QueryEndpoint:
-        """The one in the routing store.
+        """Load it from the routing store.
 
         Raises:
             Unavailable: there is none, or the store cannot be reached.
         """
         kept = store.load_statistics(QUERY_ENDPOINT)
         if kept is None:
-            raise Unavailable("nobody can be asked: no worker of the stream has run yet")
+            raise Unavailable("the query endpoint is not known: no worker of the stream has run yet")
         known = {each.name for each in fields(cls)}  # one of a newer release may say more
         said = {name: value for name, value in kept[1].items() if name in known}
         return cls(**{**said, "stop_words": tuple(said["stop_words"])})
@@ -143,11 +143,11 @@ class QueryEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Where slots are, as the driver has told it last; it may have changed since.
+    """Where slots are, as the driver said last; it may have changed since.
 
     Attributes:
         actors: address of the actor of each slot.
-        version: where objects are.
+        version: the routing version, which says where objects are.
         since: s of the monotonic clock.
     """
 
@@ -157,13 +157,14 @@ class _Known:
 
 
 class QueryClient:
-    """Calls a stream's driver and slots; any number of threads may.
+    """Calls a stream's driver and slots; thread-safe.
 
     Args:
         store: the routing store.
 
     Raises:
-        Unavailable: it cannot be reached, no worker of the stream has run yet, or its words are others than here.
+        Unavailable: the store cannot be reached, no worker of the stream has run yet, or its words are others than
+        here.
     """
 
     def __init__(self, store: RoutingStore) -> None:
@@ -193,20 +194,20 @@ class QueryClient:
 
     @property
     def query_endpoint(self) -> QueryEndpoint:
-        """The query_endpoint, as it was found last."""
+        """The query endpoint, as loaded last."""
         if self._query_endpoint is None:
             self._query_endpoint = QueryEndpoint.read(self._store)
         return self._query_endpoint
 
     @property
     def actors(self) -> dict[int, str]:
-        """The address of the actor of each slot, as the driver has told it last; not of slots that are moving."""
+        """The address of the actor of each slot, as the driver said last, without slots that are moving."""
         return dict(self._actors)
 
     def _look_for_another(self, seconds: float) -> None:
-        """The next driver has another query endpoint; where the store cannot be reached the known one may yet be right.
+        """Reload the query endpoint, which a new driver replaces; if the store is unreachable, the known one is kept.
 
-        A store that is slow to answer is waited for so long, and what it says is taken when it comes.
+        Waits for a slow store no longer than ``seconds``; its answer is used when it comes.
         """
         with self._lock:
             if self._looking.done():
@@ -221,14 +222,14 @@ class QueryClient:
         found = QueryEndpoint.read(self._store)
         with self._lock:
             if found != self._query_endpoint:
-                # versions of a stream that was removed and begun anew have the same numbers
+                # a stream that was removed and created again has different versions with the same numbers
                 self._query_endpoint, self._versions, self._loading = found, {}, {}
 
     def newest(self, seconds: float) -> ReadPoint | None:
-        """The newest round that is done; None if none is.
+        """The read point of the newest round that is done; None if none is.
 
         Args:
-            seconds: within which the driver has to answer.
+            seconds: timeout of the driver's answer.
 
         Raises:
             Unavailable: it does not.
@@ -239,7 +240,7 @@ class QueryClient:
         with self._lock:
             query_endpoint, versions = self.query_endpoint, self._versions
         if query_endpoint.kind != self._stream:
-            raise Replaced("the stream was begun anew with another space or rule for terms: connect to it again")
+            raise Replaced("the stream was created again with another space or term rule: connect to it again")
         if self._suspended:  # there may be nobody, and to find that out takes all the time there is
             self._suspended = False
             self._look_for_another(0.0)
@@ -256,7 +257,7 @@ class QueryClient:
             self._forget(query_endpoint.address)
             self._look_for_another(until - time.monotonic())
             self._check_suspended()
-            raise Unavailable(f"the stream's worker cannot be asked: {error}") from None
+            raise Unavailable(f"the stream's worker does not answer: {error}") from None
         if known is None:
             self._check_begun(until - time.monotonic())
             return None
@@ -279,10 +280,10 @@ class QueryClient:
             raise Suspended("the stream is suspended: nobody answers until it goes on")
 
     def _check_begun(self, seconds: float) -> None:
-        """Make sure that there has been no round yet, where the worker's driver knows of none.
+        """Make sure that there has been no round yet, if the worker's driver knows of none.
 
         Raises:
-            Unavailable: there has: the worker has been started again, and has read no state yet.
+            Unavailable: there has been one: the worker has restarted, and has not read its state yet.
         """
         named = called(lambda: read_named(self._store))
         try:
@@ -290,10 +291,10 @@ class QueryClient:
         except (TimeoutError, Unavailable):
             return
         if begun:
-            raise Unavailable("the stream's worker has been started again, and has not read its state yet")
+            raise Unavailable("the stream's worker has restarted, and has not read its state yet")
 
     def _keep(self, versions: set[int], addresses: set[str]) -> None:
-        """Let go of versions that no query goes by any more, and of clients of actors that have gone."""
+        """Drop versions that no query uses any more, and clients of actors that have gone."""
         with self._lock:
             self._versions = {number: version for number, version in self._versions.items() if number in versions}
             addresses |= {address for address in self._parts.values() if address is not None}
@@ -309,7 +310,7 @@ class QueryClient:
         groups: dict[str, list[int]] = {}
         for slot in slots:
             if slot not in self._actors:
-                raise Gone(f"slot {slot} is moving: ask again")
+                raise Gone(f"slot {slot} is moving: try again")
             groups.setdefault(self._actors[slot], []).append(slot)
         given = round_id, messages.pack(query_block), seconds
         if len(groups) == 1:
@@ -338,15 +339,15 @@ class QueryClient:
     def ask(
         self, query_block: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float, most: int | None = None
     ) -> tuple[dict[str, int], list[bytes]] | None:
-        """Have an actor answer queries whole, as of the newest round, at its clock; see actors.coordinator.
+        """Have one actor answer queries completely, as of the newest round, at its watermark; see actors.coordinator.
 
         Args:
-            query_block: what they say, and themselves, without times.
-            seconds: within which it has to be done.
+            query_block: the queries and their records, without times.
+            seconds: timeout.
             most: bytes of the rows, which come all at once; None: any number.
 
         Returns:
-            ``as_of`` and rows; None: it cannot be done so now, but :meth:`newest` and :meth:`call` may do.
+            ``as_of`` and rows; None: not possible at present, but :meth:`newest` and :meth:`call` may work.
         """
         now, known = time.monotonic(), self._known
         if known is None or now < self._whole_from or now > known.since + _KNOWN_SECONDS:
@@ -357,7 +358,7 @@ class QueryClient:
         asked = [{name: value for name, value in record.items() if name in QUERY_FIELDS} for _, record in query_block]
         try:
             body = json.dumps({"asked": asked, "seconds": seconds, "most": most}).encode()
-        except (TypeError, ValueError, RecursionError):  # of a program's own types
+        except (TypeError, ValueError, RecursionError):  # values of the program's own types
             return None
         try:
             head, *lines = self._asking.ask(address, self.query_endpoint.secret, body, seconds).split(b"\n")
@@ -372,14 +373,16 @@ class QueryClient:
         return None if answered["answer"] is None else (answered["answer"], lines)
 
     def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> list[Listed]:
-        """What stands as of a round, by number, of all parts of MERGE; see :func:`~spatialstream.stages.views.listed`.
+        """The continuous queries of all parts of MERGE as of a round, by number.
+
+        See :func:`~spatialstream.stages.views.listed`.
 
         Raises:
             Unavailable: a part does not answer; Gone: it does not have that round.
         """
         query_endpoint, parts = self.query_endpoint, self._parts
         if not parts or None in parts.values():
-            raise Gone("a part of what stands is moving: ask again")
+            raise Gone("a part of MERGE is moving: try again")
 
         def of_part(part: int, address: str) -> list[Listed]:
             body = json.dumps({"part": part, "round": round_id, "asked": asked}).encode()
@@ -434,11 +437,11 @@ class QueryClient:
             self._clients.pop(address, None)
 
     def _version(self, number: int, known: dict[int, RoutingVersion], seconds: float) -> RoutingVersion:
-        """A routing version, which is read once; right after it was adopted the store may be away.
+        """A routing version, loaded once; right after its adoption the store may be unreachable.
 
         Raises:
-            Unavailable: the store has not given it within so many seconds, or not any more, for it was removed after
-                the worker had come past it. What it gives later is there for who asks again.
+            Unavailable: the store did not return it within so many seconds, or has it no longer, because it was removed
+                after the worker had passed it. What it gives later is there for who asks again.
         """
         if number not in known:
             with self._lock:

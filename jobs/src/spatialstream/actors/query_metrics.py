@@ -1,7 +1,7 @@
-"""How many queries actors have been asked between the rounds, what became of them, and how long they took.
+"""Counts of the queries that actors answer between rounds, by outcome and latency.
 
-An actor counts what it is asked itself, and says the counts with each heartbeat; the driver adds up what is new in
-them, so what was asked of an actor that has gone stays counted. A count is a matrix of fixed size, whatever is asked.
+An actor counts its own queries, and reports the counts with each heartbeat; the driver adds up the increments, so the
+queries of an actor that has gone stay counted. The counts are a matrix of fixed size, whatever is asked.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from spatialstream.model.queries import coded
 __all__ = ["ASKED", "LIMITS", "OUTCOMES", "Counts", "QueryMetrics", "none_asked"]
 
 ASKED: tuple[QueryType, ...] = tuple(kind.type for kind in KINDS if not kind.continuous)
-"""The types that are asked between rounds: a count has a row for each."""
+"""The query types that are asked between rounds: a count has a row for each."""
 _CODES = [CODE[kind] for kind in ASKED]
 
 OUTCOMES = ("answered", "again", "failed", "abandoned")
-"""What becomes of a query: an answer; what it is about has gone, so it is asked again; an error; or nobody waits for
-the answer any more."""
+"""Outcomes of a query: an answer; its view has gone, so it is asked again; an error; or nobody waits for the answer
+any more."""
 
 LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
-"""Upper limits of the buckets of times, s."""
+"""Upper bounds of the latency buckets, s."""
 
 Counts = npt.NDArray[np.float64]
-"""float64[type, column]: of queries by :data:`OUTCOMES`; of actors' answers by :data:`LIMITS`; and their seconds."""
+"""float64[type, column]: queries by :data:`OUTCOMES`; actors' answers by :data:`LIMITS`; and their seconds."""
 
 
 def none_asked() -> Counts:
-    """The count before the first query."""
+    """The counts before the first query."""
     return np.zeros((len(ASKED), len(OUTCOMES) + len(LIMITS) + 1))
 
 
 class QueryMetrics:
-    """Counts the queries that an actor is asked; any number of threads may.
+    """Counts the queries sent to an actor; thread-safe.
 
     Attributes:
-        counts: see :data:`Counts`. What is answered counts in the actor of the first slot that it concerns, so once;
-            what is not, in each actor that says so. An SKQ that is in its second phase is no other query, but has a
-            time of its own.
+        counts: see :data:`Counts`. An answered query counts in the actor of its first slot, so once; one that is not
+            answered counts in each actor that reports so. The second phase of an SKQ counts as no further query, but
+            its latency counts separately.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class QueryMetrics:
 
     @contextmanager
     def counting(self, slots: Sequence[int], query_block: pa.RecordBatch) -> Iterator[None]:
-        """Count queries that are answered within, for some slots; each takes as long as all of them."""
+        """Count queries that are answered within this context, for some slots; each takes as long as all of them."""
         began, outcome = time.perf_counter(), "failed"
         try:
             yield
@@ -72,7 +72,7 @@ class QueryMetrics:
             self._count(slots, query_block, outcome, time.perf_counter() - began)
 
     def answered(self, types: Iterable[QueryType], seconds: float) -> None:
-        """Count queries that have been answered whole and together, by their types; each took as long as all."""
+        """Count queries that were answered completely and together, by type; each took as long as all of them."""
         rows, bucket = [ASKED.index(each) for each in types], bisect_left(LIMITS, seconds)
         with self._lock:
             for row in rows:

@@ -1,11 +1,12 @@
 """The newest round, as an actor knows it without asking the driver for each query.
 
-A round is done when every slot has done it, and a slot that has done a round has a view of it. So what the driver has
-told of the newest round holds as long as a slot of this actor has no view of another one: none can be done meanwhile.
-One case is left, that the slot is another actor's by now. Therefore an actor is *trusted* for a time with each
-heartbeat (:func:`trust`), as with a lease; and after an actor has gone, or has not let go of a slot that has moved, the
-driver tells of no further round before that time is over (:class:`~spatialstream.actors.registry.ActorRegistry`). So an
-actor says what the driver would have said, at some moment while it was asked.
+A round is done when every slot has done it, and a slot that has done a round has a view of it. So the read point that
+the driver has published stays valid as long as some slot of this actor has no view of another round: no other round can
+be done meanwhile. There is one exception: another actor may have got the slot by now. Therefore an actor is *trusted*
+for a limited time after each heartbeat (:func:`trust`), as with a lease; and after an actor has gone, or has not
+released a slot that has moved, the driver publishes no further round before that time is over
+(:class:`~spatialstream.actors.registry.ActorRegistry`). So an actor answers what the driver would have answered at some
+moment during the query.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ _HEARTBEAT_SECONDS = 1.0
 
 
 def heartbeat_interval(silence: float) -> float:
-    """Seconds between two heartbeats of an actor, of those after which one that says nothing is lost."""
+    """Seconds between two heartbeats of an actor, given the silence after which an actor is lost."""
     return min(_HEARTBEAT_SECONDS, silence / 10)
 
 
 def trust(silence: float) -> float:
-    """Seconds for which an actor is trusted with a heartbeat: it says the next one before they are over."""
+    """Seconds for which an actor is trusted after a heartbeat: its next heartbeat comes earlier."""
     return 1.5 * heartbeat_interval(silence)
 
 
 class PublishedReadPoint:
-    """What the driver tells of the newest round; any number of threads may ask."""
+    """The read point that the driver publishes; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,14 +47,14 @@ class PublishedReadPoint:
         self._next: tuple[float, Mapping[str, Any]] | None = None
 
     def tell(self, record: Mapping[str, Any], after: float) -> None:
-        """Tell this from then on, s of the monotonic clock; nothing that was to be told before is told any more."""
+        """Publish a read point from a time on, s of the monotonic clock; replaces one that is not published yet."""
         with self._lock:
             self._settle()
             self._next = after, record
 
     @property
     def now(self) -> Mapping[str, Any] | None:
-        """What is told; None: no round is done."""
+        """The published read point; None: no round is done."""
         with self._lock:
             self._settle()
             return self._now
@@ -65,11 +66,11 @@ class PublishedReadPoint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocatedReadPoint:
-    """What the driver has told.
+    """A read point, and where the slots are.
 
     Attributes:
         read_point: of the newest round.
-        actors: the address of the actor of each slot; not of those that are moving.
+        actors: the address of the actor of each slot, without slots that are moving.
     """
 
     read_point: ReadPoint
@@ -77,18 +78,18 @@ class LocatedReadPoint:
 
     @classmethod
     def of(cls, told: Mapping[str, Any], world: World) -> LocatedReadPoint:
-        """From what :class:`~spatialstream.actors.registry.ActorRegistry` tells."""
+        """From the answer of :class:`~spatialstream.actors.registry.ActorRegistry`."""
         actors = {int(slot): address for slot, address in told["actors"].items() if address}
         return cls(ReadPoint.of(told, partial(load_version, world.storage)), actors)
 
 
 class ReadPoints:
-    """Tells the newest round; any number of threads may ask.
+    """Provides the newest read point; thread-safe.
 
     Args:
         world: of the actor.
         address: of the actor.
-        ask: asks the driver, within so many seconds; None: no round is done.
+        ask: asks the driver, with a timeout in seconds; None: no round is done.
         trusted: until when the actor is trusted, s of the monotonic clock.
     """
 
@@ -103,13 +104,13 @@ class ReadPoints:
         self._known: LocatedReadPoint | None = None
 
     def __call__(self, seconds: float) -> LocatedReadPoint | None:
-        """What the driver tells, or would tell; None: no round is done.
+        """The read point that the driver publishes, or would publish; None: no round is done.
 
         Args:
-            seconds: within which it has to say so.
+            seconds: timeout of the driver's answer.
 
         Raises:
-            Unavailable: it does not.
+            Unavailable: the driver does not answer.
         """
         known = self._known
         if known is not None and self._holds(known):
@@ -119,7 +120,7 @@ class ReadPoints:
         return known
 
     def doubt(self) -> None:
-        """Ask the driver the next time: something was not where it should have been."""
+        """Ask the driver next time: something was not where the read point said."""
         self._known = None
 
     def _holds(self, known: LocatedReadPoint) -> bool:

@@ -1,4 +1,4 @@
-"""Where actors send heartbeats: which ones there are, and which have gone."""
+"""The driver's actor registry: receives heartbeats, and knows which actors are alive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spatialstream.connectors.requests import Requests, no_requests
 __all__ = ["ActorRegistry", "RegisteredActor"]
 
 _ABOUT: dict[str, type] = {"name": str, "number": int, "address": str, "executor": str, "pid": int}
-"""What an actor says of itself."""
+"""What an actor reports about itself."""
 
 
 @dataclass(slots=True)
@@ -28,20 +28,20 @@ class RegisteredActor:
     """An actor, as the driver knows it.
 
     Attributes:
-        name: of this process; another one that takes its place has another.
-        number: of the actor.
+        name: unique to the process; a replacement has another name.
+        number: index of the actor.
         address: ``host:port`` of its endpoint.
-        executor: of Spark, in which it is.
+        executor: id of its Spark executor.
         pid: of the process, on its machine.
         client: of its endpoint.
-        heard: when it sent a heartbeat last, s of the monotonic clock.
-        trusted: until when it may take what it knows for the newest round, likewise.
-        worked: seconds of processor time for each item, since it is there.
-        asked: of it, see :class:`~spatialstream.actors.query_metrics.QueryMetrics`.
-        requests: that it has made of an object store.
+        heard: when its last heartbeat came, s of the monotonic clock.
+        trusted: until when it may use the read point that it knows as the newest one, s of the monotonic clock.
+        worked: seconds of processor time of each item, since the process started.
+        asked: query counts, see :class:`~spatialstream.actors.query_metrics.QueryMetrics`.
+        requests: requests that it has made to an object store.
         progress: pieces of work that it has done.
-        moved: when it had last done more of them than the time before, s of the monotonic clock.
-        memory: bytes that the process has.
+        moved: when ``progress`` last grew, s of the monotonic clock.
+        memory: resident bytes of the process.
     """
 
     name: str
@@ -60,7 +60,7 @@ class RegisteredActor:
     memory: int = 0
 
     def __str__(self) -> str:
-        """As a person would call it."""
+        """As shown to a person."""
         return f"actor {self.number} (process {self.pid} of executor {self.executor}, at {self.address})"
 
 
@@ -70,14 +70,14 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
     Args:
         host: address of this machine on which it listens.
         secret: see :mod:`~spatialstream.actors.wire`.
-        silence: seconds after which an actor that says nothing is lost.
+        silence: seconds without a heartbeat after which an actor is lost.
         identity: see :class:`~spatialstream.actors.actor.ActorSpec`.
-        asking: the secret of those who may ask.
-        read_point: says where to ask, as JSON.
+        asking: the secret of query clients.
+        read_point: returns the read point that query clients get, as JSON.
 
     Attributes:
-        asked: the queries that all actors have been asked, those too that have gone.
-        requests: that they have made of an object store, likewise.
+        asked: counts of the queries sent to all actors, including those that have gone.
+        requests: requests of all actors to an object store, likewise.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         self._actors: dict[str, RegisteredActor] = {}
         self._changed, self._changes, self._changed_at = threading.Condition(), 0, time.monotonic()
         self._closed = False
-        # actors of a driver before this one, if there was one, have been trusted for no longer
+        # actors of an earlier driver, if there was one, have been trusted for no longer than this
         self._gone_until, self._doubted = time.monotonic() + trust(silence), frozenset[str]()
         self.asked, self.requests = none_asked(), no_requests()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        """``heartbeat``: an actor is there; ``read_point``: where to ask."""
+        """``heartbeat``: from an actor; ``read_point``: the read point, and the addresses of actors."""
         if action.type != "read_point":
             Guard.check_own(context)
         yield answer(lambda: self._act(action.type, action.body.to_pybytes()))
@@ -112,12 +112,12 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
             return self._read_point()
         if name == "heartbeat":
             return self._heartbeat(json.loads(body))
-        raise ValueError(f"there is no action {name}")
+        raise ValueError(f"unknown action: {name}")
 
     def _heartbeat(self, said: Mapping[str, Any]) -> str:
-        """What the actor is to do.
+        """Register a heartbeat; the response is what the actor is to do.
 
-        ``stay``, ``ask`` (stay, but not trusted), ``end``, or end because it is ``lost``.
+        ``stay``, ``ask`` (stay, but not trusted), ``end``, or ``lost`` (exit with an error).
         """
         worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
         asked = np.array(said["asked"], float).reshape(self.asked.shape)
@@ -160,42 +160,42 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
 
     @property
     def changes(self) -> int:
-        """How often actors have come or gone."""
+        """How often actors have joined or left."""
         return self._changes
 
     @property
     def quiet(self) -> float:
-        """Seconds since an actor has come or gone."""
+        """Seconds since an actor last joined or left."""
         return time.monotonic() - self._changed_at
 
     def wait(self, changes: int, seconds: float) -> None:
-        """Wait until actors have come or gone more often than so."""
+        """Wait until :attr:`changes` differs from this value, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._changes != changes, seconds)
 
     def drop(self, address: str) -> None:
-        """Take an actor for lost; if it is there after all it is told so, and another one comes."""
+        """Declare an actor lost; if it is alive after all, its next heartbeat tells it, and another one starts."""
         with self._changed:
             for name in [each.name for each in self._actors.values() if each.address == address]:
                 self._drop(name)
 
     def doubt(self, names: Iterable[str]) -> None:
-        """Trust these actors no longer, and all others again: they may have something that another one has now."""
+        """Stop trusting these actors, and trust all others again: these may hold slots that others have by now."""
         with self._changed:
             self._doubted = frozenset(names)
 
     @property
     def unsure_until(self) -> float:
-        """Until when an actor may know nothing of a round that is done without it, s of the monotonic clock.
+        """Until when an actor may not know of a round done without it, s of the monotonic clock.
 
-        See :mod:`~spatialstream.actors.read_point`: those that have gone, and those that are doubted.
+        Covers actors that have gone and those that are doubted, see :mod:`~spatialstream.actors.read_point`.
         """
         with self._changed:
             trusted = [actor.trusted for name, actor in self._actors.items() if name in self._doubted]
             return max([self._gone_until, *trusted])
 
     def actors(self) -> list[RegisteredActor]:
-        """The actors that there are, by number; those that have been silent for too long are dropped."""
+        """The actors that are alive, by number; those that have been silent for too long are dropped."""
         now = time.monotonic()
         with self._changed:
             for name in [each.name for each in self._actors.values() if now - each.heard > self._silence]:
@@ -203,6 +203,6 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
             return sorted(self._actors.values(), key=lambda each: each.number)
 
     def close(self) -> None:
-        """Have every actor end that still sends heartbeats."""
+        """Tell every actor that still sends heartbeats to exit."""
         with self._changed:
             self._closed = True

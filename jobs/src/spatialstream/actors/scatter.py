@@ -1,8 +1,8 @@
-"""How an actor finds what few queries ask for: in its own slots without transport, in other actors with a message each.
+"""Searches slots for small batches of queries: own slots directly, those of other actors with one message each.
 
-Between actors a query travels as JSON, and what was found as one Arrow block for each type of query; that is a
-message and its answer on a call that stands (:mod:`~spatialstream.actors.call_pool`). Where an actor does not answer,
-or does not have what it is asked for, the query is left out; who has asked it has other ways.
+Between actors a query travels as JSON, and its result as one Arrow block per query type; both are messages on a
+persistent call (:mod:`~spatialstream.actors.call_pool`). If an actor does not answer, or does not have what is asked
+for, the result lacks the query, and the client finds the answer another way.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Scatter:
     Args:
         world: of the actor.
         secret: of the job.
-        call_pool: with other actors.
-        lose: is told the address of an actor that does not answer.
-        metrics: counts the queries that are answered.
+        call_pool: calls to other actors.
+        lose: called with the address of an actor that does not answer.
+        metrics: counts the answered queries.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Scatter:
     def _begun(
         self, by_actor: Mapping[str, Sequence[Wanted]], round_id: RoundId, seconds: float
     ) -> Callable[[], Found]:
-        """Ask actors at the same time; what is given waits for them."""
+        """Ask actors concurrently; the returned function waits for their answers."""
 
         def ask(address: str, wanted: Sequence[Wanted]) -> Future[Found]:
             return called(lambda: self._found_by(address, wanted, round_id, seconds))
@@ -91,7 +91,7 @@ class Scatter:
         return wait
 
     def _found_by(self, address: str, wanted: Sequence[Wanted], round_id: RoundId, seconds: float) -> Found:
-        """What slots of another actor have."""
+        """What slots of another actor have found."""
         body = json.dumps({"round": round_id, "wanted": [each.to_record() for each in wanted]}).encode()
         try:
             head, _, blocks = self._call_pool.ask(address, self._secret, body, seconds).partition(b"\n")
@@ -108,7 +108,7 @@ class Scatter:
         return found_of(wanted, kinds, told["answer"]["numbers"])
 
     def answer(self, body: bytes) -> bytes:
-        """What another actor is answered: numbers of the queries that are answered here, and blocks by type."""
+        """Answer another actor: the numbers of the queries that are answered here, and blocks by type."""
         blocks = list[bytes]()
 
         def find() -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Scatter:
             found = found_in(self._world.storage.place, (number, revision), wanted, LARGEST)
             by_kind = blocks_of(wanted, found)
             if sum(block.nbytes for block in by_kind.values()) > LARGEST:
-                raise Gone("what is found is too large to be answered by one actor")
+                raise Gone("the result is too large for one actor: search the slots one by one")
             blocks.extend(messages.pack(block).to_pybytes() for block in by_kind.values())
             return {"numbers": list(found), "kinds": dict(zip(by_kind, map(len, blocks), strict=True))}
 
@@ -126,7 +126,7 @@ class Scatter:
 
 
 def _by_actor(wanted: Iterable[Wanted], actors: Mapping[int, str]) -> dict[str, list[Wanted]]:
-    """Queries by the address of the actor that has the slots; those that are moving are under ""."""
+    """Queries by the address of the actor that has their slots; slots that are moving are under ""."""
     found: dict[str, list[Wanted]] = {}
     for each in wanted:
         slots: dict[str, list[int]] = {}

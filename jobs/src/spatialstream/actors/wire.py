@@ -1,10 +1,11 @@
-"""What goes between driver and actors: commands and errors as JSON, rows as Arrow, and the secret that lets one in.
+"""What driver and actors exchange: commands and errors as JSON, rows as Arrow; and the secret that authenticates calls.
 
-Every call bears the secret of the job, which its driver has made and given to its actors; who does not know it gets no
-answer. Each command bears the *generation* of the driver's try: an actor does those of the newest that it has seen.
+Every call carries the secret of the job, which its driver has created and given to its actors; calls without it are
+rejected. Each command carries the *generation* of the driver's try: an actor executes only those of the newest
+generation that it has seen.
 
-What a task has raised is an answer, or the last row of a stream, and not the end of the call: that has no room for it.
-A call that ends in any other way than by an answer is an actor that is lost.
+An exception of a task is sent as an answer, or as the last row of a stream, and does not end the call with an error,
+which could not carry it. A call that ends in any other way than by an answer means that the actor is lost.
 """
 
 from __future__ import annotations
@@ -55,21 +56,21 @@ BLOCKS = pa.schema([("slot", pa.int32()), ("kind", pa.string()), ("data", pa.bin
 """Rows of a stage; the data are an Arrow IPC stream of one block."""
 
 PINGS_SECONDS = 330
-"""Between two pings of a client on a call on which nothing comes.
+"""Interval of a client's pings on an idle call.
 
-gRPC's server takes one every 300 s; after the third that is sooner it ends the connection (``too_many_pings``). Flight
-gives no way to have it take more, so clients keep to that.
+gRPC's server allows one every 300 s; after the third that comes sooner it closes the connection (``too_many_pings``).
+Flight offers no way to change that, so clients comply.
 """
 
 _SILENT_SECONDS = 10
-"""For which a machine may leave unanswered what is sent to it, or a ping."""
+"""For how long a machine may leave data, or a ping, unacknowledged."""
 
 _CLIENT = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A peer whose machine is gone says nothing. Heartbeats tell the driver of that, and it tells the others; what has
-    # been sent and is not acknowledged fails after the timeout, which is TCP_USER_TIMEOUT too; a call that nobody gives
-    # up is ended by a ping.
+    # A peer whose machine is gone says nothing. The driver notices by heartbeats, and tells the others. What has been
+    # sent and is not acknowledged fails after the timeout, which is TCP_USER_TIMEOUT too. A ping ends a call that
+    # nobody gives up.
     ("grpc.keepalive_time_ms", 1_000 * PINGS_SECONDS),
     ("grpc.keepalive_timeout_ms", 1_000 * _SILENT_SECONDS),
     ("grpc.http2.max_pings_without_data", 0),
@@ -77,18 +78,18 @@ _CLIENT = [
 ]
 
 _FAILED = "failed"
-"""The kind of the row that tells what a task has raised."""
+"""The kind of the row that carries an exception."""
 
 _LONGEST = 10_000
-"""Characters of an error's texts; the rest is cut off."""
+"""Maximum characters of each text of an exception; the rest is cut off."""
 
 
 class ActorLost(Unavailable):
-    """An actor has gone, does not answer, or serves another driver; what it was doing can be done again elsewhere.
+    """An actor has gone, does not answer, or serves another driver; its work can be done again elsewhere.
 
     Args:
         problem: one clause that says what happened.
-        address: of the endpoint that did not answer; empty: it is no such case.
+        address: of the endpoint that did not answer; empty in other cases.
     """
 
     def __init__(self, problem: str, address: str = "") -> None:
@@ -108,13 +109,13 @@ class Command:
     """A task over some items.
 
     Attributes:
-        kind: the name of one of the classes of tasks that there are.
+        kind: the name of a task class.
         method: its method.
         value: its attributes, as JSON.
-        items: what it is done over; of a task that merges, none.
+        items: what the task is executed over; empty for a task that merges.
         generation: of the driver's try.
-        gathering: which of its gatherings the command is of.
-        part: whose rows are wanted, or merged.
+        gathering: number of the driver's gathering to which the command belongs.
+        part: the part whose rows are requested, or merged.
     """
 
     kind: str
@@ -137,30 +138,30 @@ class Command:
         """The bound method.
 
         Args:
-            tasks: classes of tasks, by name.
+            tasks: the task classes, by name.
 
         Raises:
-            ValueError: it is none that there is.
+            ValueError: there is no such class or method.
         """
         kind = tasks.get(self.kind)
         if kind is None or self.method.startswith("_") or not callable(vars(kind).get(self.method)):
-            raise ValueError(f"there is no task {self.kind}.{self.method}")
+            raise ValueError(f"unknown task: {self.kind}.{self.method}")
         method: Callable[..., Any] = getattr(from_json(kind, self.value), self.method)
         return method
 
     def to_json(self) -> bytes:
-        """As it is sent."""
+        """The serialized command."""
         return to_json(self).encode()
 
     def over(self, groups: Iterable[Sequence[Any]]) -> Iterator[bytes]:
-        """As it is sent, over each of several groups of items: what they have in common is made once."""
+        """The serialized command over each of several groups of items; the common part is serialized once."""
         rest = to_json({field.name: getattr(self, field.name) for field in fields(self) if field.name != "items"})
         for items in groups:
             yield f'{{"items": {to_json(items)}, {rest[1:]}'.encode()
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Command:
-        """What :meth:`to_json` gave, parsed."""
+        """Parse what :meth:`to_json` returned."""
         return cls(**{**given, "items": _items(given["items"])})
 
 
@@ -170,15 +171,15 @@ def _items(given: Iterable[Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """What a part of MERGE is told: to merge what actors make of some items.
+    """The command for a part of MERGE: merge what actors make of some items.
 
-    Each part is told of all actors, so what it is told of one is its address and its items alone.
+    Each part gets the list of all actors, so the entry of an actor is only its address and its items.
 
     Attributes:
         merge: the task that merges.
-        work: that of the actors, over no items.
+        work: the task of the actors, without items.
         sources: address and items of each actor that has some.
-        actors: the addresses of all that there are.
+        actors: the addresses of all live actors.
     """
 
     merge: Command
@@ -187,32 +188,32 @@ class Gathering:
     actors: Sequence[str]
 
     def of_parts(self, parts: Iterable[int]) -> Iterator[bytes]:
-        """As it is sent to each of several parts: what they have in common is made once."""
+        """The serialized command for each of several parts; the common part is serialized once."""
         rest = to_json(self)
         for part in parts:
             yield f'{{"part": {part}, {rest[1:]}'.encode()
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Gathering:
-        """What :meth:`of_parts` gave for a part, parsed."""
+        """Parse what :meth:`of_parts` returned for a part."""
         merge, work = (replace(Command.read(given[name]), part=given["part"]) for name in ("merge", "work"))
         return cls(merge, work, [(address, _items(items)) for address, items in given["sources"]], given["actors"])
 
     def commands(self) -> list[tuple[str, Command]]:
-        """What each actor is told, by its address."""
+        """The command for each actor, by its address."""
         return [(address, replace(self.work, items=items)) for address, items in self.sources]
 
 
 def write_blocks(rows: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-    """Rows as batches of :data:`BLOCKS`; if making them fails, the last one tells of it."""
+    """Rows as batches of :data:`BLOCKS`; if generating them fails, the last batch carries the exception."""
     return telling(batch for row in rows for batch in messages.messages(*row))
 
 
 def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches as of :data:`BLOCKS`; if making them fails, the last one tells of it."""
+    """Batches of :data:`BLOCKS`; if generating them fails, the last batch carries the exception."""
     try:
         yield from batches
-    except Exception as error:  # noqa: BLE001 - it is told
+    except Exception as error:  # noqa: BLE001 - sent to the caller
         words = json.dumps(told(error)).encode()
         yield pa.RecordBatch.from_pydict({"slot": [-1], "kind": [_FAILED], "data": [words]}, BLOCKS)
 
@@ -221,7 +222,7 @@ def rows_of(batch: pa.RecordBatch) -> list[Block]:
     """The rows of a batch of :func:`write_blocks`.
 
     Raises:
-        Exception: what the one tells that has made them.
+        Exception: the one that the batch carries.
     """
     if batch.num_rows and batch["kind"][0].as_py() == _FAILED:
         raise raised(json.loads(batch["data"][0].as_py()))
@@ -232,7 +233,7 @@ def rows_of(batch: pa.RecordBatch) -> list[Block]:
 
 
 def told(error: Exception) -> dict[str, Any]:
-    """What a task has raised, as JSON."""
+    """An exception of a task, as JSON."""
     text, args = str(error), error.args
     if isinstance(error, OSError | MemoryError):
         kind = "system"
@@ -247,14 +248,14 @@ def told(error: Exception) -> dict[str, Any]:
 
 
 def raised(given: Mapping[str, Any]) -> Exception:
-    """What :func:`told` told of: the error itself, or :class:`StageError` where a stage has raised it by itself."""
+    """The exception of :func:`told`'s JSON; :class:`StageError` for an unexpected exception in a stage."""
     name, args, text = given["name"], given["args"], given["text"]
     if given["kind"] == "stage":
         return StageError(text)
     if given["kind"] == "system" and "Memory" in name:
         return MemoryError(*args)
     if given["kind"] == "system":
-        error = OSError(*args)  # by its number it is of the right class
+        error = OSError(*args)  # errno selects the subclass
         return error if str(error) == text else OSError(text)
     kind = ActorLost if name == ActorLost.__name__ else getattr(errors, name, RunError)
     try:
@@ -268,11 +269,11 @@ def raised(given: Mapping[str, Any]) -> Exception:
 
 
 class Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in who knows a secret: that of the job's own processes, or that of those who may only ask.
+    """Authenticates calls by a secret: that of the job's own processes, or that of query clients.
 
     Args:
         secret: of the job.
-        asking: of who may ask; empty: nobody may.
+        asking: of query clients; empty: there are none.
     """
 
     NAME = "secret"
@@ -284,19 +285,19 @@ class Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             self._known[f"Bearer {asking}".encode()] = False
 
     def start_call(self, info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> flight.ServerMiddleware:
-        """As Flight calls it, before each call."""
+        """Called by Flight before each call."""
         for given in headers.get("authorization", ()):
             shown = given.encode() if isinstance(given, str) else given
             for known, is_own in self._known.items():
                 if hmac.compare_digest(shown, known):
                     return _LetIn(is_own)
-        raise flight.FlightUnauthenticatedError("this endpoint is for the processes of one stream")
+        raise flight.FlightUnauthenticatedError("the call lacks the secret of this stream")
 
     @staticmethod
     def check_own(context: Any) -> None:
-        """Refuse a call that is not of the job's own processes."""
+        """Reject a call that does not come from the job's own processes."""
         if not context.get_middleware(Guard.NAME).is_own:
-            raise flight.FlightUnauthorizedError("this is for the stream's own processes")
+            raise flight.FlightUnauthorizedError("only the stream's own processes may call this")
 
 
 class _LetIn(flight.ServerMiddleware):  # type: ignore[misc]
@@ -306,16 +307,16 @@ class _LetIn(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 def options(secret: str, seconds: float | None = None) -> flight.FlightCallOptions:
-    """Of a call; with the seconds within which it has to be done."""
+    """Options of a call, with its timeout in seconds."""
     return flight.FlightCallOptions(timeout=seconds, headers=[(b"authorization", f"Bearer {secret}".encode())])
 
 
 def client_of(address: str, root: bytes | None = None) -> flight.FlightClient:
-    """A client of an endpoint; connects when it is first used.
+    """A client of an endpoint; connects on first use.
 
     Args:
         address: ``host:port``.
-        root: the certificate that it has to show; None: it speaks in clear, on this machine alone.
+        root: the certificate that it has to present; None: not encrypted, on this machine only.
     """
     if root is None:
         return flight.FlightClient(f"grpc+tcp://{address}", generic_options=_CLIENT)
@@ -326,11 +327,11 @@ def client_of(address: str, root: bytes | None = None) -> flight.FlightClient:
 def act(
     client: flight.FlightClient, name: str, body: bytes, how: flight.FlightCallOptions, address: str = "the address"
 ) -> Any:
-    """Have an endpoint do an action; what it answers.
+    """Call an action of an endpoint, and return its answer.
 
     Raises:
-        ActorLost: it does not answer.
-        Exception: what it tells that it has raised.
+        ActorLost: the endpoint does not answer.
+        Exception: the one that its answer carries.
     """
     with answering(address):
         answer = b"".join(result.body.to_pybytes() for result in client.do_action(flight.Action(name, body), how))
@@ -341,39 +342,39 @@ def act(
 
 
 def answer(do: Callable[[], Any]) -> flight.Result:
-    """What :func:`act` is answered: what a function gives, or what it raises."""
+    """The answer to :func:`act`: a function's result, or its exception."""
     return flight.Result(told_of(do).encode())
 
 
 def told_of(do: Callable[[], Any]) -> str:
-    """What a function gives, or what it raises, as JSON."""
+    """A function's result, or its exception, as JSON."""
     try:
         return json.dumps({"answer": do()})
-    except Exception as error:  # noqa: BLE001 - it is told
+    except Exception as error:  # noqa: BLE001 - sent to the caller
         return json.dumps({"failed": told(error)})
 
 
 @contextmanager
 def answering(address: str) -> Iterator[None]:
-    """Calls of an endpoint, which may fail.
+    """A context for calls to an endpoint; turns their failures into ActorLost.
 
     Raises:
-        ActorLost: one does.
+        ActorLost: a call has failed.
     """
     try:
         yield
     except (pa.ArrowException, flight.FlightError, OSError, ValueError) as error:
         first = str(error).partition(". gRPC client debug context")[0].partition("\n")[0]
-        why = "nobody is there" if "failed to connect" in first else first[:200]
+        why = "the connection failed" if "failed to connect" in first else first[:200]
         raise ActorLost(f"the process at {address} does not answer: {why}", address) from None
 
 
 def received(address: str, reader: flight.FlightStreamReader) -> Generator[Block]:
-    """Rows of a call of :class:`~spatialstream.actors.actor.Actor`, as they come.
+    """Rows of a call to :class:`~spatialstream.actors.actor.Actor`, as they arrive.
 
     Raises:
         ActorLost: the actor has gone.
-        Exception: what it tells that it has raised.
+        Exception: the one that the stream carries.
     """
     while True:
         try:
@@ -388,15 +389,15 @@ def received(address: str, reader: flight.FlightStreamReader) -> Generator[Block
 
 
 def endpoint(host: str, port: int | str) -> str:
-    """A host and a port as an address."""
+    """The address of a host and a port."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def own_host(peer: str) -> str:
-    """The address of this machine from which a peer is reached: there others reach this process.
+    """The address of this machine on the route to a peer, at which others reach this process.
 
     Raises:
-        RunError: the peer's name has no address that can be reached from here.
+        RunError: the peer's name does not resolve, or none of its addresses can be reached from here.
     """
     host, _, port = peer.rpartition(":")
     problem = ""

@@ -1,1 +1,1 @@
-"""What touches the world: where records come from, where state is kept, and where rows go."""
+"""Everything outside the pipeline: where records come from, where state is kept, and where rows go."""

@@ -1,6 +1,6 @@
-"""What is in the log of announcements, whatever else somebody may have written there.
+"""Parses messages of the announcement log, whatever else others may have written there.
 
-That are announcements of epochs, and what :mod:`spatialstream.stream.leadership` adds.
+Valid messages are announcements of epochs, and those of :mod:`spatialstream.stream.leadership`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["announcements_within", "read_announcement"]
 def announcements_within(values: Iterable[bytes | None], incarnation: str) -> list[dict[str, Any] | None]:
     """The announcements of an incarnation of the stream among the values of messages.
 
-    None for each that is of no incarnation.
+    None for each message that belongs to no incarnation.
     """
     read = map(read_announcement, values)
     return [each for each in read if each is None or each.get("incarnation", "") == incarnation]
 
 
 def read_announcement(value: bytes | None) -> dict[str, Any] | None:
-    """An announcement from the value of its message; None if it is none, whatever bytes it is."""
+    """An announcement from the value of its message; None if it is none, whatever its bytes are."""
     try:
         record: object = json.loads(value or b"null")
     except (ValueError, RecursionError):
@@ -47,7 +47,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_list(*fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    """Lists of as many values as there are tests of them; of any length for a single one."""
+    """Accepts lists with as many values as there are tests; with a single test, lists of any length."""
 
     def check(value: object) -> bool:
         if not isinstance(value, list):
@@ -65,7 +65,7 @@ _ANNOUNCED: Mapping[str, Callable[[object], bool]] = {
     "past": _is_list(_is_list(_is_number, _is_number, _is_number)),
     "ends": _is_list(_is_number),
 }
-"""What an announcement holds at least; see :meth:`spatialstream.stream.router.Router.announcement`."""
+"""The minimum fields of an announcement; see :meth:`spatialstream.stream.router.Router.announcement`."""
 
 _BEGINNING: Mapping[str, Callable[[object], bool]] = {"number": _is_number}
 _RESTATEMENT: Mapping[str, Callable[[object], bool]] = dict.fromkeys(
@@ -78,4 +78,4 @@ _DECISION: Mapping[str, Callable[[object], bool]] = {
 _WITH_RECORD: Mapping[str, Callable[[object], bool]] = {**_DECISION, "content": _is_text}
 _FORMS = (_ANNOUNCED, _BEGINNING, _RESTATEMENT, _DECISION, _WITH_RECORD)
 _FIELDS = frozenset().union(*_FORMS)
-"""A message has those of one form, and none of another: so whoever reads it may ask for any of them."""
+"""A message has the fields of one form, and none of another: so its reader may access any of them."""

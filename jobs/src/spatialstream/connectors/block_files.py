@@ -1,7 +1,7 @@
-"""A channel of files in a storage: what lies between router and worker where both are one process.
+"""A channel of files in a storage, for router and worker in one process.
 
-The blocks of a router partition of an epoch are one file, under a name made of their keys: whoever sends them again
-writes the same file. So offsets count epochs here, and none is read twice. There is one life, that of the storage.
+The blocks of a router partition of an epoch are one file, under a name made from their keys: sending them again writes
+the same file. So offsets count epochs here, and no block is read twice. There is one incarnation, that of the storage.
 
 Layout::
 
@@ -33,8 +33,8 @@ class BlockFiles:
     """See :class:`~spatialstream.connectors.contracts.Channel`.
 
     Attributes:
-        storage: where the files are.
-        slots: how many there are.
+        storage: of the files.
+        slots: number of slots.
     """
 
     storage: Storage
@@ -66,7 +66,7 @@ class BlockFiles:
         return [max(map(_epoch_of, self.storage.list(_BLOCKS)), default=-1) + 1] * self.slots
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
-        """See :class:`~spatialstream.connectors.contracts.Channel`. Those before the one before it are let go."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`. Removes all but this announcement and the last."""
         epoch = announcement["epoch"]
         self.storage.put(f"{_ANNOUNCED}{epoch:09d}.json", json.dumps(announcement).encode())
         self.storage.delete(self.storage.list(_ANNOUNCED)[:-2])

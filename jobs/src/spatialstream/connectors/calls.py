@@ -1,7 +1,8 @@
-"""Calls in threads that nobody waits for when the process ends.
+"""Calls in daemon threads, which do not delay the exit of the process.
 
-A thread that has done its call does others. To start one takes a tenth of a millisecond, and where processors are busy
-some milliseconds, for whoever starts a thread waits until it runs: with every command to an actor that is most of it.
+A thread that has finished its call executes others. Starting one takes a tenth of a millisecond, and on busy processors
+some milliseconds, because the starter waits until the thread runs: with each command to an actor that would be most of
+the time.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ __all__ = ["called"]
 T = TypeVar("T")
 
 _IDLE_SECONDS = 10.0
-"""For which a thread waits for the next call."""
+"""For how long a thread waits for the next call."""
 
 _free: list[SimpleQueue[Callable[[], None]]] = []
-"""By which threads that wait are given their next call. Who takes one out gives it a call. To take one out is one step
-of the interpreter's, so it needs no lock."""
+"""The queues through which waiting threads get their next call. Whoever takes one out puts a call into it. Taking one
+out is atomic in the interpreter, so it needs no lock."""
 
 
 def called(do: Callable[[], T]) -> Future[T]:
-    """Do something in another thread, at once; what comes of it."""
+    """Call a function in another thread, immediately; returns the future of its result."""
     future: Future[T] = Future()
 
     def run() -> None:
         try:
             result = do()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001 - raised where the result is requested
             future.set_exception(error)
         else:
             future.set_result(result)
@@ -47,19 +48,19 @@ def called(do: Callable[[], T]) -> Future[T]:
 
 
 def _serve(calls: SimpleQueue[Callable[[], None]]) -> None:
-    """Do calls, until there has been none for a while."""
+    """Execute calls, until there has been none for a while."""
     while True:
         try:
             run = calls.get(timeout=_IDLE_SECONDS)
         except Empty:
             try:
                 _free.remove(calls)
-            except ValueError:  # somebody has just taken it
+            except ValueError:  # another thread has just taken it
                 run = calls.get()
             else:
                 return
         run()
-        del run  # and with it what it holds
+        del run  # and with it what it references
         _free.append(calls)
 
 

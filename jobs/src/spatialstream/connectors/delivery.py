@@ -1,14 +1,14 @@
-"""How result rows leave a live stream, and how a consumer has each of them once, and whole.
+"""Delivery of result rows from a live stream: how a consumer gets each of them exactly once, and complete.
 
-Transport is at least once: a round that is done again after a crash sends its rows again. They are the same rows under
-the same keys, because a round is a function of its record. The key of a message says which rows it holds: round, phase
-(0, or 1 for the second phase of SKQs), number of its first row in them, and the incarnation of the stream: a stream
-that is removed and begun anew counts its rounds from 0 again. A consumer that knows how many rows of the latest rounds
-it has drops what it has seen (:class:`Deduplicator`).
+Transport is at least once: a round that is repeated after a crash sends its rows again. They are the same rows under
+the same keys, because a round is a function of its record. The key of a message says which rows it contains: round,
+phase (0, or 1 for the second phase of SKQs), number of its first row in them, and the incarnation of the stream: a
+stream that is removed and created again counts its rounds from 0 again. A consumer that knows how many rows of the
+latest rounds it has drops what it has seen (:class:`Deduplicator`).
 
-Rows go out many to a message, as JSON Lines, so that a row costs no message. A row with a long list goes out in parts
-(:mod:`~spatialstream.stages.rows`), next to each other and in their order, each of which counts as a row here; a
-consumer puts them together (:class:`Assembler`).
+A message contains many rows, as JSON Lines, so that a row costs no message. A row with a long list is sent in parts
+(:mod:`~spatialstream.stages.rows`), consecutively and in order, each of which counts as a row here; a consumer
+reassembles them (:class:`Assembler`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Assembler", "Deduplicator", "Place", "result_messages", "with_newlin
 
 _BYTES_PER_MESSAGE = 128 << 10
 _LIVES = 8
-"""Lives of a stream whose rows are told from each other: as many can hardly be in one topic."""
+"""Incarnations of a stream whose rows are told apart: more can hardly be in one topic."""
 
 _KEY = re.compile(rb"([0-9]{1,18}) ([0-9]{1,9}) ([0-9]{1,18})(?: ([0-9A-Za-z]+))?")
 _PART = re.compile(rb', "part": ([0-9]+), "parts": ([0-9]+)(, "(?:objects|terms)": \[)')
@@ -34,13 +34,13 @@ _PART = re.compile(rb', "part": ([0-9]+), "parts": ([0-9]+)(, "(?:objects|terms)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which rows a message holds.
+    """The position of a message's rows.
 
     Attributes:
         round: number of the round.
         phase: 0, or 1 for the second phase.
         first: number of the first row among those of its round and phase.
-        incarnation: of the stream; empty where it has no id.
+        incarnation: of the stream; empty if it has no id.
     """
 
     round: int
@@ -55,7 +55,7 @@ class Place:
 
     @classmethod
     def of(cls, key: bytes | None) -> Self | None:
-        """What :attr:`key` gave; None if it is none of these."""
+        """Parse :attr:`key`; None if it is invalid."""
         match = _KEY.fullmatch(key or b"")
         if match is None:
             return None
@@ -69,10 +69,10 @@ def result_messages(
     """The rows of a round as messages (key, value).
 
     Args:
-        lines: the rows, in pieces of any size, which do not show in the messages.
+        lines: the rows, in pieces of any size, which does not affect the messages.
         number: of the round.
         phase: 0, or 1 for the second phase.
-        rows_per_message: the most rows of a message; fewer where they are long.
+        rows_per_message: maximum rows of a message; fewer if they are long.
         incarnation: of the stream.
     """
     sent, rest = 0, pa.array([], pa.large_string())
@@ -111,28 +111,28 @@ def _cut(text: pa.LargeStringArray, most: int) -> Iterator[tuple[int, int, pa.Bu
 
 @dataclass(slots=True)
 class _Incarnation:
-    """What is known of an incarnation: its latest round, and how many rows of each (round, phase) have come."""
+    """What is known of an incarnation: its latest round, and the number of rows received of each (round, phase)."""
 
     latest: int = -1
     rows: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 class Deduplicator:
-    """Tells which rows of results are new; one for each consumer.
+    """Tells which rows of results are new; one instance per consumer.
 
     The rows of a round's phase come in order, so it is enough to know how many of them have come. They can only come
-    again while the round may be done again, which ends soon after the next one; rows of much earlier rounds are
-    therefore known to be repeated, and nothing need be kept of them.
+    again while the round may be repeated, which ends soon after the next one; rows of much earlier rounds are therefore
+    known to be repetitions, and nothing is kept of them.
 
-    An incarnation of the stream that has not been seen begins anew: all its rows are new. Rows of an earlier
-    incarnation that come between those of a later one are told by what is known of theirs, each incarnation by itself.
+    For an unknown incarnation of the stream, all rows are new. Rows of an earlier incarnation that come between those
+    of a later one are checked against what is known of theirs, each incarnation by itself.
 
     Args:
-        rounds: how many rounds are kept of each incarnation.
+        rounds: number of rounds kept for each incarnation.
 
     Attributes:
-        repeated: rows that were not new.
-        incarnation: the incarnation that was seen first last; None before there is any.
+        repeated: number of rows that were not new.
+        incarnation: the incarnation that appeared last; None before there is any.
     """
 
     def __init__(self, rounds: int = 256) -> None:
@@ -161,14 +161,14 @@ class Deduplicator:
         return rows[old:]
 
     def old_rows(self, place: Place, rows: int) -> int:
-        """How many of a message's rows, the first ones, have come before."""
+        """How many of a message's first rows have come before."""
         incarnation = self._incarnations.get(place.incarnation, _Incarnation())
         if place.round <= incarnation.latest - self._rounds:
             return rows
         return min(rows, max(0, incarnation.rows.get((place.round, place.phase), 0) - place.first))
 
     def note(self, place: Place, upto: int) -> None:
-        """So many rows of a place's round and phase have come."""
+        """Record that so many rows of a place's round and phase have come."""
         incarnation = self._incarnations.get(place.incarnation)
         if incarnation is None:
             incarnation = self._incarnations[place.incarnation] = _Incarnation()
@@ -183,7 +183,7 @@ class Deduplicator:
             incarnation.rows[part] = max(incarnation.rows.get(part, 0), upto)
 
     def to_record(self) -> dict[str, Any]:
-        """JSON-able: what a consumer keeps beside its offsets to go on later."""
+        """JSON-able: what a consumer saves with its offsets to continue later."""
         incarnations = []
         for name, incarnation in self._incarnations.items():
             counts = [[*part, rows] for part, rows in sorted(incarnation.rows.items())]
@@ -192,7 +192,7 @@ class Deduplicator:
 
     @classmethod
     def from_record(cls, record: dict[str, Any], rounds: int = 256) -> Deduplicator:
-        """What :meth:`to_record` gave."""
+        """The inverse of :meth:`to_record`."""
         self = cls(rounds)
         for each in record["incarnations"]:
             counts = {(int(number), int(phase)): int(row) for number, phase, row in each["next"]}
@@ -202,10 +202,10 @@ class Deduplicator:
 
 
 class Assembler:
-    """Puts together the rows that come in parts.
+    """Reassembles rows that come in parts.
 
-    Parts that cannot be put together, because those before or after them were never there to be read, are given as
-    they are: they say themselves which parts they are.
+    Parts that cannot be reassembled, because those before or after them were never there to be read, are returned as
+    they are: they contain their part number.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class Assembler:
         return bool(self._lines)
 
     def add(self, line: bytes) -> list[bytes]:
-        """The next row, or part of a row; returns the rows that are whole now, in their order."""
+        """Add the next row, or part of a row; returns the rows that are complete now, in order."""
         at = line.find(b', "part": ')  # quotes within strings are escaped, so this is nothing else
         match = None if at < 0 else _PART.match(line, at)
         if match is None:

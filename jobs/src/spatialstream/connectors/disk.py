@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and what is said when a disk does not do what it is asked."""
+"""Files that exist completely or not at all, and error messages about disks."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ __all__ = [
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
-DAMAGED = "the checkpoint cannot be used; begin anew with another one"
-"""The way out where a file of a checkpoint is damaged."""
+DAMAGED = "the checkpoint cannot be used; start again with another one"
+"""The advice if a file of a checkpoint is damaged."""
 
 _TRIES = 100
 
 
 def made(folder: Path) -> Path:
-    """The folder; it is there now."""
+    """The folder, which is created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 @contextmanager
 def disk_errors(setting: str | None = None) -> Iterator[None]:
-    """Say in one sentence what a disk does not do; whatever is on it is whole.
+    """Turns errors of a disk into one sentence; all files on it stay complete.
 
     Args:
-        setting: the setting that says where on the disk; None where that was usable a moment ago.
+        setting: the setting that names the folder; None if the folder was usable before.
 
     Raises:
         SettingError: the folder of the setting cannot be used.
@@ -61,21 +61,21 @@ def disk_errors(setting: str | None = None) -> Iterator[None]:
         problem = f"{error.filename}: {what}" if error.filename else what
         if setting is not None:
             raise SettingError(setting, f"cannot be used, {problem}; give a folder that can be written") from error
-        raise RunError(f"cannot go on, {problem}; once that is mended, the same again goes on from here") from error
+        raise RunError(f"cannot continue: {problem}; after solving this, the same run continues from here") from error
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a disk has no room, or gives this user no more."""
+    """Whether the error says that a disk is full, or that this user's quota is used up."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
 def undamaged(file: Path | str, way_out: str) -> Iterator[None]:
-    """Whatever goes wrong here with a file of the project's own, is the file's fault.
+    """Attributes any error within to a damaged file of the project's own.
 
     Args:
-        file: the file, as a person would say it.
-        way_out: what to do about a damaged one, as the end of a sentence.
+        file: the file, as shown to a person.
+        way_out: what to do about a damaged file, as the end of a sentence.
 
     Raises:
         StateError: it is missing, cannot be read, or is damaged.
@@ -92,7 +92,7 @@ def undamaged(file: Path | str, way_out: str) -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to be written within; it is there whole or not at all (aside, then renamed).
+    """A file to be written within; it exists completely or not at all (temporary file, then renamed).
 
     Raises:
         OSError: it cannot be written, such as on a full disk; names the file, and leaves no part of it.
@@ -111,7 +111,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """A new file; its folder is made, again and again where others remove it because it is empty."""
+    """A new file; its folder is created, repeatedly if others remove it because it is empty."""
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
             return path.open("wb")
@@ -121,16 +121,16 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all; raises as :func:`whole_file`."""
+    """Write a file completely or not at all; raises as :func:`whole_file`."""
     with whole_file(path) as file:
         file.write(data)
 
 
 def new_file(path: Path, data: bytes) -> bool:
-    """Write a file whole unless there is one; whether it was written. Raises as :func:`whole_file`.
+    """Write a complete file unless it exists; returns whether it was written. Raises as :func:`whole_file`.
 
-    Some shared folders (SMB, buckets that are mounted) have no links, by which of several who do this at once only one
-    succeeds. There the last one does.
+    Some shared folders (SMB, mounted buckets) have no links, which make only one of several concurrent calls succeed.
+    There the last one does.
     """
     aside = path.with_name(f".{path.name}.{secrets.randbits(63)}")
     write_whole(aside, data)
@@ -150,7 +150,7 @@ def new_file(path: Path, data: bytes) -> bool:
 
 
 def private_file(path: Path, data: bytes) -> None:
-    """Write a file anew that nobody but this user may read.
+    """Write a new file that only this user may read.
 
     Raises:
         OSError: it cannot be written.
@@ -161,7 +161,7 @@ def private_file(path: Path, data: bytes) -> None:
 
 
 def mapped(path: Path) -> pa.Buffer:
-    """A file's bytes, mapped; whoever writes into them changes neither the file nor what others get.
+    """A file's bytes, mapped; writing to them changes neither the file nor what other callers get.
 
     Raises:
         OSError: it cannot be read.

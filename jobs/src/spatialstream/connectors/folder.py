@@ -1,4 +1,4 @@
-"""Storage on a folder, of one machine or shared by several."""
+"""Storage in a folder, of one machine or shared by several."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ from spatialstream.model.errors import Missing
 __all__ = ["Folder", "checked"]
 
 _PART = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*")
-"""A part of a name. None begins with a dot: such files are being written, or somebody else's."""
+"""A part of a name. None begins with a dot: such files are being written, or belong to others."""
 
 
 def checked(name: str) -> str:
-    """A name that is one.
+    """The name, if it is valid.
 
     Raises:
         ValueError: it is not: letters, digits and ``_ . = -``, in parts separated by ``/``, none of which begins with a
             dot.
     """
     if not all(map(_PART.fullmatch, name.split("/"))):
-        raise ValueError(f"{name!r} is no name of a file in a storage")
+        raise ValueError(f"{name!r} is no valid name of a file in a storage")
     return name
 
 
 @dataclass(frozen=True, slots=True)
 class Folder(NearStorage):
-    """A folder as a :class:`~spatialstream.connectors.contracts.Storage`; nothing is made before something is written.
+    """A folder as a :class:`~spatialstream.connectors.contracts.Storage`; created with the first file.
 
-    A file is written aside, under a hidden name of its own, and renamed. What is read is
-    mapped, so pages are shared between processes and read on demand; a file that is replaced or removed stays, without
-    a name, for as long as somebody has it mapped. Nothing is forced to the disk: killed processes lose nothing, but a
-    machine that loses power may.
+    A file is written under a hidden temporary name, and renamed. Files are mapped when read, so pages are shared
+    between processes and read on demand; a file that is replaced or removed stays, without a name, as long as it is
+    mapped. Nothing is forced to the disk: killed processes lose nothing, but a machine that loses power may.
 
     Attributes:
         path: of the folder.
@@ -79,7 +78,7 @@ class Folder(NearStorage):
         return sorted(_below(f"{self.path}/{prefix}", prefix))
 
     def delete(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.connectors.contracts.Storage`. Folders that are empty then go too."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`. Also removes folders that become empty."""
         folders: set[str] = set()
         for name in names:
             folders.add(checked(name).rpartition("/")[0])

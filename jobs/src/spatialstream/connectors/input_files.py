@@ -1,4 +1,4 @@
-"""A source of files that are all there: JSON Lines, CSV and Parquet."""
+"""A source of static files: JSON Lines, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spatialstream.records.files import Chunk, Kind, decode_chunk, plan
 __all__ = ["InputFiles"]
 
 _LOOKED_AT = 32
-"""Files of which the times are looked at, about."""
+"""Approximate maximum of files whose times are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class InputFiles:
     """See :class:`~spatialstream.connectors.contracts.Source`.
 
     Each chunk (:func:`spatialstream.records.files.plan`) is a partition of its own, of which it is the only record:
-    so chunks are read at the same time, and all of them are there from the start.
+    so chunks are read concurrently, and all of them exist from the start.
 
     Attributes:
         chunks: of each kind, in the order of the input.
-        space: in which the objects lie.
-        rule: which terms count.
+        space: of the objects.
+        rule: term extraction.
         columns: our field name -> name in the input, for objects.
-        unit: of times that are numbers.
+        unit: of numeric times.
     """
 
     chunks: Mapping[Kind, Sequence[Chunk]]
@@ -83,9 +83,9 @@ class InputFiles:
         return decode_chunk(chunk, kind, self.space, self.rule, columns, self.unit)
 
     def check_times(self) -> None:
-        """Refuse files whose times look as if they were of another unit than ms, by the first records of each.
+        """Check that the times of the first records of files do not look like another unit than ms.
 
-        Of many files some are looked at.
+        Of many files only some are checked.
 
         Raises:
             SettingError: they look so.

@@ -1,4 +1,4 @@
-"""The broker: how to reach it, and the topics of a stream.
+"""The broker: connections to it, and the topics of a stream.
 
 All clients are of confluent-kafka (librdkafka), and configured from one set of properties, in its names
 (:mod:`~spatialstream.connectors.kafka_security`).
@@ -53,52 +53,52 @@ __all__ = [
 ]
 
 LARGEST_MESSAGE = 16 << 20
-"""Bytes of the largest message that the topics take."""
+"""Bytes of the largest message that the topics accept."""
 
 NAMED = ("objects", "queries", "results", "rejected")
-"""The topics that a stream shares with its users, who may give them other names."""
+"""The topics that a stream shares with its users, who may name them differently."""
 
 INTERNAL = ("blocks", "epochs")
-"""The topics that are between the jobs."""
+"""The topics between the jobs."""
 
 COPIES = 3
-"""Of a topic that is created, unless another number is asked for, or there are fewer brokers."""
+"""Replicas of a topic that is created, unless another number is requested, or there are fewer brokers."""
 
 _TIMEOUT = 30.0
 _SILENCE = 20.0
-"""Seconds after which a broker that has not answered a request is taken to be gone, and another one is asked.
+"""Seconds after which a broker that has not answered a request is considered dead, and another one is asked.
 
-So one that hangs, or whose node has lost its power, is left for those that lead its partitions now. An answer, or what
-is sent, may be as long as messages are, and has to get through in that time too.
+So a broker that hangs, or whose node has lost its power, is replaced by the new leaders of its partitions. An answer,
+or a request, may be as long as messages are, and has to get through in that time too.
 """
 
 NEAR = {"socket.timeout.ms": 10_000}
-"""For clients that are as near to the brokers as they are to each other: the same, sooner."""
+"""For clients that are as close to the brokers as these are to each other: the same, with a shorter timeout."""
 
-_SILENT = 0  # the library's own log; what it cannot do comes as an exception
+_SILENT = 0  # the library's own log; its errors are raised as exceptions
 _DAY = 24 * 3_600_000
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of a topic from which nothing goes by itself."""
+"""Settings of a topic from which the broker removes nothing by itself."""
 _COUNTS_KEPT = 5.0
-"""Seconds for which the numbers of partitions are not asked for again."""
+"""Seconds for which the numbers of partitions are cached."""
 _BEGINS_KEPT = 1.0
-"""Seconds for which it is not asked again where partitions begin."""
+"""Seconds for which the begin offsets of partitions are cached."""
 
 _BROKERS_DEFAULT = 1_000_000
-"""Bytes of a message that a topic takes whose settings nobody has made, about."""
+"""Approximate maximum bytes of a message in a topic with default settings."""
 
 _PASSING = {
     *("REQUEST_TIMED_OUT", "NOT_CONTROLLER", "BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION"),
     *("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"),
 }
-"""Errors of brokers that are choosing a new controller, or are not all there: the next try may succeed."""
+"""Errors of brokers that elect a new controller, or are not all there: a retry may succeed."""
 
 _NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError._SSL}
 _REFUSAL_KEPT = 60.0
-"""Seconds for which it is known why clients were not let in."""
+"""Seconds for which the reason of an authentication failure is remembered."""
 
 _refusals: dict[str, tuple[float, str]] = {}
-"""By brokers, when and why clients of this process were not let in the last time."""
+"""By brokers: time and reason of the last authentication failure of clients of this process."""
 
 _LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -107,24 +107,24 @@ def read_topic(text: str) -> tuple[str, str]:
     """The kind of a topic and its name, from ``KIND=NAME``.
 
     Raises:
-        SettingError: it is not that.
+        SettingError: the text does not have this form.
     """
     kind, _, name = text.partition("=")
     if kind not in NAMED or not _LEGAL.fullmatch(name):
         kinds = ", ".join(NAMED)
-        raise SettingError("topic", f"{text!r} is not KIND=NAME with a kind of {kinds} and a name that Kafka takes")
+        raise SettingError("topic", f"{text!r} is not KIND=NAME with a kind of {kinds} and a valid name of a topic")
     return kind, name
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach the broker.
+    """A connection to the broker.
 
     Attributes:
         bootstrap: ``host:port,...``.
         security: properties in librdkafka's names; never shown.
         names: names of topics that do not begin with their stream's name, by kind; see :data:`NAMED`.
-        file: where the properties were read, and may be renewed; None: they stay as they are.
+        file: from which the properties were read, and may be renewed; None: they never change.
     """
 
     bootstrap: str
@@ -134,11 +134,11 @@ class Connection:
 
     @property
     def shown(self) -> Mapping[str, str]:
-        """What a client that is made now shows the broker: another object if it is not what one made before does."""
+        """The current credentials: another object than before if they have changed."""
         return self.security if self.file is None else renewed(self.file, self.security, self.bootstrap)
 
     def topics(self, stream: str) -> Topics:
-        """The topics of a stream, as they are called on this broker."""
+        """The topics of a stream, with their names on this broker."""
         return Topics(stream, self.names)
 
     def client(self, **more: Any) -> dict[str, Any]:
@@ -153,11 +153,11 @@ class Connection:
         return {**default, "error_cb": partial(_noted, self.bootstrap), **security, **more}
 
     def why(self, problem: str, client: Consumer | AdminClient | None = None) -> str:
-        """A problem, and why clients were not let in, if they were not lately.
+        """A problem, together with the reason of a recent authentication failure, if there was one.
 
         Args:
-            problem: what is known of it.
-            client: one that may know, and that nobody polls.
+            problem: a description.
+            client: a client that may know, and that nobody polls.
         """
         if client is not None:
             with suppress(KafkaException, RuntimeError):
@@ -176,7 +176,7 @@ class Connection:
         )
 
     def consumer(self, group: str, **more: Any) -> Consumer:
-        """A consumer that commits only when told to."""
+        """A consumer that commits only on request."""
         defaults = {
             "group.id": group,
             "enable.auto.commit": False,
@@ -197,12 +197,12 @@ class Topics:
 
     Attributes:
         stream: as above.
-        objects: objects, one or many to a message.
+        objects: objects, one or many per message.
         queries: queries and cancellations.
         results: result rows; see :mod:`spatialstream.connectors.delivery`.
         rejected: dead letters.
         blocks: blocks for the slots, one partition each.
-        epochs: announcements of epochs and records of all turns, one partition; the worker has it cut.
+        epochs: announcements of epochs and records of all turns, one partition; cut by the worker.
 
     Raises:
         SettingError: two kinds would share a topic: each would read the other's records as its own.
@@ -220,20 +220,20 @@ class Topics:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Of all topics, by kind."""
+        """The names of all topics, by kind."""
         return MappingProxyType(self._names)
 
     def wanted(self, slots: int, objects: int, replicas: int, mergers: int = 1) -> list[NewTopic]:
-        """The topics as they are created.
+        """The specifications with which topics are created.
 
-        Of three copies or more a majority has to have a message before it counts as sent, whatever brokers ask for
-        otherwise: one copy alone, which brokers content themselves with by default, can be lost with its broker after
-        the router has gone on from it.
+        With three or more replicas, a majority must have a message before it counts as sent, whatever the brokers'
+        default: a single replica, with which brokers are satisfied by default, can be lost with its broker after the
+        router has continued from it.
 
         Args:
             slots: worker slots.
             objects: partitions of the objects.
-            replicas: copies of each partition.
+            replicas: replicas of each partition.
             mergers: parts of MERGE, each of which writes a partition of the results.
         """
         large = {"max.message.bytes": str(LARGEST_MESSAGE)}
@@ -263,13 +263,13 @@ class Topics:
         """Create the topics that are missing, or wait for another job to do so, and check them.
 
         Args:
-            connection: how to reach the broker.
+            connection: to the broker.
             slots: worker slots.
             objects: partitions of the objects.
-            replicas: copies of each partition; None: :data:`COPIES`, or as many as there are brokers.
+            replicas: replicas of each partition; None: :data:`COPIES`, or as many as there are brokers.
             mergers: parts of MERGE.
-            create: create them.
-            made: is told the ids of topics that this call has created, by their names, before anything else is done.
+            create: whether to create them.
+            made: called with the ids of topics that this call has created, by name, before anything else is done.
 
         Returns:
             The number of partitions of each topic.
@@ -292,13 +292,14 @@ class Topics:
         for topic, count in ((self.blocks, slots), (self.epochs, 1)):
             if counts[topic] != count:
                 raise SettingError(
-                    "topics", f"{topic} has {counts[topic]} partitions and needs {count}; remove it, it is made anew"
+                    "topics",
+                    f"{topic} has {counts[topic]} partitions and needs {count}; remove it, and it is created again",
                 )
         if counts[self.results] < mergers:
             raise SettingError(
                 "topics",
                 f"{self.results} has {counts[self.results]} partitions, and each of {mergers} mergers writes one: "
-                "add partitions, or remove it, it is made anew",
+                "add partitions, or remove it, and it is created again",
             )
         with _reached(unreachable, connection, admin):
             self._check_sizes(admin)
@@ -309,7 +310,7 @@ class Topics:
     def _create(
         self, admin: AdminClient, missing: Sequence[NewTopic], made: Callable[[Mapping[str, str]], object]
     ) -> None:
-        """Create topics, and tell which of them are this call's; also where others cannot be created."""
+        """Create topics, and report those that this call has created, even if others cannot be created."""
         created = []
         try:
             for topic, done in admin.create_topics(list(missing), request_timeout=_TIMEOUT).items() if missing else ():
@@ -320,14 +321,14 @@ class Topics:
                     name = error.args[0].name()
                     if name in _PASSING:
                         raise
-                    if name != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
+                    if name != "TOPIC_ALREADY_EXISTS":  # created by the other job
                         raise SettingError("topics", f"{topic} cannot be created: {error.args[0].str()}") from None
         finally:
             if created:
                 made(_ids(admin, created, patience=_TIMEOUT))
 
     def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
-        """All topics, once the broker tells of those that were just created."""
+        """All topics, once the broker reports those that were just created."""
         ends = time.monotonic() + 2 * _TIMEOUT
         while True:
             present = admin.list_topics(timeout=_TIMEOUT).topics
@@ -339,7 +340,7 @@ class Topics:
 
     @staticmethod
     def _settings(admin: AdminClient, topic: str) -> Mapping[str, str | None]:
-        """The settings of a topic, once the broker that is asked knows of it: one tells of it before others do."""
+        """The settings of a topic, once the broker that is asked knows it: one broker knows it before others do."""
         resource, ends = ConfigResource(ResourceType.TOPIC, topic), time.monotonic() + _TIMEOUT
         while True:
             try:
@@ -365,7 +366,7 @@ class Topics:
                 )
 
     def _keep_epochs(self, admin: AdminClient) -> None:
-        """Make sure that nothing goes by itself from the topic of announcements, whoever has created it."""
+        """Make sure that the broker removes nothing from the topic of announcements, whoever has created it."""
         settings = self._settings(admin, self.epochs)
         wrong = {name: value for name, value in _KEPT.items() if settings[name] != value}
         if not wrong:
@@ -383,25 +384,25 @@ class Topics:
             raise SettingError("topics", f"{problem} ({error.args[0].str()})") from None
 
     def ids(self, connection: Connection, kinds: Sequence[str]) -> dict[str, str]:
-        """The ids by which Kafka tells topics from others that had their names before, of those that are there.
+        """The ids of those topics that exist, by which Kafka distinguishes them from earlier topics of the same names.
 
         Args:
-            connection: how to reach the broker.
-            kinds: which topics.
+            connection: to the broker.
+            kinds: of the topics.
 
         Raises:
             Unavailable: the broker cannot be reached.
         """
         admin = connection.admin()
-        with _reached(f"topics of {self.stream} cannot be told", connection, admin):
+        with _reached(f"the topics of {self.stream} are not known", connection, admin):
             return _ids(admin, [self._names[kind] for kind in kinds])
 
     def remove(self, connection: Connection, made: Mapping[str, str]) -> list[str]:
-        """Delete topics that the stream has made; one that somebody has made anew since under its name is not it.
+        """Delete topics that the stream has created, except those that others have recreated under their names.
 
         Args:
-            connection: how to reach the broker.
-            made: their ids, by their names.
+            connection: to the broker.
+            made: their ids, by name.
 
         Returns:
             The names of those that existed.
@@ -419,7 +420,7 @@ class Topics:
 
 
 def cluster_of(connection: Connection) -> str:
-    """The id of the Kafka cluster that a connection leads to, by whichever of its names; "" if it has none.
+    """The id of the Kafka cluster of a connection, whatever its address; "" if it has none.
 
     Raises:
         Unavailable: the broker cannot be reached.
@@ -430,7 +431,7 @@ def cluster_of(connection: Connection) -> str:
 
 
 def _ids(admin: AdminClient, names: Sequence[str], patience: float = 0.0) -> dict[str, str]:
-    """Ids of topics, of those that are there; those that were just created are waited for."""
+    """Ids of the topics that exist; waits for those that were just created."""
     found: dict[str, str] = {}
     ends = time.monotonic() + patience
     while True:
@@ -448,13 +449,13 @@ def _ids(admin: AdminClient, names: Sequence[str], patience: float = 0.0) -> dic
 
 
 class Offsets:
-    """Tells where the partitions of topics begin and end.
+    """Gets the bounds of partitions.
 
-    A consumer is asked, not a client for administration: that one asks who leads the partitions each time before, and
-    takes twice the time.
+    Uses a consumer, not an admin client, which asks for the leaders of the partitions before each request, and takes
+    twice the time.
 
     Args:
-        connection: how to reach the broker.
+        connection: to the broker.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -467,10 +468,10 @@ class Offsets:
         return self._connection.consumer("spatialstream", **NEAR, **{"isolation.level": "read_committed"})
 
     def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
-        """The offset after the last message of each partition; of a transaction that is open, before its first.
+        """The offset after the last message of each partition; with an open transaction, before its first message.
 
         Args:
-            partitions: the topics, and how many partitions each has.
+            partitions: the topics, and the number of partitions of each.
 
         Raises:
             Unavailable: the broker did not answer.
@@ -482,7 +483,7 @@ class Offsets:
         return self._ask(partitions, OFFSET_BEGINNING)
 
     def bounds(self, partitions: Mapping[str, int]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        """:meth:`earliest`, as it was up to a second ago, and :meth:`latest`."""
+        """:meth:`earliest`, at most a second old, and :meth:`latest`."""
         asked, begins = self._begins
         known = {topic: len(offsets) for topic, offsets in begins.items()}
         if time.monotonic() > asked + _BEGINS_KEPT or known != partitions:
@@ -491,7 +492,7 @@ class Offsets:
         return begins, self.latest(partitions)
 
     def at(self, partitions: Mapping[str, int], t: int) -> dict[str, list[int]]:
-        """The offset of the first message of each partition that is of a time, in ms, or later; -1: there is none.
+        """The offset of the first message of each partition with a time, in ms, or later; -1: there is none.
 
         Raises:
             Unavailable: the broker did not answer.
@@ -512,14 +513,14 @@ class Offsets:
                     return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
                 problem = next((at.error.str() for at in answers if at.error is not None), "it went away")
             if time.monotonic() > until:
-                told = f"the broker does not tell the offsets of {', '.join(partitions)}: {problem}"
+                told = f"the broker does not return the offsets of {', '.join(partitions)}: {problem}"
                 raise Unavailable(self._connection.why(told, self._client))
             time.sleep(0.2)
-            # a client may hold on to what it knew of a broker that has been started again
+            # a client may keep stale metadata of a broker that has restarted
             self._client = self._connected()
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions each topic has now, or had seconds ago, of those that are there.
+        """The number of partitions of each existing topic, at most some seconds old.
 
         Raises:
             Unavailable: the broker did not answer.
@@ -529,7 +530,7 @@ class Offsets:
             try:
                 present = self._client.list_topics(timeout=_TIMEOUT).topics
             except KafkaException as error:
-                told = f"the broker does not tell its topics: {_words(error)}"
+                told = f"the broker does not list its topics: {_words(error)}"
                 raise Unavailable(self._connection.why(told, self._client)) from None
             counts = {topic: len(present[topic].partitions) for topic in present}
             self._counts = time.monotonic(), counts
@@ -541,14 +542,14 @@ def _note(bootstrap: str, reason: str) -> None:
 
 
 def _noted(bootstrap: str, error: KafkaError) -> None:
-    """A client tells what goes wrong with it."""
+    """Called by a client with its errors."""
     if error.code() in _NOT_LET_IN:
         _note(bootstrap, error.str())
 
 
 @contextmanager
 def _reached(problem: str, connection: Connection, client: AdminClient) -> Iterator[None]:
-    """That a broker does not answer, or has not in time, is Unavailable, with this problem."""
+    """Turns a broker's missing or late answer into Unavailable, with this problem."""
     try:
         yield
     except KafkaException as error:

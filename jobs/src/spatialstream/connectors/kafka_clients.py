@@ -1,15 +1,16 @@
-"""Reading and sending with clients of the broker that stay connected: what Spark's tasks, and whoever else, do with it.
+"""Reading and sending with persistent clients of the broker, for Spark's tasks and others.
 
-A process makes its clients when it first needs them, and keeps them: to connect takes longer than most tasks. Whoever
-uses one has it alone, so there are as many as threads use them at a time, and one that has failed is thrown away. A
-process that is forked makes its own; librdkafka's threads are not forked with it. When passwords or certificates have
-been renewed, others are made too, and what waits for an answer with the old ones fails, to be done again with the new.
+A process creates its clients when it first needs them, and keeps them: connecting takes longer than most tasks. Each
+user has a client exclusively, so there are as many as threads use them at a time, and one that has failed is discarded.
+A forked process creates its own; librdkafka's threads do not survive a fork. When passwords or certificates have been
+renewed, new clients are created too, and requests that wait for an answer with the old ones fail, to be retried with
+the new ones.
 
-Reading is between exact offsets. A stream is read range after range, so who has read one reads on, and mostly has the
-next one in memory when it is asked for; of a few partitions, for that takes a client of its own. Not every offset has a
-message: markers of transactions, what transactions have sent that were aborted, and what compaction has removed leave
-gaps, also where a range ends. The broker says where it stands (``enable.partition.eof``), so that nobody waits for a
-message that will not come.
+Reading is between exact offsets. A stream is read range after range, so a reader continues where it was, and usually
+has the next range in memory when it is asked for; only for a few partitions, because each takes a client of its own.
+Not every offset has a message: markers of transactions, messages of aborted transactions, and compaction leave gaps,
+also at the end of a range. The broker reports the end of a partition (``enable.partition.eof``), so that nobody waits
+for a message that will not come.
 """
 
 from __future__ import annotations
@@ -34,42 +35,42 @@ PATIENCE = 120.0
 """Seconds within which a broker that does not answer has to do so again."""
 
 _LOOK = 1.0
-"""Seconds after which who waits looks whether it still shows the broker what it should."""
+"""Interval, s, at which a waiting client checks whether its credentials are still current."""
 
 _END_PATIENCE = 5.0
 """Seconds within which a partition has to be as long as it was: after a failure a broker may not know at once."""
 
 _CUT_SECONDS = 5.0
-"""Within which a broker has to have removed messages."""
+"""Timeout of the removal of messages by a broker."""
 
 _MOST = 10_000
-"""Messages that are taken at a time; what librdkafka has read ahead (64 MB) limits them, too."""
+"""Maximum messages taken at a time; what librdkafka has read ahead (64 MB) is a limit, too."""
 
 _READING = NEAR | {
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
     # a fetch beyond the end of a range is answered soon, so that the next range need not wait for it
     "fetch.wait.max.ms": 2,
-    # what is read ahead beyond the end of a range is read for nothing; a larger message comes all the same, by itself
+    # data read ahead beyond the end of a range is wasted; a larger message is delivered all the same, by itself
     "fetch.message.max.bytes": 1 << 20,
 }
 _AHEAD = _READING | {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 16 << 10}
 _FOLLOWING = NEAR | {"auto.offset.reset": "error", "enable.partition.eof": False, "isolation.level": "read_committed"}
 
 _AHEAD_MOST = 8
-"""Partitions of which a process reads ahead; each is a connection, and as much memory as is said above."""
+"""Maximum partitions of which a process reads ahead; each takes a connection, and the memory configured above."""
 _AHEAD_SECONDS = 60.0
-"""Seconds after which what nobody goes on with is let go of, for a slot may have moved."""
+"""Seconds after which an unused reader is closed, because a slot may have moved."""
 
 _idle: dict[tuple[Any, ...], list[Any]] = {}
 _shown: dict[tuple[str, Path | None], Mapping[str, str]] = {}
-"""By brokers and files of properties, what the clients of this process show."""
+"""The current credentials of this process's clients, by brokers and file of properties."""
 _lock = threading.Lock()
-"""Of both, and of the lists of clients."""
+"""Guards both, and the lists of clients."""
 
 
 def _unused(connection: Connection, use: str) -> list[Any]:
-    """The clients of this process for a use that nobody uses."""
+    """The idle clients of this process for a use."""
     shown, place = connection.shown, (connection.bootstrap, connection.file)
     security = tuple(sorted(shown.items()))
     with _lock:
@@ -82,7 +83,7 @@ def _unused(connection: Connection, use: str) -> list[Any]:
 
 
 def _taken_from(clients: list[T], fits: Callable[[T], bool]) -> T | None:
-    """A client that fits, the one that was used last; taken out of the list."""
+    """The most recently used client that fits; taken out of the list."""
     with _lock:
         for client in reversed(clients):
             if fits(client):
@@ -94,7 +95,7 @@ def _taken_from(clients: list[T], fits: Callable[[T], bool]) -> T | None:
 def _kept(
     connection: Connection, use: str, make: Callable[[], T], fits: Callable[[T], bool] = lambda client: True
 ) -> tuple[list[T], T]:
-    """A client that nobody uses and that fits, and the list to put it back into."""
+    """An idle client that fits, or a new one, and the list to return it to."""
     clients = _unused(connection, use)
     return clients, _taken_from(clients, fits) or make()
 
@@ -103,32 +104,32 @@ def _kept(
 
 
 def offsets(connection: Connection) -> Offsets:
-    """Where partitions begin and end."""
+    """The client that gets the bounds of partitions."""
     clients, found = _kept(connection, "offsets", lambda: Offsets(connection))
-    clients.append(found)  # it is for any number of threads
+    clients.append(found)  # any number of threads may use it
     return found
 
 
 class _Renewal:
-    """Tells a client that waits whether it shows what it should not any more."""
+    """Tells a waiting client whether its credentials have been replaced."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._shown = connection, connection.shown
 
     def check(self) -> None:
-        """Raise Unavailable if passwords or certificates have been renewed since the client was made."""
+        """Raise Unavailable if passwords or certificates have been renewed since the client was created."""
         if self._connection.shown is not self._shown:
-            raise Unavailable("what is shown to the broker has been renewed while it did not answer")
+            raise Unavailable("the credentials for the broker have been renewed while it did not answer")
 
 
 class _Reader:
-    """A consumer, and where it goes on to read.
+    """A consumer, and its read position.
 
     Attributes:
         consumer: the client.
-        place: topic and partition that it reads ahead; None: it reads any, and then stops.
-        next: offset of the next message that it gives, if it reads on; else -1.
-        used: when it was used last, s of the monotonic clock.
+        place: topic and partition that it reads ahead; None: it reads any partition, and then stops.
+        next: offset of the next message that it returns, if it continues; else -1.
+        used: when it was last used, s of the monotonic clock.
     """
 
     def __init__(self, connection: Connection, place: tuple[str, int] | None) -> None:
@@ -137,12 +138,12 @@ class _Reader:
         self.place, self.next, self.used = place, -1, 0.0
 
     def begin(self, topic: str, partition: int, start: int) -> None:
-        """Have the message at an offset come next."""
+        """Seek to an offset, unless the consumer is there already."""
         if self.next != start:
             self.consumer.assign([TopicPartition(topic, partition, start)])
 
     def end(self, offset: int, *, complete: bool) -> None:
-        """A range has been read up to an offset; ``complete`` if nothing after it has been taken."""
+        """End a range at an offset; ``complete`` if nothing after it has been consumed."""
         self.next, self.used = -1, time.monotonic()
         if self.place is not None and complete:
             self.next = offset
@@ -151,7 +152,7 @@ class _Reader:
 
 
 def _reader(connection: Connection, place: tuple[str, int]) -> tuple[list[_Reader], _Reader]:
-    """A client to read a partition with, and the list to put it back into."""
+    """A client to read a partition with, and the list to return it to."""
     ahead: list[_Reader] = _unused(connection, "read ahead")
     if (reader := _taken_from(ahead, lambda each: each.place == place)) is not None:
         return ahead, reader
@@ -163,11 +164,11 @@ def _reader(connection: Connection, place: tuple[str, int]) -> tuple[list[_Reade
 
 
 def read(connection: Connection, topic: str, partition: int, start: int, end: int) -> Iterator[Sequence[Message]]:
-    """The messages of a partition between two offsets, many at a time, in their order.
+    """The messages of a partition between two offsets, many at a time, in order.
 
     Raises:
-        StateError: the broker has not got all of the range any more, or has less than there was.
-        Unavailable: the broker cannot be reached, or does not let anybody read.
+        StateError: the broker has removed a part of the range, or the partition is shorter than it was.
+        Unavailable: the broker cannot be reached, or denies reading.
     """
     if start >= end:
         return
@@ -186,7 +187,7 @@ def read(connection: Connection, topic: str, partition: int, start: int, end: in
 
 
 def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) -> Iterator[Sequence[Message]]:
-    at, shortest = start, None  # the next offset, and that at which the partition was said to end
+    at, shortest = start, None  # the next offset, and the offset at which the partition was reported to end
     until, complete = time.monotonic() + PATIENCE, True
     while at < end:
         messages = _taken(reader.consumer, min(_MOST, end - at), min(_LOOK, until - time.monotonic()))
@@ -194,7 +195,7 @@ def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) 
             events = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
             for event in events:
-                _check(event, topic, partition, at)  # it is the end, then
+                _check(event, topic, partition, at)  # otherwise it is the end
                 at = max(at, int(event.offset() or 0))
                 if shortest is None:
                     shortest, until = at, min(until, time.monotonic() + _END_PATIENCE)
@@ -217,7 +218,7 @@ def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) 
 
 
 def _taken(consumer: Consumer, most: int, patience: float) -> list[Message]:
-    """What has come, as soon as anything has."""
+    """The messages that have arrived, as soon as there are any."""
     first = consumer.poll(max(0.0, patience))
     if first is None:
         return []
@@ -225,42 +226,42 @@ def _taken(consumer: Consumer, most: int, patience: float) -> list[Message]:
 
 
 def _check(event: Message, topic: str, partition: int, at: int) -> None:
-    """Raise what an event of a consumer says, if it is not that the partition ends."""
+    """Raise the error of a consumer's event, unless it reports the end of the partition."""
     error = event.error()
     if error is None or error.code() == KafkaError._PARTITION_EOF:
         return
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise StateError(f"{topic} has not got offset {at} of partition {partition} any more: {error.str()}")
+        raise StateError(f"{topic} has no offset {at} of partition {partition} any more: {error.str()}")
     raise Unavailable(f"{topic} cannot be read: {error.str()}")
 
 
 _FOLLOWERS = 2
-"""Of a topic: a job reads what others say, and whether what it has said itself counts."""
+"""Idle followers per topic: a job reads what others write, and whether its own messages count."""
 
 
 class _Follower:
-    """A consumer that reads ahead, and the offset of what it gives next."""
+    """A consumer that reads ahead, and the offset of the next message that it returns."""
 
     def __init__(self, connection: Connection) -> None:
         self.consumer, self.next = connection.consumer("spatialstream", **_FOLLOWING), -1
 
 
 def follow(connection: Connection, topic: str, start: int, most: int, patience: float) -> tuple[list[Message], int]:
-    """The messages of a topic's partition 0 from an offset on; whoever goes on has them read ahead.
+    """The messages of a topic's partition 0 from an offset on; the next call finds them read ahead.
 
     Args:
-        connection: how to reach the broker.
+        connection: to the broker.
         topic: its name.
-        start: offset of the first one.
-        most: of them, at most.
+        start: offset of the first message.
+        most: maximum number of messages.
         patience: seconds to wait for the first.
 
     Returns:
         The messages, and the offset after the last of them.
 
     Raises:
-        StateError: the broker has not got the first one any more.
-        Unavailable: the broker does not let anybody read.
+        StateError: the broker has removed the first one.
+        Unavailable: the broker denies reading.
     """
     clients, follower = _kept(connection, topic, lambda: _Follower(connection), lambda each: each.next == start)
     try:
@@ -304,12 +305,12 @@ def cut(connection: Connection, topic: str, before: int) -> None:
 
 
 class _Sender:
-    """A producer, what it could not deliver, where the rest is, and the partitions to which it has delivered anything.
+    """A producer, its delivery failures, the offsets of delivered messages, and the partitions that have any.
 
-    A broker takes a producer's first batch for a partition whatever its number in the sequence is, and a producer takes
-    an acknowledged batch for a sign that those before it have arrived. So of two first batches under way the first is
-    lost if it fails and the second does not, as where the topic is new. Once the broker has one, it refuses gaps: so
-    what is first sent to a partition goes alone.
+    A broker accepts a producer's first batch for a partition with any sequence number, and a producer takes an
+    acknowledged batch as a sign that those before it have arrived. So of two first batches in flight the first one is
+    lost if it fails and the second does not, for example if the topic is new. Once the broker has one, it rejects gaps:
+    so the first message to a partition is sent alone.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -327,7 +328,7 @@ class _Sender:
         )
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
-        """Is told of each message, of those of a partition in their order."""
+        """Called for each message, in order for each partition."""
         if error is not None:
             self.failed.append(error.str())
         else:
@@ -335,7 +336,7 @@ class _Sender:
             self.ends[str(message.topic()), int(message.partition() or 0)] = None if offset is None else offset + 1
 
     def send(self, topic: str, partition: int, key: bytes | None, value: Any) -> None:
-        """Send a message, or leave it to :meth:`arrived` to tell why not."""
+        """Send a message; failures are raised by :meth:`arrived`."""
         while not self.failed:
             try:
                 self.producer.produce(topic, value, key, partition)
@@ -361,21 +362,21 @@ class _Sender:
                 break
             self._renewal.check()
         if left or self.failed:
-            raise Unavailable(f"messages were not taken: {self.failed[0] if self.failed else 'no answer'}")
+            raise Unavailable(f"messages were not delivered: {self.failed[0] if self.failed else 'no answer'}")
 
 
 def send(
     connection: Connection, messages: Iterable[tuple[str, int | None, bytes | None, Any]]
 ) -> dict[tuple[str, int], int | None]:
-    """Send messages, in their order; once this returns, the broker has them.
+    """Send messages, in order; when this returns, the broker has them.
 
     Args:
-        connection: how to reach the broker.
+        connection: to the broker.
         messages: topic, partition (None: any), key, and value (bytes or a buffer).
 
     Returns:
-        The offset after the last one of each topic and partition; None where the broker has not told it, as of what it
-        took for sent twice.
+        The offset after the last message of each topic and partition; None if the broker has not told it, as for
+        messages that it took for duplicates.
 
     Raises:
         Unavailable: it may not have all of them.
@@ -387,11 +388,11 @@ def send(
             sender.send(topic, -1 if partition is None else partition, key, value)
         sender.arrived()
     except BaseException as error:
-        # nothing of it is to come when others have begun to send it again
+        # nothing of this may arrive after others have begun to send it again
         sender.producer.purge(in_queue=True, in_flight=False)
         sender.producer.flush(_END_PATIENCE)
         if isinstance(error, KafkaException):
-            raise Unavailable(f"{topic} takes no message: {error}") from None
+            raise Unavailable(f"{topic} does not accept messages: {error}") from None
         if isinstance(error, Unavailable):
             raise Unavailable(connection.why(str(error))) from None
         raise

@@ -1,14 +1,14 @@
-"""What clients show a broker to be let in, and what encrypts: properties in librdkafka's names, from a file.
+"""Credentials and encryption of Kafka clients: properties in librdkafka's names, from a file.
 
-They are read from a file, never from the command line, and are not shown: a list of processes or a log has no secrets.
+They are read from a file, never from the command line, and are never shown: no process list or log contains secrets.
 
-With OAUTHBEARER a client shows a token that ends. librdkafka gets it itself from where tokens are issued (``oidc``),
-and the next one in time. Or a token is a file that somebody keeps new, as the kubelet does with one of a service
-account; it is named as Kafka's own clients are told it, by ``sasl.oauthbearer.token.endpoint.url=file:///...``, and
-read whenever one is needed, by the process that needs it.
+With OAUTHBEARER a client presents a token that expires. librdkafka gets it itself from its issuer (``oidc``), and the
+next one in time. Or a token is a file that is renewed by others, as the kubelet does for a service account; it is
+configured as for Kafka's own clients, by ``sasl.oauthbearer.token.endpoint.url=file:///...``, and read whenever one is
+needed, by the process that needs it.
 
-librdkafka takes everything else, a password or a certificate, when a client is made. So what is in the files is looked
-at now and then, and who keeps clients makes others when it has changed (:func:`renewed`).
+librdkafka reads everything else, a password or a certificate, when a client is created. So the files are checked
+periodically, and owners of persistent clients create new ones when the content has changed (:func:`renewed`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _FILES = {
     "ssl.certificate.location": "ssl.certificate.pem",
     "ssl.key.location": "ssl.key.pem",
 }
-"""Properties that name files -> those that hold what is in them."""
+"""Properties that name files -> those that hold their content."""
 
 _OAUTH = "sasl.oauthbearer."
 _METHOD, _URL, _EXTENSIONS = f"{_OAUTH}method", f"{_OAUTH}token.endpoint.url", f"{_OAUTH}extensions"
 _CLIENT = (f"{_OAUTH}client.id", f"{_OAUTH}client.secret")
-_TOKEN = "token"  # one that is in no file of this process; nobody can set it
+_TOKEN = "token"  # a token that is in no file of this process; nobody can set it
 
 _KNOWN = {
     "security.protocol",
@@ -63,7 +63,7 @@ _LOOK = 1.0
 """Seconds after which a file is read again."""
 
 _AGAIN = 5.0
-"""Seconds after which a token's file is read again that held none that is good."""
+"""Seconds after which a token's file without a valid token is read again."""
 
 
 def _text(path: Path) -> str:
@@ -80,17 +80,17 @@ def _wrong(problem: str) -> SettingError:
 def read_properties(path: Path, text_of: Callable[[Path], str] | None = None) -> dict[str, str]:
     """Security properties from a file of ``name=value`` lines; ``#`` begins a comment line.
 
-    Files that they name are read, too: processes that speak to the broker may be on other machines. A token's file is
+    Files that they name are read, too: processes that connect to the broker may be on other machines. A token's file is
     read by each of them.
 
     Args:
         path: of the file.
-        text_of: reads a file, a token's too, which is then kept as it is; its errors are SettingErrors. None: files are
+        text_of: reads a file, including a token's, which is then kept unchanged; raises SettingErrors. None: files are
             those of this machine.
 
     Raises:
-        SettingError: a file cannot be read or is not what it should be, a line is not one of the properties that are
-            known, or they do not go together.
+        SettingError: a file cannot be read or is invalid, a line is no known property, or the properties are
+            inconsistent.
     """
     properties, read = {}, text_of or _text
     for number, line in enumerate(read(path).splitlines(), 1):
@@ -118,7 +118,7 @@ def read_properties(path: Path, text_of: Callable[[Path], str] | None = None) ->
 
 
 def _check(properties: Mapping[str, str]) -> None:
-    """Raise a SettingError if properties do not go together."""
+    """Raise a SettingError if properties are inconsistent."""
     protocol, mechanism = properties.get("security.protocol", "PLAINTEXT").upper(), _mechanism(properties)
     if protocol not in _PROTOCOLS:
         raise _wrong(f"security.protocol is not one of {', '.join(_PROTOCOLS)}")
@@ -144,7 +144,7 @@ def _check(properties: Mapping[str, str]) -> None:
         if _token_file(properties) is None:
             raise _wrong(f"{_URL} is not file:/// and the path of a file with a token")
         if unused := [name for name in given if name not in (_METHOD, _URL, _EXTENSIONS)]:
-            raise _wrong(f"{unused[0]} needs {_METHOD}=oidc; a token of a file is taken as it is")
+            raise _wrong(f"{unused[0]} needs {_METHOD}=oidc; a token from a file is used unchanged")
         _extensions(properties)
 
 
@@ -153,7 +153,7 @@ def _mechanism(properties: Mapping[str, str]) -> str | None:
 
 
 def _token_file(properties: Mapping[str, str]) -> Path | None:
-    """The file with the token; None if tokens are not of a file."""
+    """The file with the token; None if tokens come from elsewhere."""
     parts = urlsplit(properties.get(_URL, ""))
     named = parts.scheme == "file" and not parts.netloc and parts.path.startswith("/")
     return Path(unquote(parts.path)) if named else None
@@ -171,7 +171,7 @@ def _extensions(properties: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What was found in a file, and when, s of the monotonic clock."""
+    """The content of a file, and when it was read, s of the monotonic clock."""
 
     at: float
     properties: Mapping[str, str]
@@ -181,15 +181,15 @@ _looked: dict[tuple[Path, str], _Looked] = {}
 
 
 def renewed(path: Path, known: Mapping[str, str], bootstrap: str) -> Mapping[str, str]:
-    """Properties as they are in a file now, or were a second ago; the same object for as long as they do not change.
+    """The properties in a file, at most a second old; the same object as long as they do not change.
 
-    Where the file is not, as on another machine, or while what is in it cannot be used, as when half of it has been
-    replaced, they stay as they were.
+    If the file does not exist, as on another machine, or while its content is unusable, as when half of it has been
+    replaced, the properties stay unchanged.
 
     Args:
         path: of the file.
-        known: as they were read, maybe by another process.
-        bootstrap: whose they are.
+        known: the properties as they were read, maybe by another process.
+        bootstrap: the brokers for which they are used.
     """
     key = path, bootstrap
     found = _looked.get(key)
@@ -208,7 +208,7 @@ def renewed(path: Path, known: Mapping[str, str], bootstrap: str) -> Mapping[str
 
 
 def _try(properties: Mapping[str, str]) -> None:
-    """Raise a KafkaException if no client can be made with certificates and keys of these properties."""
+    """Raise a KafkaException if no client can be created with the certificates and keys of these properties."""
     encrypting = {name: value for name, value in properties.items() if name.startswith("ssl.")}
     if properties.get("security.protocol", "").upper().endswith("SSL"):
         Producer({"security.protocol": "SSL", "log_level": 0, **encrypting})
@@ -218,11 +218,11 @@ def _try(properties: Mapping[str, str]) -> None:
 
 
 def client_settings(properties: Mapping[str, str], tell: Callable[[str], object]) -> dict[str, Any]:
-    """What a client is configured with.
+    """The configuration of a client.
 
     Args:
         properties: as they were read.
-        tell: is told why there is no token of a file to show, each time when one is needed.
+        tell: called with the reason why a file has no valid token, each time one is needed.
     """
     path, token = _token_file(properties), properties.get(_TOKEN, "")
     if path is None and not token:
@@ -237,10 +237,10 @@ def client_settings(properties: Mapping[str, str], tell: Callable[[str], object]
 def _shown(
     read: Callable[[], str], extensions: dict[str, str], tell: Callable[[str], object], _: str
 ) -> tuple[str, float, str, dict[str, str]]:
-    """A token and when it ends, as librdkafka is told it; it asks for the next one some time before.
+    """A token and its expiry, in the form that librdkafka expects; it asks for the next one some time before.
 
-    Where there is none the broker gets something that it refuses, and the file is read again in a moment: whoever has
-    made the client is not to be stopped by an exception out of this.
+    Without a valid token the broker gets something that it rejects, and the file is read again in a moment: an
+    exception here would stop whoever has created the client.
     """
     try:
         token = read().strip()
@@ -251,10 +251,10 @@ def _shown(
 
 
 def _end_of(token: str, what: str) -> float:
-    """When a token ends, in seconds of Unix time.
+    """The expiry of a token, in seconds of Unix time.
 
     Raises:
-        SettingError: it is none, or has ended.
+        SettingError: it is no token, or has expired.
     """
     parts = token.split(".")
     try:
@@ -262,8 +262,8 @@ def _end_of(token: str, what: str) -> float:
             raise ValueError
         end = float(json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))["exp"])
     except (ValueError, TypeError, KeyError):
-        raise _wrong(f"{what} is no JSON Web Token that says when it ends (exp)") from None
+        raise _wrong(f"{what} is no JSON Web Token with an expiry (exp)") from None
     if end <= time.time() + 1.0:
         ended = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(end))
-        raise _wrong(f"{what} has ended at {ended}; it has to be kept new, as the kubelet does with projected ones")
+        raise _wrong(f"{what} has expired at {ended}; it must be renewed in time, as the kubelet does projected ones")
     return end

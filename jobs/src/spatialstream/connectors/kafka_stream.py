@@ -1,7 +1,7 @@
 """Source, channel and sink of a live stream: the topics of a broker.
 
-Each is a value that says where the broker is and what the stream is called, so that it can be sent to where it is used.
-It holds what clients have to show to be let in, and does not show it.
+Each is a value with the address of the broker and the name of the stream, so that it can be sent to where it is used.
+It holds the credentials of clients, and does not show them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class KafkaSource:
     Partitions that are added to a topic are read within seconds.
 
     Attributes:
-        connection: how to reach the broker.
+        connection: to the broker.
         stream: its name.
     """
 
@@ -73,9 +73,9 @@ class KafkaChannel:
     """The topics of blocks and of announcements; see :class:`~spatialstream.connectors.contracts.Channel`.
 
     Attributes:
-        connection: how to reach the broker.
+        connection: to the broker.
         stream: its name.
-        slots: how many there are.
+        slots: number of slots.
         incarnation: id of the stream's incarnation.
     """
 
@@ -95,7 +95,7 @@ class KafkaChannel:
         ends = dict[int, int]()
         for (_, slot), end in send(self.connection, messages).items():
             if end is None:
-                raise Unavailable(f"the broker has not told where in partition {slot} of {topic} it has put blocks")
+                raise Unavailable(f"the broker has not told the offsets of blocks in partition {slot} of {topic}")
             ends[slot] = end
         return ends
 
@@ -134,7 +134,7 @@ class KafkaChannel:
                     yield name, None if value is None else pa.py_buffer(value)
 
     def release(self, ends: Sequence[int]) -> None:
-        """See :class:`~spatialstream.connectors.contracts.Channel`. The topic lets them go by itself, after a day."""
+        """See :class:`~spatialstream.connectors.contracts.Channel`. The topic's retention removes them after a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,9 @@ class KafkaSink:
     """The topics of results and of dead letters; see :class:`~spatialstream.connectors.contracts.Sink`.
 
     Attributes:
-        connection: how to reach the broker.
+        connection: to the broker.
         stream: its name.
-        rows_per_message: the most rows of a message.
+        rows_per_message: maximum rows of a message.
         incarnation: id of the stream's incarnation.
     """
 

@@ -1,4 +1,4 @@
-"""Keys of the messages that hold a slot's blocks: what a block is, and of which incarnation of the stream."""
+"""Keys of the messages with a slot's blocks: they identify the block and the stream's incarnation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _KEY = re.compile(rb"(\d{1,15}) \d{1,15} \d{1,15} ([a-z]{1,15})(?: (\d{1,9}))?")
 
 
 def read_key(key: bytes | None) -> tuple[int, str, int] | None:
-    """Epoch, kind and revision of a :func:`block_key`; None of anything else."""
+    """Parse a :func:`block_key`: epoch, kind and revision; None for anything else."""
     match = _KEY.fullmatch(key or b"")
     return None if match is None else (int(match[1]), match[2].decode(), int(match[3] or b"0"))
 
 
 def key_of_incarnation(key: bytes, incarnation: str) -> bytes:
-    """The key of a block's message in a topic where there may be blocks of other incarnations of the stream."""
+    """The key of a block's message in a topic that may contain blocks of other incarnations of the stream."""
     return key + b" " + incarnation.encode() if incarnation else key
 
 
 def key_within(key: bytes | None, incarnation: str) -> bytes | None:
-    """What :func:`key_of_incarnation` was given.
+    """The inverse of :func:`key_of_incarnation`.
 
     None if the block belongs to another incarnation, empty if it is no block's key.
     """

@@ -1,12 +1,11 @@
-"""Copies of a remote storage's files on a disk of this machine, for the processes of one job; bounded, and dispensable.
+"""Copies of a remote storage's files on a disk of this machine, for the processes of one job; bounded, and optional.
 
-A folder of the machine's temporary files, named by a *token* that is new in every job: so nothing of an earlier life of
-a stream is ever taken for this one's, and nobody has to be asked whether a copy is still right. Each process that uses
-it holds a shared lock of it; whoever begins to use one removes those that nobody holds any more.
+A folder among the machine's temporary files, named by a *token* that is new in every job: so files of an earlier
+incarnation of a stream are never taken for this one's, and no copy ever has to be validated. Each process that uses the
+folder holds a shared lock on it; a process that begins to use one removes those that nobody holds any more.
 
-What is read is mapped. When the files are more than the bound, those go that have not been used for longest; what is
-mapped of them stays, without a name, for as long as somebody has it. A disk that is full is no failure: then there is
-no copy.
+Files are mapped when read. When they exceed the bound, the least recently used ones are removed; a removed file that is
+mapped stays, without a name, as long as it is in use. A full disk is no failure: then there is no copy.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class LocalCache:
-    """The copies of one job. A pickle of it means the folder of that name on the machine where it is used.
+    """The copies of one job. A pickle of it refers to the folder of that name on the machine where it is used.
 
     Attributes:
         token: of the job.
-        most: bytes of all copies, about.
+        most: approximate maximum bytes of all copies.
     """
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -46,7 +45,7 @@ class LocalCache:
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """The folder of the copies."""
         return _parent() / self.token
 
     def get(self, name: str) -> pa.Buffer | None:
@@ -59,7 +58,7 @@ class LocalCache:
         return None
 
     def put(self, name: str, parts: Sequence[memoryview]) -> bool:
-        """Keep a copy, if there is room; whether there was."""
+        """Keep a copy, if there is room; returns whether there was."""
         try:
             _held(self.folder, os.getpid())
             with whole_file(self._path(name)) as file:
@@ -80,7 +79,7 @@ class LocalCache:
         return self.folder / name.replace("/", ",")
 
     def _bound(self) -> None:
-        """Remove the copies that have not been used for longest, if all are more than the bound."""
+        """Remove the least recently used copies, if all exceed the bound."""
         known = list[tuple[int, int, str]]()
         with suppress(OSError), os.scandir(self.folder) as entries:
             known = [(status.st_mtime_ns, status.st_size, each.path) for each, status in _files(entries)]
@@ -101,22 +100,22 @@ def _files(entries: Iterable[os.DirEntry[str]]) -> Iterable[tuple[os.DirEntry[st
 
 
 def _parent() -> Path:
-    """Where the caches of this user are."""
+    """The folder of the caches of this user."""
     return Path(tempfile.gettempdir()) / f"spatialstream-cache-{os.getuid()}"
 
 
 @cache
 def _held(folder: Path, process: int) -> int:
-    """Make a cache that stays for as long as this process lives, and remove those whose processes have all gone.
+    """Create a cache that exists as long as this process, and remove those whose processes have all gone.
 
     Raises:
-        OSError: it cannot be made; or where it would be is somebody else's.
+        OSError: it cannot be created; or its place belongs to another user.
     """
     parent = folder.parent
     parent.mkdir(mode=0o700, exist_ok=True)
     status = parent.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{parent} is not this user's alone")
+        raise PermissionError(f"{parent} must belong to this user, and be accessible to no other")
     for each in parent.iterdir():
         if each != folder:
             _sweep(each)
@@ -126,8 +125,8 @@ def _held(folder: Path, process: int) -> int:
         fcntl.flock(lock, fcntl.LOCK_SH)
         with suppress(OSError):
             if os.path.samestat(os.fstat(lock), (folder / _LOCK).stat()):
-                return lock  # never closed: the process ends with it
-        os.close(lock)  # somebody has just taken it for one that nobody holds
+                return lock  # never closed: the process holds it until it exits
+        os.close(lock)  # another process has just removed the folder as unused
 
 
 def _sweep(folder: Path) -> None:

@@ -1,7 +1,6 @@
-"""Source, channel and sink in the memory of this process: logs that only grow, as topics of a broker are.
+"""Source, channel and sink in the memory of this process: logs that only grow, as topics of a broker do.
 
-They keep what the contracts ask for among the threads of one process. They are not for pickling: a copy would be other
-logs.
+They fulfil the contracts among the threads of one process. They must not be pickled: a copy would have other logs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Message = tuple[bytes | None, bytes | None]
 """Key and value."""
 
 _MESSAGES = 1_000
-"""Of a batch, at most."""
+"""Maximum messages of a batch."""
 
 
 class MemoryLog:
@@ -39,12 +38,12 @@ class MemoryLog:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The offset of the first message that is still there, and the one after the last."""
+        """The offset of the first remaining message, and the one after the last."""
         with self._changed:
             return self._begin, self._begin + len(self._messages)
 
     def append(self, *messages: Message) -> int:
-        """Append messages; the offset after them."""
+        """Append messages; returns the offset after them."""
         with self._changed:
             self._messages += messages
             self._changed.notify_all()
@@ -60,16 +59,16 @@ class MemoryLog:
         """The messages of a range.
 
         Raises:
-            StateError: some of them are not there.
+            StateError: some of them do not exist.
         """
         with self._changed:
             begin, last = self._begin, self._begin + len(self._messages)
             if start < end and not begin <= start < end <= last:
-                raise StateError(f"messages {start} to {end} are not there, but {begin} to {last}")
+                raise StateError(f"messages {start} to {end} do not exist, only {begin} to {last}")
             return self._messages[start - begin : end - begin] if start < end else []
 
     def wait(self, offset: int, patience: float) -> None:
-        """Until there is a message of an offset, or for so many seconds."""
+        """Wait until there is a message at an offset, with a timeout in seconds."""
         until = time.monotonic() + patience
         with self._changed:
             while self._begin + len(self._messages) <= offset and (left := until - time.monotonic()) > 0:
@@ -83,7 +82,7 @@ class MemorySource:
         partitions: such as ``objects/0``.
 
     Attributes:
-        logs: what each partition holds.
+        logs: the log of each partition.
     """
 
     def __init__(self, partitions: Iterable[str]) -> None:
@@ -138,7 +137,7 @@ class MemoryChannel:
         self._epochs.wait(start, patience)
         begin, last = self._epochs.bounds
         if start < begin:
-            raise StateError(f"announcements {start} to {begin} are gone")
+            raise StateError(f"announcements {start} to {begin} have been removed")
         end = max(start, min(start + most, last))
         return announcements_within((value for _, value in self._epochs.read(start, end)), self._incarnation), end
 
@@ -167,8 +166,8 @@ class MemorySink:
 
     Args:
         results: the logs of messages of :mod:`~spatialstream.connectors.delivery`, one for each part of MERGE.
-        dead: the log of dead letters, one a message.
-        rows_per_message: the most rows of a message.
+        dead: the log of dead letters, one per message.
+        rows_per_message: maximum rows of a message.
         incarnation: id of the stream's incarnation.
     """
 

@@ -1,4 +1,4 @@
-"""Storage in memory: for tests, and for what is only tried."""
+"""Storage in memory: for tests, and for rehearsals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 class MemoryStorage(NearStorage):
-    """A storage that is gone with the process. A pickle of it is the same storage, in this process only."""
+    """A storage that is lost with the process. A pickle of it is the same storage, in this process only."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
@@ -29,7 +29,7 @@ class MemoryStorage(NearStorage):
         _storages[self.place] = self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By place: what is in memory is not copied."""
+        """By place: content in memory is not copied."""
         return _of_place, (self.place,)
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
@@ -65,10 +65,10 @@ def _of_place(place: str) -> MemoryStorage:
 
 
 class Overlay(NearStorage):
-    """What another storage holds, and what has been written and deleted since, which stays in this process's memory.
+    """Another storage's content, plus what has been written and deleted since, which stays in this process's memory.
 
     Args:
-        base: the other one, which is only read.
+        base: the other storage, which is only read.
     """
 
     def __init__(self, base: Storage) -> None:
@@ -77,7 +77,7 @@ class Overlay(NearStorage):
         self.renew()
 
     def renew(self) -> None:
-        """As if nothing had been written or deleted."""
+        """Discard all that has been written or deleted."""
         self._above = MemoryStorage()
         self._deleted: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""What a storage does in no other way than it writes and removes, where both are quick."""
+"""The base of storages in which writing and removing are fast: all their operations are synchronous."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ __all__ = ["NearStorage"]
 
 
 class NearStorage(ABC):
-    """A :class:`~spatialstream.connectors.contracts.Storage` in which nothing is only begun, or put later.
-
-    It is there.
-    """
+    """A :class:`~spatialstream.connectors.contracts.Storage` in which every put is complete when it returns."""
 
     __slots__ = ()
 
@@ -36,7 +33,7 @@ class NearStorage(ABC):
 
     def await_puts(self) -> None:
         """See :class:`~spatialstream.connectors.contracts.Storage`."""
-        return  # all is there already
+        return  # all puts are complete already
 
     def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
         """See :class:`~spatialstream.connectors.contracts.Storage`."""

@@ -1,32 +1,33 @@
-"""Storage in an object store: ``s3://bucket/prefix``, and what speaks the same protocol.
+"""Storage in an object store: ``s3://bucket/prefix``, and stores with the same protocol.
 
-An object is put whole by one request, or in parts that become an object with the last request; it is read, listed and
-deleted. That is all that is asked of the store, and what S3 has promised since 2020 is enough: who has put an object
-finds it, whoever looks (strong read-after-write consistency). One file alone is put on condition that there is none
-(``If-None-Match: *``), see :meth:`ObjectStorage.create`.
+An object is put completely by one request, or in parts that become an object with the last request; it is read, listed
+and deleted. Nothing else is required of the store, and S3's guarantee since 2020 is enough: an object that has been put
+is visible to all readers (strong read-after-write consistency). Only one file is put on condition that it does not
+exist (``If-None-Match: *``), see :meth:`ObjectStorage.create`.
 
 Failures
-    Lost connections, silence, 5xx and ``503 SlowDown`` are tried again, with growing pauses, for :attr:`patience`
-    seconds. What then is still so is :class:`~spatialstream.model.errors.NoStorage`: the store is away, or denies.
-    Nothing is wrong with what was asked, so jobs wait. A store that has no room is a full disk (``ENOSPC``). A request
-    that got lost may be carried out late, over a newer one: that does no harm to files whose content is a function of
-    their names, and ``done`` then says less than is so, which costs a turn.
+    Lost connections, timeouts, 5xx and ``503 SlowDown`` are retried, with growing pauses, for :attr:`patience`
+    seconds. A failure that persists is :class:`~spatialstream.model.errors.NoStorage`: the store is unreachable, or
+    denies access. The request itself is correct, so jobs wait. A store without room is a full disk (``ENOSPC``). A lost
+    request may be executed late, over a newer one: that does no harm to files whose content is a function of their
+    names, and ``done`` is then outdated, which costs a turn.
 
 Slow links
-    Of what is read each byte that comes is noticed; of what is sent nothing, before there is an answer. So a request
-    with a large body has failed when :attr:`silence` is over and the time, too, that it may take by a link of 1 MiB/s
-    (:data:`_SLOWEST`) among all that this process sends. That is 32 s at most, for so many bytes are on their way at a
-    time (:data:`_BYTES_AT_ONCE`). A small request has :attr:`silence` alone.
+    When reading, each byte that arrives is noticed; when sending, nothing, before there is an answer. So a request with
+    a large body fails only after :attr:`silence` plus the time that a link of 1 MiB/s (:data:`_SLOWEST`) may need for
+    all that this process sends. That is at most 32 s, because the bytes in flight are bounded (:data:`_BYTES_AT_ONCE`).
+    A small request has only :attr:`silence`.
 
 Credentials
-    ``AWS_SHARED_CREDENTIALS_FILE``, a file that may be a mounted Secret, is read anew whenever they are needed, so
-    they can be rotated. Without it the client's own chain is asked: ``AWS_ACCESS_KEY_ID`` and
-    ``AWS_SECRET_ACCESS_KEY``, a token file of a workload identity (read anew), the metadata of the machine. A pickle
-    holds none of them: each machine has its own environment. Nor does any message. ``AWS_CA_BUNDLE``, authorities that
-    are trusted beside the system's, is read whenever something is asked; with others there is another client.
+    ``AWS_SHARED_CREDENTIALS_FILE``, a file that may be a mounted Secret, is read again whenever credentials are needed,
+    so they can be rotated. Without it the client's own chain is used: ``AWS_ACCESS_KEY_ID`` and
+    ``AWS_SECRET_ACCESS_KEY``, a token file of a workload identity (read again each time), the metadata of the machine.
+    A pickle contains none of them: each machine has its own environment. Nor does any message. ``AWS_CA_BUNDLE``,
+    authorities that are trusted in addition to the system's, is read with each request; new content leads to a new
+    client.
 
-The library is obstore (Rust's ``object_store``). It keeps threads, so a process that has asked anything must not fork;
-each process has clients of its own. Google's and Azure's stores come along by their URLs (``gs://``, ``az://``), and
+The library is obstore (Rust's ``object_store``). It keeps threads, so a process that has sent a request must not fork;
+each process has clients of its own. Google's and Azure's stores are accepted by their URLs (``gs://``, ``az://``), and
 have not been tested.
 """
 
@@ -72,47 +73,46 @@ T = TypeVar("T")
 _SCHEMES = ("s3", "gs", "az")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _KEPT = re.compile(r"input/.*|state/.*\.arrays|rounds/.*\.second")
-"""Files that are read more than once and never change in a job's life, for their names bear a try or a take: runs,
-dead letters, the arrays of structures, and what second phases need."""
+"""Files that are read more than once and never change during a job, because their names contain a try or a revision:
+runs, dead letters, the arrays of structures, and files of second phases."""
 
 _PART_BYTES = 8 << 20
-"""Of a file that is put in parts; a smaller one is put whole. S3 takes 10,000 parts, so a file may have 80 GB."""
+"""Size of the parts of a file; a smaller one is put by one request. S3 accepts 10,000 parts: files of up to 80 GB."""
 _PARTS_AT_ONCE = 2
 _SMALL_BYTES = 64 << 10
-"""Of a body that waits for no other, and whose answer comes soon by any link."""
+"""Maximum size of a body that waits for no other, and whose answer comes soon over any link."""
 _BYTES_AT_ONCE = 32 << 20
-"""Of larger bodies, that a process has on their way."""
+"""Maximum bytes of larger bodies that a process has in flight."""
 _SLOWEST = 1 << 20
-"""Bytes a second that a process can send by a link that is just fast enough."""
+"""Bytes per second of the slowest link that is fast enough."""
 _PUTS_AT_ONCE = 16
-"""Of a process, of those that are begun together: who begins another one waits. So the copies are few that wait for the
-network."""
+"""Maximum concurrent puts of a process; beginning another one waits. So few copies wait for the network."""
 _LATER_BYTES = 64 << 20
-"""Of what nobody waits for, about: whoever has more of it put waits."""
+"""Approximate maximum bytes of puts that nobody waits for; beyond it, callers wait."""
 _PAGE = 1000
-"""Names that one request lists, or deletes."""
+"""Names listed, or deleted, by one request."""
 _CONNECT_SECONDS = 5
 _LONGEST_SECONDS = 3600
-"""Of a request, however steadily its bytes come: 3.5 GB by the slowest link."""
+"""Maximum duration of a request, however steadily its bytes come: 3.5 GB over the slowest link."""
 _RETRIES = 3
-"""By the library, of one request; then it is signed anew, by credentials that may be other ones."""
+"""Retries of one request by the library; after them it is signed again, by credentials that may have changed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _CREDENTIALS_SECONDS = 60
 _AT_EXIT_SECONDS = 10.0
 
 _FULL = re.compile(r"QuotaExceeded|StorageFull|InsufficientStorage|NoSpace|status code: 507")
-"""What stores say that have no room, or give this user no more."""
+"""Errors of stores that have no room, or whose quota for this user is used up."""
 _REFUSED = re.compile(r"status code: 4(?!08|09|29)\d\d(?!.*RequestTimeout)|AccessDenied|NoSuchBucket", re.DOTALL)
-"""What another try does not change: none of requests that took too long, met others, or were too many."""
+"""Errors that a retry does not change: not those of requests that took too long, conflicted, or were too many."""
 _ANSWER = re.compile(r"<Code>(\w+)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 _CERTIFICATE = re.compile(r"\bInvalidCertificate\(\s*(\w+)")
 _CAUSE = re.compile(r'\b(?:AlertReceived|InvalidMessage)\(\s*(\w+)|"(dns error)"|\b(TimedOut)\b|\bmessage: "([\w ]+)"')
-"""What the library tells of a request that got no answer, below what it says of it in a line."""
+"""The cause in the library's report of a request without an answer, below its first line."""
 _CAUSES = {
-    "UnknownIssuer": "is of an authority that is not known",
-    "Expired": "has ended",
+    "UnknownIssuer": "was issued by an unknown authority",
+    "Expired": "has expired",
     "NotValidYet": "is not valid yet",
-    "NotValidForName": "is of another name",
+    "NotValidForName": "is for another name",
     "InvalidContentType": "it does not speak TLS",
     "dns error": "its name is not found",
     "TimedOut": "no answer in time",
@@ -120,7 +120,7 @@ _CAUSES = {
 
 
 def is_url(text: str) -> bool:
-    """Whether a place is meant that is no folder."""
+    """Whether a place is a URL, not a folder."""
     return "://" in text or text.partition(":")[0] in _SCHEMES
 
 
@@ -131,9 +131,9 @@ class ObjectStorage:
     Attributes:
         url: ``s3://bucket/prefix``.
         cache: of this job, on each machine; None: everything is read from the store.
-        patience: seconds for which what fails is tried again, since it has failed first.
-        silence: seconds without a byte after which a request has failed; one with a large body after the time, too,
-            that its bytes may take.
+        patience: seconds for which a failure is retried, from the first one on.
+        silence: seconds without a byte after which a request has failed; for a large body, plus the time that its bytes
+            may take.
     """
 
     url: str
@@ -146,7 +146,7 @@ class ObjectStorage:
         """A storage from its URL.
 
         Raises:
-            SettingError: it is none; says what would be right.
+            SettingError: the URL is invalid; says what would be right.
         """
         scheme, _, rest = text.partition("://")
         bucket, _, prefix = rest.rstrip("/").partition("/")
@@ -155,12 +155,12 @@ class ObjectStorage:
             raise SettingError(setting, f"{text!r} is neither a folder nor a URL of {known}; give s3://bucket/prefix")
         if not _BUCKET.fullmatch(bucket):
             right = "3 to 63 of a-z, 0-9, - and ."
-            raise SettingError(setting, f"{bucket!r} is no name of a bucket ({right}); give s3://bucket/prefix")
+            raise SettingError(setting, f"{bucket!r} is no valid bucket name ({right}); give s3://bucket/prefix")
         try:
             return cls(f"{scheme}://{bucket}/{checked(prefix)}" if prefix else f"{scheme}://{bucket}", cache)
         except ValueError:
             right = "letters, digits and _ . = -, in parts separated by /, none of which begins with a dot"
-            told = "what else is to be said of the store, the environment says (AWS_ENDPOINT_URL, ...)"
+            told = "other settings of the store are environment variables (AWS_ENDPOINT_URL, ...)"
             raise SettingError(setting, f"{prefix!r} cannot be a prefix: give {right}; {told}") from None
 
     @property
@@ -214,7 +214,7 @@ class ObjectStorage:
             count_request("put", len(data))
             try:
                 obstore.put(store, name, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:  # by somebody else; or by this call, and the answer got lost
+            except AlreadyExistsError:  # by another process; or by this call, and the answer got lost
                 return bytes(_get(store, name)) == data
             return True
 
@@ -259,36 +259,36 @@ class ObjectStorage:
             self.put_now(name, memoryview(data))
 
     def discard(self, names: Iterable[str]) -> None:
-        """See :class:`~spatialstream.connectors.contracts.Storage`: by one request for all that have come by then."""
+        """See :class:`~spatialstream.connectors.contracts.Storage`: one request for all that have accumulated."""
         self._later.add({checked(name): None for name in names})
 
     @property
     def _later(self) -> _Later:
-        """What this process does later."""
+        """The deferred operations of this process."""
         return _later(self, os.getpid())
 
     def put_now(self, name: str, *parts: bytes | memoryview) -> None:
-        """Put a file, whatever is to become of it later."""
+        """Put a file immediately, whatever operation on it is deferred."""
         self._ask(name, lambda store: _put(store, name, parts), sum(map(len, parts)))
 
     def delete_now(self, names: Sequence[str]) -> None:
-        """Delete files, likewise."""
+        """Delete files immediately, likewise."""
         if names:
             self._ask(names[0], lambda store: _delete(store, names))
             if self.cache is not None:
                 self.cache.drop(names)
 
     def _ask(self, name: str, what: Callable[[ObjectStore], T], size: int = 0) -> T:
-        """Ask something of the store, again and again while that may help.
+        """Send a request to the store, with retries while they may help.
 
         Args:
             name: of the file.
-            what: asks it.
-            size: bytes that this sends.
+            what: sends the request.
+            size: bytes that it sends.
 
         Raises:
             Missing: there is no such file.
-            NoStorage: the store is away, or denies.
+            NoStorage: the store is unreachable, or denies access.
             OSError: it is full.
         """
         until, pause = None, _FIRST_PAUSE
@@ -327,7 +327,7 @@ def _list(store: ObjectStore, prefix: str) -> list[str]:
 
 
 def _pages(names: Sequence[str]) -> int:
-    """How many requests it takes to list names, or to delete them."""
+    """The number of requests that list names, or delete them."""
     return max(1, -(-len(names) // _PAGE))
 
 
@@ -340,20 +340,20 @@ def _put(store: ObjectStore, name: str, parts: Sequence[bytes | memoryview]) -> 
         else:
             count_request("put", size, -(-size // _PART_BYTES) + 2)
             pieces = (part[at : at + _PART_BYTES] for part in parts for at in range(0, len(part), _PART_BYTES))
-            # before a piece the library waits for others, but not before the last part: so there is a piece more
+            # the library limits the parts in flight before each part but the last: so an empty one is added
             given = chain(pieces, [b""])
             obstore.put(store, name, given, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
 
 class _Sending:
-    """The bytes of large bodies that this process has on their way."""
+    """The bytes of large bodies that this process has in flight."""
 
     def __init__(self) -> None:
         self._turn, self._changed, self._bytes = threading.Lock(), threading.Condition(), 0
 
     @contextmanager
     def some(self, size: int) -> Iterator[None]:
-        """Wait until so many more may be; who came first goes first."""
+        """Wait until so many more are allowed; first come, first served."""
         if size <= _SMALL_BYTES:
             yield
             return
@@ -372,7 +372,7 @@ _sending = _Sending()
 
 
 def _longer(size: int) -> float:
-    """Seconds that a request of so many bytes may take longer than one of none: a power of 2, for each has a client."""
+    """Additional seconds allowed for a request of so many bytes: a power of 2, because each timeout has a client."""
     if size <= _SMALL_BYTES:
         return 0.0
     return 2.0 ** math.ceil(math.log2(min(size * _PUTS_AT_ONCE, _BYTES_AT_ONCE) / _SLOWEST))
@@ -381,26 +381,26 @@ def _longer(size: int) -> float:
 def _delete(store: ObjectStore, names: Sequence[str]) -> None:
     count_request("delete", requests=_pages(names))
     try:
-        obstore.delete(store, names)  # a page a request, where the store takes that
+        obstore.delete(store, names)  # a page per request, if the store supports that
     except FileNotFoundError as error:
         if "NoSuchBucket" in str(error):
             raise
-        for name in names:  # stores that have no such request fail for one that is gone already
+        for name in names:  # stores without such a request fail for a file that is gone already
             with suppress(FileNotFoundError):
                 obstore.delete(store, name)
 
 
 def _said(text: str) -> str:
-    """What a store, or the library, has said, in a line: nothing of the request, which may tell too much."""
+    """The error of a store, or of the library, in one line, without the request, which may contain secrets."""
     if answer := _ANSWER.search(text):
         return answer[1] + (f" ({answer[2]})" if answer[2] else "")
     first, _, rest = text.partition("\n")
-    said = re.sub(r"^Generic \w+ error: |\?\S*", "", first)[:300]  # the path of a URL without what is asked
+    said = re.sub(r"^Generic \w+ error: |\?\S*", "", first)[:300]  # without the query of a URL
     return f"{said} ({cause})" if (cause := _cause(rest)) else said
 
 
 def _cause(text: str) -> str:
-    """Why there was no answer; nothing if the library does not tell."""
+    """Why there was no answer; empty if the library does not tell."""
     if found := _CERTIFICATE.search(text):
         what = found[1].removesuffix("Context")
         return f"the certificate of the store {_CAUSES.get(what, f'is not good: {what}')}"
@@ -410,7 +410,7 @@ def _cause(text: str) -> str:
 
 
 def _authorities() -> bytes | None:
-    """The certificates that are trusted beside those of the system, as they are now; None: no others.
+    """The current certificates that are trusted in addition to the system's; None: no others.
 
     Raises:
         NoStorage: they cannot be read.
@@ -425,10 +425,10 @@ def _authorities() -> bytes | None:
 
 @lru_cache(maxsize=64)
 def _client(url: str, silence: float, authorities: bytes | None, process: int) -> ObjectStore:
-    """What speaks to a store; it is made once in each process, for its threads do not outlive a fork.
+    """The client of a store; created once per process, because its threads do not survive a fork.
 
     Raises:
-        NoStorage: there are to be other authorities, and these are none.
+        NoStorage: other authorities are configured, and their file contains none.
     """
     options: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
@@ -456,13 +456,13 @@ def _client(url: str, silence: float, authorities: bytes | None, process: int) -
 
 @dataclass(frozen=True, slots=True)
 class _FileCredentials:
-    """Credentials of a file in AWS's form, which may be replaced at any time."""
+    """Credentials from a file in AWS's format, which may be replaced at any time."""
 
     file: Path
     profile: str
 
     def __call__(self) -> Any:
-        """What stands there now."""
+        """The current content."""
         known = configparser.ConfigParser(interpolation=None)
         try:
             known.read_string(self.file.read_text("utf-8"))
@@ -470,7 +470,7 @@ class _FileCredentials:
             key, secret = section["aws_access_key_id"], section["aws_secret_access_key"]
         except (OSError, KeyError, ValueError, configparser.Error) as error:
             what = error.strerror if isinstance(error, OSError) else f"holds no credentials of {self.profile}"
-            raise OSError(f"{self.file}: {what}") from None  # nothing of what it holds
+            raise OSError(f"{self.file}: {what}") from None  # without any of its content
         return {
             "access_key_id": key,
             "secret_access_key": secret,
@@ -480,10 +480,10 @@ class _FileCredentials:
 
 
 class _Begun(threading.local):
-    """What a thread has begun to put.
+    """The puts that a thread has begun.
 
     Attributes:
-        puts: of each storage; they raise what has failed.
+        puts: by storage; their futures raise what has failed.
     """
 
     def __init__(self) -> None:
@@ -496,7 +496,7 @@ _begun, _free = _Begun(), threading.BoundedSemaphore(_PUTS_AT_ONCE)
 def _put_at_once(
     put: Callable[..., None], files: Mapping[str, Sequence[bytes | memoryview]]
 ) -> dict[str, BaseException]:
-    """Put files at once, as many as may be under way; what those have met that could not be put."""
+    """Put files concurrently, as many at a time as allowed; returns the errors of those that failed."""
 
     def put_one(name: str) -> None:
         try:
@@ -550,10 +550,10 @@ class _Set:
 
 
 class _Later:
-    """Puts and deletes that nobody waits for, in threads of their own; what fails is tried again.
+    """Deferred puts and deletes, in threads of their own; failures are retried.
 
     Args:
-        storage: where.
+        storage: where to put and delete.
     """
 
     def __init__(self, storage: ObjectStorage) -> None:
@@ -565,15 +565,15 @@ class _Later:
         atexit.register(self.wait, _AT_EXIT_SECONDS)
 
     def add(self, files: Mapping[str, bytes | None]) -> None:
-        """Have files put, or deleted where there is no content; what has no room waits for it.
+        """Have files put, or deleted if they have no content; waits for room.
 
         Raises:
-            NoStorage: there is none for longer than the storage is patient.
+            NoStorage: there is no room for longer than the storage's patience.
         """
         with self._changed:
             has_room = not any(files.values()) or self._changed.wait_for(self._has_room, self._storage.patience)
             if not has_room:
-                raise NoStorage(f"{self._storage.url} does not take what is to be put there")
+                raise NoStorage(f"{self._storage.url} does not accept the files to be put in time")
             for name, data in files.items():
                 self._todo.pop(name, None)
                 self._todo[name] = data
@@ -583,24 +583,24 @@ class _Later:
         return sum(len(data or b"") for files in (self._todo, self._doing) for data in files.values()) < _LATER_BYTES
 
     def get(self, name: str) -> bytes | None:
-        """The content that a file is still to get; None if it is to get none."""
+        """The content that is still to be put for a file; None if there is none."""
         with self._changed:
             return self._todo[name] if name in self._todo else self._doing.get(name)
 
     def forget(self, names: Sequence[str]) -> None:
-        """What becomes of these files is somebody else's; nothing is done to them any more when this returns."""
+        """Cancel the deferred operations on these files; none of them is in progress when this returns."""
         with self._changed:
             self._changed.wait_for(lambda: self._doing.keys().isdisjoint(names))
-            for name in names:  # after the wait: what has failed meanwhile is to be done again
+            for name in names:  # after the wait: a failure meanwhile has scheduled a retry
                 self._todo.pop(name, None)
 
     def wait(self, timeout: float) -> bool:
-        """Wait until all is done, so many seconds at most; whether it is."""
+        """Wait until all is done, with a timeout in seconds; returns whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._todo and not self._doing, timeout)
 
     def _put(self, files: Mapping[str, Sequence[bytes]]) -> Iterable[str]:
-        """Put files; those that could not be."""
+        """Put files; returns those that failed."""
         failed = _put_at_once(self._storage.put_now, files)
         for error in failed.values():
             if not isinstance(error, NoStorage | OSError):

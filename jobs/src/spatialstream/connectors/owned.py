@@ -1,8 +1,8 @@
-"""What the project has written into folders that its user has named, and so may delete. All else is somebody else's.
+"""Which files the project has written into folders that its user has named: only those may be deleted.
 
 Such a folder has a marker: ``run.json`` or ``stream.json`` in a checkpoint, and a file of its own beside results. In a
-folder with a marker the project's files are known by their names. Nothing is deleted before every file has been looked
-at; one that is not known refuses the whole, and is named.
+folder with a marker the project's files are recognized by their names. Nothing is deleted before every file has been
+checked; an unknown file prevents the deletion, and is named.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from spatialstream.model.errors import SettingError
 __all__ = ["MADE", "REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
 
 MADE = "topics.json"
-"""What a stream's checkpoint says of the topics that the stream has made; see :mod:`spatialstream.stream.made`."""
+"""The file of a checkpoint with the topics that the stream has created; see :mod:`spatialstream.stream.made`."""
 
 _LOST = "lost+found"
-"""What a file system puts into the folder where it is mounted; it is nobody's."""
+"""A folder that file systems create where they are mounted; it is ignored."""
 
 _ASIDE = re.compile(r"\.(.+)\.\d+")
 """A file that was being written when its process died, see :func:`spatialstream.connectors.disk.whole_file`."""
@@ -45,7 +45,7 @@ _FILES = (
     _STATE,
     _SPARK,
 )
-"""What every stream leaves in its checkpoint."""
+"""The files that every stream writes into its checkpoint."""
 
 _FOLDERS = ("input", "epochs", "rounds", "blocks", "announced", "samples", "versions", "transfers", "state", "spark")
 _EPOCH = r"epoch-\d{9}(_1)?\.jsonl"
@@ -56,12 +56,13 @@ class Owned:
     """The files of one kind of folder.
 
     Attributes:
-        what: the folder is called in errors.
-        marker: file that says that the folder is of this kind; the last that is deleted.
+        what: name of the folder in errors.
+        marker: file that marks the folder as one of this kind; deleted last.
         files: patterns of the paths in the folder, parts separated by ``/``.
-        names: files and folders in it that must not be there before there is a marker.
+        names: files and folders in it that must not exist before the marker.
         folders: other folders of the project in it.
-        traces: files in it that may be left of one that was deleted, with the marker, but for something elsewhere.
+        traces: files that may remain, together with the marker, of a deleted folder, because something elsewhere could
+            not be deleted.
     """
 
     what: str
@@ -72,14 +73,14 @@ class Owned:
     traces: tuple[str, ...] = ()
 
     def mark(self, folder: Path) -> str:
-        """Make the folder, and mark it, by an id that it keeps for as long as it has the marker; that id."""
+        """Create the folder and its marker; returns an id that the folder keeps as long as it has the marker."""
         marker = made(folder) / self.marker
         if not (known := marker.read_text() if marker.exists() else ""):
             write_whole(marker, (known := secrets.token_hex(8)).encode())
         return known
 
     def foreign(self, folder: Path) -> Iterator[str]:
-        """Paths in a folder that are not the project's: files, symbolic links, and folders that are empty."""
+        """Paths in a folder that are not the project's: files, symbolic links, and empty folders."""
         for place, folders, files in os.walk(folder):
             inside = Path(place).relative_to(folder)
             if inside == Path() and _LOST in folders:
@@ -94,14 +95,14 @@ class Owned:
                 yield inside.as_posix()
 
     def check(self, folder: Path, setting: str) -> None:
-        """Make sure that all of a folder may be deleted; one that is not there, or is empty, may be.
+        """Make sure that all content of a folder may be deleted; a missing or empty folder is accepted.
 
         Args:
             folder: the folder.
-            setting: what has named it.
+            setting: the setting that names it.
 
         Raises:
-            SettingError: the folder has no marker, or holds a file that is not the project's; names it.
+            SettingError: the folder has no marker, or contains a file that is not the project's; names it.
         """
         if not folder.exists() and not folder.is_symlink():
             return
@@ -113,11 +114,11 @@ class Owned:
             raise SettingError(setting, self._unmarked(folder))
 
     def empty(self, folder: Path, keep: Sequence[Path] = ()) -> None:
-        """Delete what the project has written, which :meth:`check` has looked at. The folder stays, and so do locks.
+        """Delete the project's files, which :meth:`check` has accepted. The folder and locks remain.
 
         Args:
             folder: the folder.
-            keep: files in it that stay.
+            keep: files in it that remain.
 
         Raises:
             OSError: something cannot be deleted.
@@ -139,10 +140,10 @@ class Owned:
                 shutil.rmtree(path)
 
     def check_storage(self, storage: Storage, setting: str) -> None:
-        """As :meth:`check`, of a storage that is no folder.
+        """As :meth:`check`, for a storage that is no folder.
 
         Raises:
-            SettingError: it has no marker, or holds a file that is not the project's; names it.
+            SettingError: it has no marker, or contains a file that is not the project's; names it.
         """
         names = storage.list("")
         self._refuse([each for each in names if not self._is_known(each)], storage.place, setting)
@@ -150,11 +151,11 @@ class Owned:
             raise SettingError(setting, self._unmarked(storage.place))
 
     def empty_storage(self, storage: Storage, keep: Sequence[str] = ()) -> None:
-        """Delete what the project has written, which :meth:`check_storage` has looked at; the marker last.
+        """Delete the project's files, which :meth:`check_storage` has accepted; the marker last.
 
         Args:
             storage: the storage.
-            keep: files in it that stay.
+            keep: files in it that remain.
         """
         storage.delete(name for name in storage.list("") if name not in (self.marker, *keep))
         storage.delete([self.marker])
@@ -167,15 +168,16 @@ class Owned:
             more = f" and {len(others) - 3} more" if len(others) > 3 else ""
             named = ", ".join(f"{place}/{each}" for each in others[:3])
             problem = (
-                f"{named}{more} is not of {self.what}, so nothing has been deleted; move it, or name another place"
+                f"{named}{more} does not belong to {self.what}, so nothing has been deleted; move it, or name another "
+                "place"
             )
             raise SettingError(setting, problem)
 
     def _unmarked(self, place: object) -> str:
-        return f"{place} holds no {self.marker}, so it is not of {self.what}, and nothing has been deleted"
+        return f"{place} holds no {self.marker}, so it is not {self.what}, and nothing has been deleted"
 
     def taken(self, storage: Storage) -> str | None:
-        """The name in a storage without a marker that the project would use for itself; None if all is well."""
+        """A name in a storage without a marker that the project would use itself; None if there is none."""
         if find(storage, self.marker) is not None:
             return None
         return next((name for name in self.names if storage.list(f"{name}/") or find(storage, name) is not None), None)

@@ -1,4 +1,4 @@
-"""A storage as a person names it: a folder, or the URL of an object store."""
+"""A storage from what a person names: a folder, or the URL of an object store."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["storage_at"]
 
 
 def storage_at(place: str | Path, setting: str) -> Folder | ObjectStorage:
-    """The storage at a place; one that is remote has a cache, new for who asks.
+    """The storage at a place; a remote one gets a new cache with each call.
 
     Raises:
-        SettingError: it is neither a folder's path nor a URL that is known; names the setting.
+        SettingError: it is neither a folder's path nor a known URL; names the setting.
     """
     if is_url(str(place)):
         return ObjectStorage.parse(str(place), setting, LocalCache())

@@ -1,8 +1,8 @@
-"""Memory of a process: how much it has, and how the C library gets it.
+"""Memory of a process: its size, and how the C library allocates it.
 
-glibc gives each thread a heap ("arena") of its own, up to eight for each processor, and keeps what has been freed in
-it. In a process of many threads, each of which does a turn at some time, that is a multiple of what is in use. With two
-arenas it is not, and nothing here is slower: what is large (arrays, Arrow's blocks) comes from elsewhere.
+glibc gives each thread a heap ("arena") of its own, up to eight per processor, and keeps freed memory in it. In a
+process with many threads, each of which executes a turn at some time, that is a multiple of the memory in use. With two
+arenas it is not, and nothing here is slower: large allocations (arrays, Arrow's blocks) come from elsewhere.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pathlib import Path
 __all__ = ["ARENAS", "few_arenas", "resident_bytes"]
 
 ARENAS = 2
-"""Of a process."""
+"""Number of arenas of a process."""
 
 _ARENA_MAX = -8
 """``M_ARENA_MAX`` of ``mallopt``."""
 
 
 def few_arenas(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Have this process, its forks and what it starts make do with :data:`ARENAS` arenas, unless told otherwise.
+    """Limit this process, its forks and child processes to :data:`ARENAS` arenas, unless configured otherwise.
 
-    To be called before there are threads: arenas stay that are there.
+    To be called before threads are started: existing arenas stay.
 
     Args:
-        environment: of this process, in which ``MALLOC_ARENA_MAX`` says otherwise.
+        environment: of this process, in which ``MALLOC_ARENA_MAX`` takes precedence.
     """
     if "MALLOC_ARENA_MAX" not in environment:
         environment["MALLOC_ARENA_MAX"] = str(ARENAS)
@@ -37,9 +37,9 @@ def few_arenas(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """Memory that a process has at the moment (its resident set), what it shares with others included.
+    """The current resident set size of a process, including memory shared with others.
 
-    0 where the system does not say, or there is no such process.
+    0 if the system does not report it, or there is no such process.
     """
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -1,4 +1,4 @@
-"""A sink of files: the rows of each round a whole file of JSON Lines, under a name that a repetition overwrites."""
+"""A sink of files: the rows of each round are one file of JSON Lines, which a repetition of the round overwrites."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LETTERS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """See :class:`~spatialstream.connectors.contracts.Sink`. What gives nothing has no file.
+    """See :class:`~spatialstream.connectors.contracts.Sink`. No file is written for no rows.
 
     Attributes:
         results: folder of rows: ``epoch-000000017.jsonl``, and ``epoch-000000017_1.jsonl`` of a second phase. Read in
-            the order of their names, files hold the rows in their order. Parts of MERGE after the first have folders
+            the order of their names, files contain the rows in order. Parts of MERGE after the first have folders
             ``part-0001`` of their own.
         dead: folder of dead letters: ``input-000000017.jsonl`` of an epoch, ``epoch-000000017.jsonl`` of a round.
     """
@@ -47,7 +47,7 @@ class ResultFiles:
 
 
 def _write(path: Path, lines: Iterable[pa.LargeStringArray]) -> int:
-    """Write lines to a file, unless there are none; how many there were."""
+    """Write lines to a file, unless there are none; returns their number."""
     pieces: Iterator[pa.LargeStringArray] = filter(len, lines)
     first = next(pieces, None)
     if first is None:

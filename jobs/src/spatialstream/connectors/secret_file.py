@@ -1,8 +1,8 @@
-"""Brings the secret of Spark's processes to an executor, where the checkpoint is no folder that it could mount.
+"""Fetches the secret of Spark's processes for an executor, if the checkpoint is no folder that it could mount.
 
 Usage: python -m spatialstream.connectors.secret_file CHECKPOINT FILE
 
-The driver has put it into the checkpoint, under the name of the file, before it made any executor.
+The driver has put it into the checkpoint, under the name of the file, before it started any executor.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def bring(checkpoint: str, path: Path) -> None:
     """Write the file.
 
     Raises:
-        Missing: there is none of its name in the checkpoint.
-        NoStorage: the checkpoint cannot be reached, or denies.
-        OSError: it cannot be written.
+        Missing: the checkpoint has no file of its name.
+        NoStorage: the checkpoint cannot be reached, or denies access.
+        OSError: the file cannot be written.
     """
     secret = storage_at(checkpoint, "checkpoint").get(path.name)
     path.parent.mkdir(parents=True, exist_ok=True)

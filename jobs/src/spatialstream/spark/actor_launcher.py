@@ -1,10 +1,10 @@
-"""Actors as tasks of one Spark job that stays.
+"""Launches actors as the tasks of one long-running Spark job.
 
-Spark starts them where there is a core, and others for those that have gone.
+Spark starts them where a core is free, and replaces those that have gone.
 
-There are as many tasks as the stream may ever have actors. Those for which there is no core wait in Spark's queue, so a
-new executor takes one at once. A job that has failed as a whole, because a local session does not try tasks again, is
-begun anew.
+The job has as many tasks as the stream may ever have actors. Tasks without a core wait in Spark's queue, so a new
+executor gets one at once. If the job fails as a whole, because a local session does not retry tasks, it is started
+again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DRIVER, _OPTION = "driver", "--executor-id"
 _END_SECONDS = 3.0
 _AGAIN_SECONDS = 0.2
 _SOON_SECONDS, _PATIENCE = 10.0, 4
-"""A job that fails so soon after it was begun, so often in a row, will not do."""
+"""A job that fails so soon after its start, so often in a row, is given up."""
 
 
 class SparkActorLauncher:
@@ -40,8 +40,8 @@ class SparkActorLauncher:
 
     Args:
         session: the Spark session.
-        count: how many actors; None: one for each core.
-        name: of the job, for people.
+        count: number of actors; None: one for each core.
+        name: of the job, as shown to people.
     """
 
     def __init__(self, session: SparkSession, count: int | None = None, name: str = "actors") -> None:
@@ -68,12 +68,12 @@ class SparkActorLauncher:
         self._job.start()
 
     def _keep(self, spec: ActorSpec) -> None:
-        """Have the job, and begin it anew when it has failed."""
+        """Run the job, and start it again when it has failed."""
 
         def actor(number: int, nothing: Iterable[int]) -> Iterable[int]:
             try:
                 run_actor(spec, number, _executor())
-            finally:  # Spark may have other work for this process
+            finally:  # Spark may use this process for other work
                 forget(spec.world.storage)
                 views.forget(spec.world.storage.place)
             return ()
@@ -85,7 +85,7 @@ class SparkActorLauncher:
                 context.addJobTag(self._tag)
                 context.setJobDescription(f"{self._name}: processes that stay until the stream ends")
                 context.parallelize(range(self._count), self._count).mapPartitionsWithIndex(actor).count()
-                return  # they have been told to end
+                return  # the actors have been told to exit
             except (Py4JError, PySparkException, OSError) as error:
                 if self._ending.is_set() or spark_ended(self._session):
                     return
@@ -111,10 +111,10 @@ class SparkActorLauncher:
 
 
 def _executor() -> str:
-    """The id of the executor that this process is of; "driver" where there are none but the driver.
+    """The id of the executor of this process; "driver" if there is none but the driver.
 
-    Spark tells its Python tasks nothing of it. In a pod it is in the environment. Elsewhere the executor is the process
-    that has started the daemon that this one is a fork of, and its command line has it.
+    Spark does not tell its Python tasks. In a pod the id is in the environment. Elsewhere the executor is the parent of
+    the daemon from which this process was forked, and has the id in its command line.
     """
     if known := os.environ.get("SPARK_EXECUTOR_ID"):
         return known
@@ -127,7 +127,7 @@ def _executor() -> str:
 
 
 def spark_ended(session: SparkSession) -> bool:
-    """Whether a session's JVM has gone, or its context was stopped, as Spark does by itself when it is in trouble."""
+    """Whether a session's JVM has exited, or its context was stopped, which Spark does by itself after some errors."""
     context: Any = session.sparkContext
     process = getattr(context._gateway, "proc", None)
     if process is not None and process.poll() is not None:
@@ -139,6 +139,6 @@ def spark_ended(session: SparkSession) -> bool:
 
 
 def stop_spark(session: SparkSession) -> None:
-    """Stop a session, which may have ended already: what it then says is no news, and would hide why the job ends."""
+    """Stop a session, unless it has ended already: the resulting error would hide why the job ends."""
     if not spark_ended(session):
         session.stop()

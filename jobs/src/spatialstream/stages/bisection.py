@@ -1,4 +1,4 @@
-"""Which records a stage fails on: it is rehearsed without some of them (:mod:`~spatialstream.stages.quarantine`)."""
+"""Finds the records on which a stage fails by rehearsing it without some (:mod:`~spatialstream.stages.quarantine`)."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _Turn = TypeVar("_Turn", Epoch, Round)
 def _found(
     names: Sequence[_Name], rehearse: Callable[[tuple[QuarantinedRecord, ...]], object]
 ) -> list[tuple[_Name, Exception]]:
-    """The records without which a stage does not fail, and what it raises because of each.
+    """The records without which a stage does not fail, and the exception because of each.
 
     Args:
         names: all records, in order.
-        rehearse: does the stage without some records, and leaves no trace.
+        rehearse: executes the stage without some records, and leaves no trace.
     """
 
     def outcome(kept: np.ndarray) -> Exception | None:
@@ -75,18 +75,18 @@ def _scratch(
     turn: _Turn,
     storage: Storage,
 ) -> Iterator[tuple[Callable[[], Overlay], _Turn]]:
-    """What gives storages that hold what an owner begins a turn with, and the turn as it is done in them.
+    """Context for rehearsals: a function that returns a storage with the state before a turn, and the turn for it.
 
-    The owner has nothing of that in memory then.
+    The owner then has none of that state in memory.
 
     Args:
-        state: the owner's in the turn.
-        restore: makes the owner's structures.
+        state: the owner's state in the turn.
+        restore: restores the owner's structures.
         turn: the turn.
         storage: of the stream's state, which is only read.
 
     Raises:
-        Lost: the owner does not stand before the turn.
+        Lost: the owner's state before the turn is not available.
     """
     base = Overlay(storage)
     state.copy(base, restore)
@@ -105,7 +105,7 @@ def _scratch(
 
 
 def bisect_route(epoch: Epoch, partition: int, storage: Storage) -> list[QuarantinedRecord]:
-    """What of a router partition's share has to be left out for ROUTE not to fail."""
+    """The records of a router partition's share that have to be quarantined for ROUTE not to fail."""
     known = {(left.what, left.number) for left in epoch.left}
     items = {
         (run.name, row): (run, record)
@@ -133,7 +133,7 @@ def _routed_letter(epoch: int, run: Run, record: pa.RecordBatch, error: Exceptio
 def bisect_work(
     slot: int, blocks: Sequence[BlockMessage], turn: Round, settings: WorkSettings, storage: Storage
 ) -> list[QuarantinedRecord]:
-    """What of a slot's blocks has to be left out for WORK not to fail; arguments as those of WORK."""
+    """The records of a slot's blocks to be quarantined for WORK not to fail; arguments as those of WORK."""
     rows = list(without(slot, blocks_of_round(slot, blocks, turn)[0], turn.left))
     known = {(left.what, left.number) for left in turn.left}
     items: dict[_Name, pa.RecordBatch] = {}
@@ -169,7 +169,7 @@ def _echo(record: pa.RecordBatch, kind: str) -> str:
 
 
 def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
-    """The dead letter of a record of which is known the kind of its topic, and its epoch."""
+    """The dead letter of a record of which the kind of its topic, and its epoch, are known."""
     what, number = name
     return dead_letter(error, stage, echo, "queries" if what == QUERY else "objects", number // PER_EPOCH)
 
@@ -182,14 +182,14 @@ def bisect_merge(
     limits: RowLimits | None = None,
     part: int = 0,
 ) -> list[QuarantinedRecord]:
-    """What has to be left out of a round for MERGE not to fail. If there is nothing, its second phase can be done next.
+    """The records to be quarantined for MERGE not to fail. If there are none, the second phase can be tried next.
 
     Args:
         rows: the partials of all slots, which have done the round.
         turn: the round.
         settings: of the stream.
         storage: of the stream's state.
-        limits: how long rows may be.
+        limits: maximum length of rows.
         part: of MERGE.
     """
     items: dict[_Name, str] = {}
@@ -223,7 +223,7 @@ def bisect_merge(
 
 
 def bisect_ask(slot: int, turn: Round, storage: Storage, part: int = 0) -> list[QuarantinedRecord]:
-    """What has to be left out of a round, which a slot has done, for the slot not to fail in the second phase."""
+    """The records to be quarantined for a slot, which has done the round, not to fail in the second phase."""
     rows = Second.load(storage, turn, part)
 
     def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
@@ -240,7 +240,7 @@ def bisect_answers(
     limits: RowLimits | None = None,
     part: int = 0,
 ) -> list[QuarantinedRecord]:
-    """What has to be left out of a round for MERGE not to fail in the second phase; see :func:`bisect_merge`."""
+    """The records to be quarantined for MERGE not to fail in the second phase; see :func:`bisect_merge`."""
     known = Second.load(storage, turn, part)
 
     def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
@@ -252,7 +252,7 @@ def bisect_answers(
 def _asked(
     rows: Sequence[Block], rehearse: Callable[[tuple[QuarantinedRecord, ...]], object]
 ) -> list[QuarantinedRecord]:
-    """The queries of a second phase that have to be left out, of rows that :class:`Second` kept."""
+    """The queries of a second phase to be quarantined, out of the rows that :class:`Second` kept."""
     items = {
         (QUERY, number): json.dumps({"id": name})
         for _, kind, content in rows

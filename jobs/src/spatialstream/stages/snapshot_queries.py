@@ -1,10 +1,10 @@
-"""Snapshot queries that are asked between rounds: which slots are asked what, and the rows that their answers make.
+"""Snapshot queries that are asked between rounds: which slots are asked, and the rows made from their answers.
 
-A query goes to the slots that the router would send it to; SKQs in two phases, to the slot nearest to them first,
-and then to those within the radius that it gives. All slots answer as of one round, so the rows are those that the
-stream itself gives for the same queries with their times, if they come with the next round.
+A query goes to the slots to which the router would send it; SKQs in two phases, first to the slot nearest to them, and
+then to those within the radius that it gives. All slots answer as of one round, so the rows are those that the stream
+itself gives for the same queries with their times, if they come with the next round.
 
-How slots are reached is not known here.
+This module does not know how slots are reached.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ __all__ = [
 ]
 
 Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Block]]
-"""Asks slots, as of a round, the queries that name them (see :func:`~spatialstream.stages.views.answer_at`); gives
-the partials of all of them, in any order but that of each slot, within so many seconds."""
+"""Asks slots, as of a round, the queries that name them (see :func:`~spatialstream.stages.views.answer_at`), with a
+timeout in seconds; returns the partials of all of them, interleaved, but in order for each slot."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadPoint:
-    """What has to be known of a stream to ask it: the newest round that is done.
+    """What is needed to query a stream: the newest round that is done.
 
     Attributes:
-        round: which one.
-        clock: everything with a timestamp up to here has come.
+        round: its number and revision.
+        clock: the watermark: all records with this timestamp or an earlier one have arrived.
         routing: where objects are.
     """
 
@@ -74,7 +74,7 @@ class ReadPoint:
 
     @property
     def begun(self) -> bool:
-        """Whether the clock has begun: before, nothing is known of any time."""
+        """Whether the watermark has a value: before, nothing is known of any time."""
         return self.clock > NEVER
 
     @staticmethod
@@ -89,7 +89,7 @@ class ReadPoint:
 
     @classmethod
     def of(cls, record: Mapping[str, Any], load: Callable[[int], RoutingVersion]) -> ReadPoint:
-        """From :meth:`record`, and what gives a version by its number."""
+        """From :meth:`record`, and a function that loads a version by its number."""
         past = tuple(PastVersion(load(number), first, last) for number, first, last in record["past"])
         number, revision = record["round"]
         return cls((number, revision), record["clock"], Routing(load(record["version"]), past=past, two_phase=True))
@@ -107,11 +107,11 @@ def answers_of(
     """The rows of snapshot queries as of a round: numbers are positions in the batch.
 
     Args:
-        queries: with their times, which are not after the read_point's clock.
+        queries: with their times, which are not after the read point's watermark.
         read_point: of the stream.
         space: of the stream.
         call: asks slots.
-        left: the seconds that are left.
+        left: returns the remaining seconds.
         longest: bytes of a row; a longer one says so in place of its list; None: any length.
         counted: counts what is found, as it comes.
 
@@ -186,7 +186,7 @@ def lines_of(
     return lines
 
 
-# ----------------------------------------------------------------------------------------------- few, without blocks
+# ---------------------------------------------------------------------------------------- small batches, without blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +194,12 @@ class Wanted:
     """A query, and slots that it concerns.
 
     Attributes:
-        number: stands for the query.
+        number: identifies the query.
         query: with its time.
         since: it looks at objects of (since, t].
-        slots: which ones.
+        slots: numbers of the slots.
         alone: whether no other slot is asked, see :func:`~spatialstream.stages.snapshots.answer`.
-        within: nothing farther than this is wanted of an SKQ: the distance of the k-th object that is known.
+        within: an SKQ does not need farther objects than this: the distance of the k-th object that is known.
     """
 
     number: int
@@ -223,21 +223,21 @@ class Wanted:
 
 
 Found = dict[int, list[Columns]]
-"""What slots have for queries, by number: a part of each slot here, and one of each actor elsewhere. A query is
-left out of which a slot has no view of the round, or no answer."""
+"""What slots have found for queries, by number: one part for each local slot, and one for each remote actor. Queries
+are missing for which a slot has no view of the round, or no answer."""
 
 Begin = Callable[[Sequence[Wanted]], Callable[[], Found]]
-"""Begins to ask slots that are elsewhere, of a round; what it gives waits for their answers."""
+"""Begins to ask remote slots, as of a round; the function that it returns waits for their answers."""
 
 
 def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted], most: int) -> Found:
-    """What slots of this process have for queries.
+    """What slots of this process have found for queries.
 
     Args:
-        place: of the storage that the slots' state is in.
+        place: of the storage of the slots' state.
         round_id: of a round that is done.
         wanted: the queries.
-        most: bytes; when more has been found, the queries that follow are left out.
+        most: bytes; when more has been found, the remaining queries are skipped.
     """
     found, size = Found(), 0
     for each in wanted:
@@ -257,7 +257,7 @@ def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted], most: int)
 
 
 def blocks_of(wanted: Iterable[Wanted], found: Mapping[int, Sequence[Columns]]) -> dict[str, pa.RecordBatch]:
-    """What was found, one block for each type of query, for :func:`found_of`."""
+    """What was found, one block per query type, for :func:`found_of`."""
     gathered: dict[str, list[Columns]] = {}
     for each in wanted:
         gathered.setdefault(each.query.type.value, []).extend(found.get(each.number, ()))
@@ -265,7 +265,7 @@ def blocks_of(wanted: Iterable[Wanted], found: Mapping[int, Sequence[Columns]]) 
 
 
 def found_of(wanted: Iterable[Wanted], blocks: Mapping[str, pa.RecordBatch], numbers: Iterable[int]) -> Found:
-    """What :func:`blocks_of` was made of: all slots' parts of a query are one.
+    """The inverse of :func:`blocks_of`, with one part per query for all slots.
 
     Args:
         wanted: the queries.
@@ -301,18 +301,17 @@ def lines_here(
 ) -> dict[int, str]:
     """The rows of few queries, by position: slots of this process are searched, and others asked by ``begin``.
 
-    They are what :func:`lines_of` gives, by the same searches and merges. Only the blocks between who asks and who
-    answers are left out, which for few queries cost more than their answers.
+    They are those of :func:`lines_of`, by the same searches and merges, but without blocks between client and slots,
+    which for few queries cost more than their answers.
 
     Args:
-        queries: with their times, which are not after the read_point's clock.
+        queries: with their times, which are not after the read point's watermark.
         read_point: of the stream.
         space: of the stream.
         retention: ms that snapshot queries can look back; None: for ever.
-        place: of the storage that the slots' state is in.
-        most: bytes of what is found, all queries together; those with which it would be more are left out.
-        begin: asks slots that are elsewhere. By default it finds nothing, so that queries which concern them are left
-            out.
+        place: of the storage of the slots' state.
+        most: maximum bytes of what is found, for all queries together; queries that would exceed it are skipped.
+        begin: asks remote slots. By default it finds nothing, so that queries which concern them are skipped.
         longest: bytes of a row, see :func:`answers_of`.
     """
     routing = read_point.routing

@@ -1,15 +1,15 @@
-"""WORK: what one slot does with the blocks of one round.
+"""WORK: one slot applies the blocks of one round.
 
-A slot takes all epochs that have been announced in one go, a *round*. Timestamps alone decide what counts for which
+A slot processes all epochs that have been announced in one go, a *round*. Timestamps alone decide what counts for which
 query, so within a round there is no need to interleave: all registrations and cancellations take effect first, then all
-objects are matched (each continuous query knows its lifetime), inserted, and then snapshot queries are answered (each
+objects are matched (each continuous query knows its lifetime) and inserted, then snapshot queries are answered (each
 looks no further than its own t), and at last the steps of CTQs up to the round's end. The order of the design, control
 records, query changes, objects, snapshots, ticks, is thus kept by construction.
 
-A slot's structures stay in memory from round to round, and are written down at checkpoints
+A slot's structures stay in memory from round to round, and are written to files at checkpoints
 (:mod:`spatialstream.stages.state`).
 
-What a slot finds may be many times its memory: it is found, and leaves, some at a time, and is counted on the way.
+A slot's results may be many times its memory: they are generated, emitted and counted in blocks.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ __all__ = [
 ]
 
 _LINE_BYTES = 80
-"""Of a line of a CRQ, besides the object's and the query's own."""
+"""Of a line of a CRQ, in addition to the object's and the query's own."""
 
 T = TypeVar("T")
 
 BlockMessage = tuple[bytes, pa.Buffer | None]
-"""Key and content of a block, as a channel gives it."""
+"""Key and content of a block, as a channel returns it."""
 
 _SNAPSHOT = having(lambda kind: not kind.continuous)
 _EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
@@ -88,14 +88,14 @@ _NEAREST = having(lambda kind: kind.route is Route.NEAREST)
 
 @dataclass(frozen=True, slots=True)
 class WorkSettings:
-    """What a slot has to know.
+    """The settings of a slot.
 
     Attributes:
         space: of the stream.
         interval: Δ in ms: objects are dropped in units of it.
         retention: ms that snapshot queries can look back; None: for ever.
-        archive: where the objects go that retention drops; None: they are gone.
-        mergers: parts of MERGE, see :mod:`~spatialstream.stages.division`.
+        archive: storage of the objects that retention drops; None: they are deleted.
+        mergers: number of parts of MERGE, see :mod:`~spatialstream.stages.division`.
     """
 
     space: Space
@@ -120,7 +120,7 @@ class SlotIndexes:
         self.watermark: int | None = None
 
     def continuous(self) -> Iterator[tuple[Kind, ContinuousIndex]]:
-        """The continuous kinds, each with the index of its queries."""
+        """The kinds of continuous queries, each with the index of its queries."""
         for kind in KINDS:
             if kind.continuous:
                 yield kind, getattr(self, kind.index)
@@ -138,7 +138,7 @@ class SlotIndexes:
 
     @classmethod
     def restore(cls, settings: WorkSettings, slot: int, manifest: Manifest | None, read: ReadFile) -> SlotIndexes:
-        """See :mod:`spatialstream.local.state`; without a manifest, those of a slot that has done nothing."""
+        """See :mod:`spatialstream.local.state`; without a manifest, the structures of a new slot."""
         if manifest is None:
             return cls(settings, slot)
         self = cls.__new__(cls)
@@ -153,7 +153,7 @@ class SlotIndexes:
 
 
 def slot_owner(slot: int) -> str:
-    """The owner of a slot's state."""
+    """The name of a slot as an owner of state."""
     return f"slot-{slot:04d}"
 
 
@@ -165,18 +165,18 @@ def slot_state(slot: int, turn: Round, storage: Storage) -> OwnerState:
 def work(
     slot: int, blocks: Iterable[BlockMessage], turn: Round, settings: WorkSettings, storage: Storage
 ) -> Iterator[Block]:
-    """Apply a round to one slot and give its partials; the slot's state is then that of the round.
+    """Apply a round to one slot and generate its partials; the slot's state is then that of the round.
 
     Args:
-        slot: which one.
-        blocks: the slot's, in the order in which they were sent. There may be repeated ones, and ones of epochs before
-            the round.
+        slot: number of the slot.
+        blocks: the slot's blocks, in the order in which they were sent. There may be repeated ones, and blocks of
+            epochs before the round.
         turn: the round.
         settings: of the stream.
         storage: of the state.
 
     Raises:
-        Lost: the state of the round before is in no memory any more.
+        Lost: the state of the round before is not in memory any more.
         StateError: a router partition's marker is missing, or the checkpoint is damaged.
     """
     began = time.perf_counter()
@@ -205,7 +205,7 @@ def work(
 
 
 def blocks_of_round(slot: int, blocks: Iterable[BlockMessage], turn: Round) -> tuple[list[Block], int]:
-    """A slot's blocks, each once, and how many messages are none: those are not the router's, and are passed over."""
+    """A slot's blocks, without repetitions, and the number of messages that the router has not written (skipped)."""
     revisions = dict(zip(turn.epochs, turn.revisions, strict=True))
     seen: set[bytes] = set()
     rows: list[Block] = []
@@ -228,7 +228,7 @@ def blocks_of_round(slot: int, blocks: Iterable[BlockMessage], turn: Round) -> t
 
 
 def without(slot: int, rows: Sequence[Block], left: Sequence[QuarantinedRecord]) -> Iterator[Block]:
-    """A slot's blocks without what the round leaves out. Queries among that end, if they stand already."""
+    """A slot's blocks without the round's quarantined records. Quarantined queries that are registered end."""
     if not left:
         yield from rows
         return
@@ -245,7 +245,7 @@ def without(slot: int, rows: Sequence[Block], left: Sequence[QuarantinedRecord])
 
 
 def _check_markers(slot: int, rows: Sequence[Block], turn: Round) -> None:
-    """Make sure that all epochs of a round are there."""
+    """Make sure that all epochs of a round are complete."""
     found: dict[int, list[int]] = {}
     for _, kind, content in rows:
         if kind == messages.MARKER:
@@ -257,10 +257,10 @@ def _check_markers(slot: int, rows: Sequence[Block], turn: Round) -> None:
 
 
 def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True) -> SegmentStore:
-    """A slot's objects after a round, to be looked at only.
+    """A slot's objects after a round, to be read only.
 
     Args:
-        slot: which one.
+        slot: number of the slot.
         turn: the round.
         storage: of the state.
         done: whether the round is done: its checkpoint comes last.
@@ -272,7 +272,7 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
     if indexes is not None:
         return indexes.objects
     if not (done and turn.checkpoint):
-        raise Lost(f"slot {slot} as round {turn.number} has left it is in no memory any more")
+        raise Lost(f"the state of slot {slot} after round {turn.number} is not in memory any more")
     last = turn.number, turn.revision
     after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=last, since=last), storage)
     manifest = after.previous()
@@ -284,7 +284,7 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
 
 
 def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> None:
-    """Register the queries that other slots have written down for this one, if the time has come."""
+    """Register the queries that other slots have exported for this one, if a LOAD control says so."""
     for control, number in turn.controls:
         if control != LOAD or indexes.moves.pending != number:
             continue
@@ -300,7 +300,7 @@ def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
 
 
 def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> None:
-    """Write down what other slots will need; let go of what is not this slot's any more."""
+    """Export what other slots will need; drop what does not concern this slot any more."""
     moves = indexes.moves
     if moves.version is None:
         moves.version = turn.version
@@ -326,14 +326,14 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
 
 @dataclass(slots=True)
 class Load:
-    """What a slot does in an epoch.
+    """The work of a slot in an epoch.
 
     Attributes:
-        objects: n, how many come.
-        leaf: int32[n], the leaf of each; None if none come, or if not all leaves are of one version.
+        objects: n, the number of objects.
+        leaf: int32[n], the leaf of each; None if there are no objects, or if not all leaves are of one version.
         checked: int32[n], candidates of CRQs that are checked for each.
         matched: int64[n], matches of CRQs of each.
-        queries: those that come, of all types.
+        queries: the queries that come, of all types.
         spent: the time that this takes.
     """
 
@@ -346,13 +346,13 @@ class Load:
 
     @contextmanager
     def spending(self, part: Literal["match", "results", "objects", "queries"]) -> Iterator[None]:
-        """Add the time within to a part of ``spent``."""
+        """Add the time spent within to a part of ``spent``."""
         began = time.perf_counter()
         yield
         setattr(self.spent, part, getattr(self.spent, part) + time.perf_counter() - began)
 
     def each(self, part: Literal["match", "results", "objects", "queries"], items: Iterator[T]) -> Iterator[T]:
-        """The items, the time that making them takes added to a part of ``spent``."""
+        """Yield the items, and add the time that generating them takes to a part of ``spent``."""
         while True:
             with self.spending(part):
                 item = next(items, None)
@@ -364,8 +364,9 @@ class Load:
 def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, storage: Storage) -> dict[str, Any]:
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
 
-    ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that objects came
-    to. ``leaf_queries`` are queries that came, and in a census ``leaf_continuous`` those that stand, by type and leaf.
+    ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that received
+    objects. ``leaf_queries`` are queries that came, and in a census ``leaf_continuous`` the registered continuous
+    queries, by type and leaf.
     """
     record: dict[str, Any] = {
         "objects": load.objects,
@@ -403,10 +404,10 @@ def _objects_by_leaf(
 def _queries_by_leaf(
     slot: int, batches: Sequence[QueryBatch], version: RoutingVersion
 ) -> dict[str, tuple[list[int], list[int]]]:
-    """How many queries concern each leaf of the slot: type -> (leaves, counts), as far as there are any.
+    """The number of queries that concern each leaf of the slot: type -> (leaves, counts), without zeros.
 
-    A query concerns the leaves that its region meets; an SKQ the one nearest to it, which is asked first. A CKQ
-    concerns the whole space and is on every slot whatever its leaves, so it is counted for none.
+    A query concerns the leaves that its region meets; an SKQ the nearest one, which is asked first. A CKQ concerns the
+    whole space and is on every slot whatever its leaves, so it is counted for none.
     """
     n = len(version.index.leaves)
     keys = [np.empty(0, np.int64)]
@@ -476,7 +477,7 @@ def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, 
 
 
 def _in_order(registered: Sequence[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], QueryBatch]:
-    """Numbers and queries of blocks, ascending: those of an epoch's router partitions lie between each other."""
+    """Numbers and queries of blocks, ascending: the numbers of different router partitions interleave."""
     number = np.concatenate([numbers(content, "number") for content in registered])
     queries = QueryBatch.concat([QueryBatch.from_arrow(content.drop_columns(["number"])) for content in registered])
     order = np.argsort(number)
@@ -497,7 +498,7 @@ def _among(
 
 
 def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> None:
-    queries = replace(queries, by=nobody(len(queries)))  # that is for MERGE alone
+    queries = replace(queries, by=nobody(len(queries)))  # only MERGE needs it
     for kind, index in indexes.continuous():
         rows = np.flatnonzero(queries.code == CODE[kind.type])
         if len(rows):
@@ -505,8 +506,8 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
 
 
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
-    """The queries that stand, for MERGE, which knows one from several slots by its number."""
-    # every slot has every CKQ, and one of them tells of it
+    """The continuous queries, for MERGE, which recognizes a query from several slots by its number."""
+    # every slot has every CKQ, and one of them forwards it
     known, known_number = _among(queries, number, STANDING if slot == 0 else STANDING & ~_EVERYWHERE)
     if len(known):
         known = replace(known, keywords=known.keywords.compact())
@@ -516,7 +517,7 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
 def _match(
     slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], turn: Round, load: Load
 ) -> Iterator[Block]:
-    """The matches of objects as rows, unless these are out, and in any case how many each query has."""
+    """The matches of objects as rows, unless they have been published, and always their number for each query."""
     load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
     for first, matches in load.each("match", indexes.range.match(objects)):
         part = slice(first, first + len(matches.checked))
@@ -546,7 +547,7 @@ def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> 
 def _lines(
     indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], matches: Matches
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of matches, block by block; where MERGE is divided, of one part each, and with numbers that say so."""
+    """The rows of matches in blocks; if MERGE is divided, each block is for one part, and has the queries' numbers."""
     texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
     sizes = np.diff(string_view(texts)[0])[matches.object] + indexes.range.id_sizes(matches) + _LINE_BYTES
     for first, last in _cut(sizes, BLOCK_BYTES):
@@ -557,7 +558,7 @@ def _lines(
 
 
 def _of_parts(matches: Matches, parts: int) -> Iterator[Matches]:
-    """The matches of each part of MERGE, in their order."""
+    """The matches of each part of MERGE, in order."""
     if parts == 1:
         yield matches
         return
@@ -566,7 +567,7 @@ def _of_parts(matches: Matches, parts: int) -> Iterator[Matches]:
 
 
 def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
-    """What may be in answers to CKQs, block by block."""
+    """Objects that may be in answers to CKQs, in blocks."""
     sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _LINE_BYTES
     for first, last in _cut(sizes, BLOCK_BYTES):
         rows = arrivals.position[first:last]
@@ -581,7 +582,7 @@ def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordB
 
 
 def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
-    """Cuts (first, last, exclusive) of rows of these sizes: as many as have ``most`` together, one at least."""
+    """Cuts (first, last, exclusive) of rows of these sizes: as many rows as fit into ``most`` each, at least one."""
     ends = np.cumsum(sizes, dtype=np.int64)
     first, given = 0, 0
     while first < len(ends):
@@ -611,7 +612,7 @@ def steps_to_arrow(partials: StepPartials) -> pa.RecordBatch:
 
 
 def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
-    """What :func:`steps_to_arrow` packed."""
+    """Unpack what :func:`steps_to_arrow` packed."""
     return StepPartials(
         numbers(content, "number"),
         content.column("query"),

@@ -1,4 +1,4 @@
-"""What has to be there before a live stream's jobs can run: the checkpoint for this process alone, a first version."""
+"""Prerequisites of a live stream's jobs: a lock on the checkpoint, the claim to it, and a first routing version."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class Refused:
 
 @contextmanager
 def locked(checkpoint: Path, job: str) -> Iterator[None]:
-    """Hold a folder of this machine for this process.
+    """Lock a folder of this machine for this process.
 
     Raises:
-        SettingError: another process has it.
+        SettingError: another process has locked it.
         OSError: the folder cannot be written.
     """
     with FolderLease(checkpoint, job) as lease:
@@ -77,17 +77,17 @@ def locked(checkpoint: Path, job: str) -> Iterator[None]:
 
 
 def claim(settings: StreamSettings, storage: Storage, lease: Lease, patience: float) -> str:
-    """Claim a checkpoint where both jobs may begin at once; see :meth:`StreamSettings.claim`.
+    """Claim a checkpoint that both jobs may claim at the same time; see :meth:`StreamSettings.claim`.
 
     Args:
         settings: of the stream.
-        storage: its state.
-        lease: of who makes the first of it.
-        patience: seconds to wait for it.
+        storage: of its state.
+        lease: held while the first state is created.
+        patience: seconds to wait for the lease.
 
     Raises:
         StateError: the storage is not this stream's.
-        Unavailable: it is nobody's yet, and the lease cannot be had.
+        Unavailable: it is not claimed yet, and the lease cannot be had.
     """
     if (incarnation := claimed(settings, storage)) is not None:
         return incarnation
@@ -97,7 +97,7 @@ def claim(settings: StreamSettings, storage: Storage, lease: Lease, patience: fl
 
 
 def claimed(settings: StreamSettings, storage: Storage) -> str | None:
-    """The incarnation of the stream that a checkpoint has been claimed for; None if it is nobody's.
+    """The incarnation of the stream that has claimed a checkpoint; None if none has.
 
     Raises:
         StateError: the storage is not this stream's.
@@ -116,15 +116,15 @@ def ensure_first_version(
     incarnation: str = "",
     report: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Create the stream in the routing store, unless it is there.
+    """Create the stream in the routing store, unless it exists.
 
-    A router that has run before needs no store to go on, so it does not wait for one.
+    A router that has run before does not need the store to continue, so it does not wait for it.
 
     Args:
         store: the routing store.
         storage: of the stream's state.
         settings: of the stream.
-        leaves: of the QT-tree.
+        leaves: number of leaves of the QT-tree.
         objects: file of objects like those to come.
         queries: file of queries like those to come.
         patience: seconds to wait for the store.
@@ -133,7 +133,7 @@ def ensure_first_version(
 
     Raises:
         Unavailable: the store cannot be reached.
-        StateError: the stream in the store has another number of slots, or is of another incarnation.
+        StateError: the stream in the store has another number of slots, or another incarnation.
     """
     if storage.list(EPOCHS):
         return check_incarnation(store, storage, settings.name, incarnation)
@@ -150,7 +150,7 @@ def ensure_first_version(
 def check_incarnation(
     store: RoutingStore, storage: Storage, stream: str, incarnation: str, *, new: bool = False
 ) -> None:
-    """Make sure that routing store and checkpoint are of one incarnation of the stream; a store that is away passes.
+    """Make sure that routing store and checkpoint have the same incarnation; an unreachable store is accepted.
 
     Args:
         store: the routing store.
@@ -160,7 +160,7 @@ def check_incarnation(
         new: whether the stream need not be in the store yet.
 
     Raises:
-        StateError: they are not.
+        StateError: they have not.
     """
     try:
         if store.versions():
@@ -169,18 +169,18 @@ def check_incarnation(
         return
     if not new:
         raise StateError(
-            f"{storage.place} is the state of {stream}, of which the routing store knows nothing: what it knew has "
-            f"been removed. Remove the rest too, with {program()} remove --checkpoint, and the stream begins anew"
+            f"{storage.place} is the state of {stream}, but the routing store knows nothing of it: its entry has "
+            f"been removed. Remove the rest too, with {program()} remove --checkpoint, and the stream starts anew"
         )
 
 
 def _same_incarnation(state: RoutingState, storage: Storage, stream: str, incarnation: str) -> None:
     if state.incarnation != incarnation:
         raise StateError(
-            f"the routing store is of another incarnation of {stream} "
+            f"the routing store belongs to another incarnation of {stream} "
             f"({state.incarnation or 'without an id'}) than {storage.place} "
             f"({incarnation or 'without an id'}). Give the job the checkpoint of that incarnation; or, if no other has "
-            f"this name, remove that incarnation with {program()} remove, without --checkpoint, and it begins anew"
+            f"this name, remove that incarnation with {program()} remove, without --checkpoint, and it starts anew"
         )
 
 
@@ -228,7 +228,7 @@ def read_objects(
         path: the file.
         settings: of the stream.
         columns: our field name -> name in the file.
-        unit: of times that are numbers.
+        unit: of numeric times.
     """
     given = settings.space, settings.rule, columns, unit
     chunks = plan((path,), columns, "objects", space=settings.space)

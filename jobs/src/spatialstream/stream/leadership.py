@@ -1,72 +1,75 @@
-"""Whose decisions count, where two processes may be at one job: the log of announcements says so, by its order.
+"""Which decisions count if two processes do the same job: the order of the announcement log determines it.
 
 A lease (:mod:`spatialstream.store.lease`) keeps two processes from doing one job, but no process can be sure that it
-still has it: it may have been paused, and wake up in the middle of a turn. Such a *zombie* goes on as if nothing had
+still holds it: it may have been paused, and resume in the middle of a turn. Such a *zombie* continues as if nothing had
 happened. This is why it does no harm.
 
 Interface
-    :class:`Leadership` is one process's time at a job: :meth:`~Leadership.begin`, then :meth:`~Leadership.decide` for
+    :class:`Leadership` is one process's term at a job: :meth:`~Leadership.begin`, then :meth:`~Leadership.decide` for
     each turn, before anything follows from the decision, and :meth:`~Leadership.sign` for each announcement.
-    :class:`Leader` is what a part of the log says; whoever reads announcements asks it which of them count.
-    :class:`Alone` is for jobs that nobody else can be at.
+    :class:`Leader` is the state of a job according to a prefix of the log; readers of announcements ask it which of
+    them count. :class:`Alone` is for jobs that no other process can do.
 
 Protocol
-    Both jobs write into the log of announcements, besides announcements:
+    Both jobs write into the announcement log, besides announcements:
 
     - A *beginning*, before anything else: the id of the leadership, made of the lease's fencing number and a random
-      part, and that number. A beginning counts unless one of a larger number comes before it.
+      part, and that number. A beginning counts unless one with a larger number comes before it.
     - A *decision* for each turn: the name of its record, and the record itself. No name is used twice.
 
     A decision or an announcement counts if its leadership is that of the last beginning that counts before it in the
-    log. Who has written one of the first two reads the log up to it before going on; who learns so that it does not
-    count is *superseded*, and ends. Who begins takes the last decision that counts before its beginning as its own.
+    log. After writing a beginning or a decision, a process reads the log up to it before it continues; if it learns
+    that it does not count, it is *superseded*, and exits. A process that begins adopts the last decision that counts
+    before its beginning as its own.
 
 Records
-    The log is where records are: so they are kept within milliseconds wherever state is, and cost an object store
-    nothing. It is kept for good, and *cut* where nobody needs it any more: before the oldest record that a way back to
-    the last checkpoint needs, of either job, and before what the worker has not heard. Each decision tells up to where
-    its job allows that; the worker cuts.
+    Records are stored in the log: so they are persistent within milliseconds wherever state is, and cost an object
+    store nothing. The log has no retention limit, and is *cut* where nobody needs it any more: before the oldest record
+    that either job needs to return to its last checkpoint, and before what the worker has not read. Each decision
+    carries the offset up to which its job allows that; the worker cuts.
 
-    So that a log without its beginning still says who leads, a leadership *restates* its beginning after each
-    checkpoint, with what it knows, and a record is needed with the re-announcement under which it was decided. A
-    re-announcement does not count where another leadership has begun since: it bears the offset at which its author
-    first heard itself leadership, and of two leads of one number the later one began to hear itself later.
+    So that a log without its start still says who leads, a leadership *restates* its beginning after each checkpoint,
+    with what it knows, and a record is needed together with the re-announcement under which it was decided. A
+    re-announcement does not count if another leadership has begun since: it carries the offset at which its author
+    first read its own beginning, and of two leaderships with one number the later one read its own at a larger offset.
 
-    In the storage are three kinds of records: the first of a stream; those that are too long for a message; and all
-    that are needed, once nothing has happened for a while, for brokers that keep no log for longer than some days.
+    The storage has three kinds of records: the first of a stream; those that are too long for a message; and all that
+    are needed, once nothing has happened for a while, for brokers that keep no log for longer than some days.
 
 Invariant
-    What counts is a function of the log up to there: all who read it agree, whenever they read it, and nothing that
-    comes later changes it. Each turn has one decision at a time, made after the one of the turn before, and another one
-    only from the same leadership, or a later one that knows of it (to leave records out). All else that a job writes is
-    a function of the decision that counts and of what was there before, under names of the turn and its revision.
+    What counts is a function of the log up to that point: all readers agree, whenever they read it, and nothing that
+    comes later changes it. Each turn has one decision at a time, made after that of the turn before; another decision
+    comes only from the same leadership, or from a later one that knows the first (to quarantine records). All else that
+    a job writes is a function of the decision that counts and of what was there before, under names that contain the
+    turn and its revision.
 
-    So whatever a zombie is about to do when it wakes up:
+    So whatever a zombie is about to do when it resumes:
 
     =====================================  ============================================================================
     it writes a record                     under a name that nobody else uses; no decision that counts ever names it
-    it writes a decision, an announcement  it does not count, for the successor's beginning comes before it
+    it writes a decision, an announcement  it does not count, because the successor's beginning comes before it
     it restates its beginning              likewise
-    it has the log cut                     where it was allowed when it reigned, and what is allowed only grows
+    it has the log cut                     where it was allowed while it led, and what is allowed only grows
     it sends blocks, its tasks still do    of a decision that counts: the successor sends the same ones, under the same
-                                           keys; or the successor has left records out: then the revision is another one
+                                           keys; or the successor has quarantined records: then the revision differs
     it publishes rows                      likewise. The successor does the same round, so they are the same rows, under
                                            the same keys
-    it writes state, or cleans             state likewise; it removes what the turn after has no use for, nor any later
+    it writes state, or cleans             state likewise; it removes what neither the next turn nor a later one needs
     =====================================  ============================================================================
 
-    None of this asks whether the lease is held. So a job may begin turns while ZooKeeper is away, and be started then,
-    without a number: it takes the one that counts. Two that do so supersede each other, which costs time and no answer.
+    None of this asks whether the lease is held. So a job may begin turns while ZooKeeper is away, and may be started
+    then, without a number: it takes the one that counts. Two processes that do so supersede each other, which costs
+    time, but no answers.
 
 Oracle
     Any number of processes that pause anywhere, against one that never fails
     (``tests/unit/stream/test_leadership.py``).
 
-Cost: a message each turn, and the time until it can be read, some 3 ms.
+Cost: one message per turn, and the time until it can be read, some 3 ms.
 
-Where the broker has removed what came after the newest record of the storage, that one counts, if it is the last; a
-log that has lost decisions is noticed by what is known to be done. A beginning that it has removed is known by what
-comes after it: the id of a leadership says its number.
+If the broker has removed what came after the newest record of the storage, that record counts, if it is the last one;
+a log that has lost decisions is detected by comparing it with the turns that are known to be done. A beginning that the
+broker has removed is known from the messages after it: the id of a leadership contains its number.
 """
 
 from __future__ import annotations
@@ -91,7 +94,7 @@ __all__ = ["ROUTER", "WORKER", "Alone", "Leader", "Leadership", "Log", "Supersed
 T = TypeVar("T")
 
 _PATIENCE = 120.0
-"""Seconds within which what has been appended can be read."""
+"""Seconds within which an appended message must become readable."""
 
 ROUTER, WORKER = "router", "worker"
 """The jobs."""
@@ -100,23 +103,23 @@ _LOOK = 0.1
 _MOST = 1_000
 
 _LONGEST = 256 << 10
-"""Bytes of a record that is sent with its decision; brokers take messages of 1 MB whatever they have been told."""
+"""Maximum bytes of a record that is sent with its decision; brokers accept messages of 1 MB however configured."""
 
 _ITSELF = 2**62
-"""When a leadership is known to have begun whose beginning has been read: later than any re-announcement says."""
+"""``begun`` of a leadership whose beginning has been read: larger than that of any re-announcement."""
 
 _HEARSAY = -1
-"""Likewise of one of which nothing but its messages has been read."""
+"""``begun`` of a leadership of which only other messages have been read."""
 
 _NAME = re.compile(r"(\d{9})(?:-(\d+)-[0-9a-f]{8}-(\d+))?\.json")
 
 
 class Superseded(RunError):  # noqa: N818 (it says what is)
-    """Another process has become the one to do this job; no repetition changes that."""
+    """Another process has taken over this job; no retry changes that."""
 
 
 class Log(Protocol):
-    """The part of a :class:`~spatialstream.connectors.contracts.Channel` that is told here."""
+    """The part of a :class:`~spatialstream.connectors.contracts.Channel` that is used here."""
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
         """See :class:`~spatialstream.connectors.contracts.Channel`."""
@@ -130,17 +133,17 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """What the log says of a job up to some offset.
+    """The state of a job according to the log up to some offset.
 
     Attributes:
         job: its name.
         number: the fencing number of the last leadership.
         leadership: its id; empty before there is one.
-        count: how many decisions it has made, those that got lost included.
+        count: the number of decisions that it has made, including lost ones.
         record: the name of the record that was decided last, in this leadership or before.
-        announced: the last epoch that has been announced; -1 if none has. That is what an epoch is done by.
-        offset: up to which it says so; None: from the oldest message on that is kept.
-        begun: the offset at which the leadership has first heard itself, if a re-announcement has said it;
+        announced: the last epoch that has been announced; -1 if none has. An epoch is done when it is announced.
+        offset: up to which the log has been read; None: from the oldest message on that is kept.
+        begun: the offset at which the leadership first read its own beginning, if a re-announcement carries it;
             :data:`_ITSELF` if its beginning has been read, :data:`_HEARSAY` if neither has.
     """
 
@@ -154,11 +157,11 @@ class Leader:
     begun: int = _HEARSAY
 
     def counts(self, message: Mapping[str, Any]) -> bool:
-        """Whether a decision or an announcement of this job counts that comes next."""
+        """Whether a decision or an announcement of this job that comes next counts."""
         return str(message.get("leadership", "")) == self.leadership
 
     def read(self, messages: Iterable[Mapping[str, Any]], offset: int) -> tuple[Leader, list[Mapping[str, Any]]]:
-        """What the log says with some more messages, up to an offset, and the announcements among them that count."""
+        """The state after some more messages, up to an offset, and the announcements among them that count."""
         leader, counting = self, []
         for message in messages:
             leader = leader.after(message)
@@ -167,7 +170,7 @@ class Leader:
         return replace(leader, offset=offset), counting
 
     def after(self, message: Mapping[str, Any]) -> Leader:
-        """What the log says with one more message."""
+        """The state after one more message."""
         if message.get("job") != self.job:
             return self
         if "begun" in message:
@@ -176,28 +179,28 @@ class Leader:
             number, leadership = int(message["number"]), str(message["leadership"])
             if number < self.number:
                 return self
-            # who has not been heard to begin may have announced what does not count; to announce again does no harm
+            # a leadership whose beginning is unknown may have made announcements that do not count; repeats do no harm
             announced = -1 if self.begun == _HEARSAY else self.announced
             return replace(self, number=number, leadership=leadership, count=0, begun=_ITSELF, announced=announced)
         if not self.counts(message):
             began = _number_of(message)
             if began <= self.number:
                 return self
-            # the broker keeps its beginning no more, which counted: what a leadership writes comes after it
+            # the broker no longer has its beginning, which counted: a leadership's messages come after its beginning
             known = replace(self, number=began, leadership=str(message["leadership"]), count=0, begun=_HEARSAY)
             return known.after(message)
         if "epoch" in message:
             return replace(self, announced=max(self.announced, message["epoch"]))
-        if message["count"] > self.count:  # one that took long may come after its repetition
+        if message["count"] > self.count:  # a delayed message may come after its repetition
             return replace(self, count=message["count"], record=message["record"])
         return self
 
     def after_gap(self) -> Leader:
-        """What it says where some messages cannot be read any more."""
+        """The state if some messages cannot be read any more."""
         return replace(self, record="", offset=None, begun=_HEARSAY)
 
     def _restated(self, message: Mapping[str, Any]) -> Leader:
-        """What the log says after a re-announcement; of what has been cut off before it that knows more."""
+        """The state after a re-announcement; after a cut, the one that knows more wins."""
         number, begun = int(message["number"]), int(message["begun"])
         if (number, begun) <= (self.number, self.begun):
             return self
@@ -208,7 +211,7 @@ class Leader:
 
 
 def _number_of(message: Mapping[str, Any]) -> int:
-    """The number of the leadership that a message is of; 0: of none."""
+    """The number of the leadership of a message; 0: it has none."""
     number, _, _ = str(message.get("leadership", "")).partition("-")
     return int(number) if number.isdecimal() else 0
 
@@ -218,10 +221,10 @@ class _Record:
     """What is known of a record.
 
     Attributes:
-        turn: that it is of.
-        since: the log may not be cut after this offset for as long as the record is needed.
-        content: it, compressed; None if it is in the storage alone.
-        stored: whether it is in the storage.
+        turn: its turn.
+        since: the log must not be cut after this offset while the record is needed.
+        content: the record, compressed; None if only the storage has it.
+        stored: whether the storage has it.
     """
 
     turn: int
@@ -238,7 +241,7 @@ class _Records:
         self._known: dict[str, _Record] = {}
 
     def value(self, name: str, kind: type[T]) -> T:
-        """A record, by the name that :meth:`begin` or :meth:`decide` gave.
+        """Load a record by the name that :meth:`begin` or :meth:`decide` returned.
 
         Raises:
             StateError: it is missing, or damaged.
@@ -257,9 +260,9 @@ class _Records:
         """
         if done > decided:
             raise StateError(
-                f"{self._folder}done in {self._storage.place} says that turn {done} is done, but of the decisions the "
-                f"last one that is there is of turn {decided}: messages of the stream's epochs topic have been lost. "
-                f"Remove the stream with {program()} remove --checkpoint, and it begins anew"
+                f"{self._folder}done in {self._storage.place} says that turn {done} is done, but the last decision "
+                f"that is there is of turn {decided}: messages of the stream's epochs topic have been lost. "
+                f"Remove the stream with {program()} remove --checkpoint, and it starts anew"
             )
 
     def clean(self, turn: int, needed: int | None = None) -> None:
@@ -275,13 +278,13 @@ class _Records:
             del self._known[name]
 
     def keep(self) -> None:
-        """Have all records that are needed outlast the log; to be called when nothing happens."""
+        """Save all records that are needed beyond the log's retention; call it on a silent stream."""
 
     def trim(self) -> None:
-        """Have the log cut before all that either job needs.
+        """Cut the log before all that either job needs.
 
         Raises:
-            Unavailable: it cannot be cut now.
+            Unavailable: it cannot be cut at present.
         """
 
     def _put(self, turn: int, name: str, record: bytes, since: int = _ITSELF) -> None:
@@ -290,7 +293,7 @@ class _Records:
         self._storage.put(name, record)
 
     def _newest(self) -> str:
-        """The newest record of the storage: of the largest number, in it the latest turn, of that the last one.
+        """The newest record of the storage: largest number, then latest turn, then last decision.
 
         Returns:
             Its name; "" if there is none.
@@ -303,15 +306,15 @@ class _Records:
 
 
 class Leadership(_Records):
-    """One process's time at a job.
+    """One process's term at a job.
 
     Args:
-        log: the log of announcements, read by nobody else through this object.
+        log: the announcement log, read by nobody else through this object.
         storage: of the stream's state.
         job: its name.
-        folder: what the names of its records begin with, such as ``epochs/``.
-        number: the lease's fencing number; 0 if it could not be had.
-        step: is called before each step, with its name; tests stop the process there.
+        folder: prefix of the names of its records, such as ``epochs/``.
+        number: the lease's fencing number; 0 if the lease could not be had.
+        step: called before each step, with its name; tests stop the process there.
     """
 
     def __init__(
@@ -333,22 +336,22 @@ class Leadership(_Records):
 
     @property
     def leader(self) -> Leader:
-        """What this process knows of the log."""
+        """The state of the job, as far as this process has read the log."""
         return self._leader
 
     @property
     def announced(self) -> int:
-        """The last epoch that was announced before the leadership began; -1 if none was, or nobody knows any more."""
+        """The last epoch that was announced before the leadership began; -1 if none was, or if it is not known."""
         return self._leader.announced
 
     def begin(self) -> str | None:
-        """Begin; to be called once.
+        """Begin the term; to be called once.
 
         Returns:
             The name of the record of the last turn that was decided; None if none was.
 
         Raises:
-            Superseded: somebody else has begun already, under a larger number.
+            Superseded: another process has begun already, under a larger number.
             Unavailable: the log cannot be written or read.
             StateError: a record is damaged.
         """
@@ -365,7 +368,7 @@ class Leadership(_Records):
         return self._folder + self._leader.record if self._leader.record else None
 
     def decide(self, turn: int, record: str) -> str:
-        """Decide a turn, for the first time or another way than before. If this raises, it may be decided or not.
+        """Decide a turn, for the first time or differently than before. If this raises, it may be decided or not.
 
         Args:
             turn: its number.
@@ -375,7 +378,7 @@ class Leadership(_Records):
             The name of its record.
 
         Raises:
-            Superseded: somebody else has begun.
+            Superseded: another process has begun.
             Unavailable: the log cannot be written or read.
             OSError: the storage cannot be written.
         """
@@ -393,16 +396,16 @@ class Leadership(_Records):
         return name
 
     def sign(self, announcement: Mapping[str, Any]) -> dict[str, Any]:
-        """An announcement as one of this leadership."""
+        """The announcement with this leadership's id."""
         return {**announcement, "job": self._leader.job, "leadership": self._id}
 
     def clean(self, turn: int, needed: int | None = None) -> None:
-        """See :class:`_Records`; the log may be cut before what is left."""
+        """See :class:`_Records`; the log may be cut before what remains."""
         super().clean(turn, needed)
         if turn > self._cleaned:
             self._cleaned, self._restate = turn, True
         since = min((record.since for record in self._known.values()), default=self._since)
-        self._allowed = since if needed is None else min(since, needed)  # at once: another thread may have the log cut
+        self._allowed = since if needed is None else min(since, needed)  # in one step: another thread may cut the log
 
     def keep(self) -> None:
         """See :class:`_Records`."""
@@ -451,16 +454,16 @@ class Leadership(_Records):
             if offset != at:
                 until, at = time.monotonic() + _PATIENCE, offset
             elif time.monotonic() > until:
-                raise Unavailable("the log of announcements does not give what was written into it")
+                raise Unavailable("a message written to the announcement log cannot be read back in time")
 
     @property
     def _is_over(self) -> bool:
-        """Whether another leadership counts, so that what this one has written may have been cut off."""
+        """Whether another leadership counts, so that this one's messages may have been cut off."""
         leader = self._leader
         return leader.leadership != self._id and (self._begun != _HEARSAY or leader.number > self._number)
 
     def _hear(self, messages: Iterable[Mapping[str, Any]], offset: int) -> None:
-        """Take in what the log says next, up to an offset."""
+        """Process the next messages of the log, up to an offset."""
         start, job = self._leader.offset or 0, self._leader.job
         for each in messages:
             self._leader = self._leader.after(each)
@@ -486,14 +489,14 @@ class Leadership(_Records):
 
 
 class Alone(_Records):
-    """A job that nobody else can be at, for a lock of this machine keeps them off: what it writes counts.
+    """A job that no other process can do, because a lock of this machine excludes others: all that it writes counts.
 
     Attributes:
-        announced: of an epoch it is known elsewhere whether it is done.
+        announced: larger than any epoch: whether an epoch is done is known elsewhere.
 
     Args:
-        storage: where records are.
-        folder: what the names of its records begin with.
+        storage: of the records.
+        folder: prefix of the names of its records.
         step: see :class:`Leadership`.
     """
 
@@ -507,7 +510,7 @@ class Alone(_Records):
         return self._newest() or None
 
     def decide(self, turn: int, record: str) -> str:
-        """See :class:`Leadership`; another decision about a turn takes the place of the one before."""
+        """See :class:`Leadership`; another decision about a turn replaces the one before."""
         name = f"{self._folder}{turn:09d}.json"
         self._put(turn, name, record.encode())
         return name
