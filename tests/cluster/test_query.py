@@ -118,7 +118,7 @@ def test_snapshot_queries_are_answered_at_once_as_of_the_newest_round(
         assert nearest["as_of"] == top["as_of"]
         assert [each["id"] for each in nearest["objects"]] == ["o30", "o31"]
         assert top["terms"] == [{"term": "flood", "count": 3}]
-        with pytest.raises(SettingError, match="is after the stream's clock"):
+        with pytest.raises(SettingError, match="is later than the stream's clock"):
             opened.ask(near | {"t": latest + 10**9})
     assert not [each for each in stream.queries() if each["id"] == "now"]
 
@@ -183,7 +183,7 @@ def test_what_was_asked_before_just_so_is_told(stream: Asked, capsys: pytest.Cap
     assert ask(stream, *words) == 0
     assert len(rows(capsys)) == 1
     assert ask(stream, *words) == 2
-    assert "'twice': it was asked before just so" in capsys.readouterr().err
+    assert "'twice': the same query was sent before" in capsys.readouterr().err
 
 
 @pytest.mark.timeout(1200)

@@ -54,7 +54,7 @@ def test_a_stream_takes_what_it_has_made_and_nobody_else_uses(
     assert removed(servers, "old", tmp_path / "old") == 0
 
     assert there(servers) & {*old.values(), *new.values()} == set(new.values())
-    assert "the topic old.objects is left alone: the stream new uses it" in capsys.readouterr().err
+    assert "the topic old.objects is kept: the stream new uses it" in capsys.readouterr().err
 
     assert removed(servers, "new", tmp_path / "new") == 0
     assert there(servers) & {*old.values(), *new.values()} == {old["objects"], old["queries"]}

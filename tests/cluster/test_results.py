@@ -117,4 +117,4 @@ def _begins_anew(stream: LiveStream, position: Path, expected: list[str], capsys
     assert await_condition(lambda: len(stream.lines) >= 2 * (SMALL + 1), PATIENCE)
     again, said = printed(stream, position)
     assert again == expected
-    assert "the stream has begun anew" in said
+    assert "the stream was recreated" in said

@@ -383,7 +383,7 @@ def _away(name: str) -> Any:
 
 def test_a_stream_that_has_done_no_round_can_be_asked_with_the_first(ends: Endpoints) -> None:
     with Stream(ends.store) as stream:
-        with pytest.raises(Unavailable, match="the stream has only begun"):
+        with pytest.raises(Unavailable, match="the stream has just started"):
             stream.ask(SRQ, timeout=0.0)
         threading.Timer(0.3, ends.slots.round, (1_000, objects(5, 900))).start()
         assert len(stream.ask(SRQ)["objects"]) == 5
@@ -571,5 +571,5 @@ def nobody(*given: object) -> NoReturn:
 
 
 def test_a_stream_of_which_no_broker_is_known_cannot_be_watched(ends: Endpoints) -> None:
-    with Stream(ends.store) as stream, pytest.raises(SettingError, match="broker: say where it is"):
+    with Stream(ends.store) as stream, pytest.raises(SettingError, match="broker: is required to watch"):
         stream.watch("q")

@@ -78,4 +78,4 @@ def test_settings_that_make_no_sense_are_refused(
 def test_a_port_that_is_taken_is_told_before_anything_is_started(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["demo-live", "--port", str(taken.getsockname()[1])]) == 2
-    assert "cannot be had" in capsys.readouterr().err
+    assert "is not available" in capsys.readouterr().err

@@ -162,10 +162,10 @@ def test_one_id_for_two_queries_and_an_empty_file_are_refused(
 ) -> None:
     file = tmp_path / "queries.jsonl"
     file.write_text((json.dumps(SRQ | {"id": "a"}) + "\n") * 2)
-    assert "line 2: another query has the id 'a' too" in refused(["--file", str(file)], capsys)
+    assert "line 2: another query has the same id 'a'" in refused(["--file", str(file)], capsys)
 
     file.write_text("\n \n")
-    assert "has no query" in refused(["--file", str(file)], capsys)
+    assert "contains no query" in refused(["--file", str(file)], capsys)
 
 
 def test_on_kubernetes_queries_travel_as_they_are_and_without_a_time(

@@ -117,8 +117,8 @@ def test_only_topics_that_the_stream_has_made_are_deleted(stream, capsys):
 
     assert stream.topics.keys() == {"quakes.objects", "geo.ships.objects"}
     said = capsys.readouterr().err
-    assert "the topic geo.ships.objects is left alone: it is gone, or this stream has not made it" in said
-    assert "the topic quakes.objects is left alone" in said
+    assert "the topic geo.ships.objects is kept: it does not exist, or this stream did not create it" in said
+    assert "the topic quakes.objects is kept" in said
 
 
 def test_a_stream_without_a_checkpoint_is_not_known_to_have_made_topics(stream):
@@ -136,8 +136,8 @@ def test_topics_that_other_streams_of_the_same_kafka_use_are_spared(stream, caps
 
     assert stream.topics.keys() == named("objects", "queries", "rejected")
     said = capsys.readouterr().err
-    assert "the topic quakes.objects is left alone: the stream quakes-2 uses it" in said
-    assert "the topic quakes.rejected is left alone: another stream uses it" in said
+    assert "the topic quakes.objects is kept: the stream quakes-2 uses it" in said
+    assert "the topic quakes.rejected is kept: another stream uses it" in said
 
 
 def test_what_another_incarnation_of_the_name_has_in_zookeeper_is_left_alone(stream, capsys):
@@ -146,7 +146,7 @@ def test_what_another_incarnation_of_the_name_has_in_zookeeper_is_left_alone(str
     assert remove(stream) == 2
 
     assert (
-        f"the routing store is of another incarnation of quakes (another) than the checkpoint ({stream.incarnation})"
+        f"the routing store belongs to another incarnation of quakes (another) than the checkpoint ({stream.incarnation})"
         in (capsys.readouterr().err)
     )
     assert not stream.store.erased

@@ -61,7 +61,7 @@ def test_joined_has_what_either_has(one: list[Row], two: list[Row], other: Row) 
     ],
 )
 def test_what_is_no_word_is_refused(word: str) -> None:
-    with pytest.raises(SettingError, match="position: is not one"):
+    with pytest.raises(SettingError, match="position: is not a valid position"):
         Cursor.parse(word)
 
 

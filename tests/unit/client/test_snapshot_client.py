@@ -153,7 +153,7 @@ def test_what_is_wrong_with_one_of_several_who_ask_is_nothing_to_the_others(stre
     rows = [stream.right(record) for _, record in right]
     assert [[json.loads(line) for line in each] for each in (found[0], found[2], found[4])] == [rows, [], rows[1:]]  # type: ignore[union-attr]
     assert str(found[1]) == "c: is not a JSON object"
-    assert str(found[3]).startswith("d: t: 1001 is after the stream's clock")
+    assert str(found[3]).startswith("d: t: 1001 is later than the stream's clock")
     assert len({id for _, id, _ in stream.calls}) == 1
     assert len(stream.calls) == 2, "two phases of all that can be answered"
     assert stream.session().together([]) == []
@@ -164,10 +164,10 @@ def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) ->
     session = stream.session()
     (found,) = session.together([([("a", SRQ)], 60.0)])
     assert isinstance(found, Unavailable)
-    assert str(found).startswith("the stream has only begun")
+    assert str(found).startswith("the stream has just started")
     stream.round(1_000)
     (early,) = session.together([([("a", SRQ)], 60.0)], 1_001)
-    assert str(early) == "the stream's clock has not come to 1001: it is at 1000"
+    assert str(early) == "the stream's clock has not reached 1001: it is at 1000"
     (row,) = session.together([([("a", SRQ)], 60.0)], 1_000)
     assert json.loads(row[0])["objects"] == []  # type: ignore[index]
     assert stream.pauses == []
@@ -179,15 +179,15 @@ def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) ->
         ("SRQ", "query 0: is not a JSON object"),
         ({**SRQ, "region": {"box": [0, 9, 1, 1]}}, "query 0: region.box: south 9 is greater than north 1"),
         ({**SKQ, "k": 0}, "query 0: k: 0 is out of range"),
-        ({**SKQ, "type": "CKQ"}, "query 0: type: CKQ is no snapshot query, which SRQ, SKQ and STQ are; send it to the"),
-        ({"type": "CANCEL", "id": "x"}, "query 0: type: CANCEL is no snapshot query"),
+        ({**SKQ, "type": "CKQ"}, "query 0: type: CKQ is not a snapshot query (SRQ, SKQ or STQ); send it through the"),
+        ({"type": "CANCEL", "id": "x"}, "query 0: type: CANCEL is not a snapshot query"),
         ({**SRQ, "keywords": ["!"]}, "query 0: keywords: '!' has no term"),
         ({**SRQ, "id": "\ud800"}, "query 0: id: holds half of a surrogate pair"),
         (
             {**SRQ, "t": 1_795_880_000_000_000},
             "query 0: t: 1795880000000000 lies beyond the year 2100, and the stream's clock at 1000: it looks like",
         ),
-        ({**SRQ, "t": 1_001}, "query 0: t: 1001 is after the stream's clock, which is at 1000; leave t out, or wait "),
+        ({**SRQ, "t": 1_001}, "query 0: t: 1001 is later than the stream's clock, which is at 1000; leave t out"),
     ],
 )
 def test_what_is_no_query_of_the_stream_is_refused_with_its_place(stream: Stream, record: Any, reason: str) -> None:
@@ -206,7 +206,7 @@ def test_terms_are_those_of_the_streams_rule(stream: Stream) -> None:
 
 def test_a_stream_that_has_only_begun_cannot_be_asked_and_then_it_can(stream: Stream) -> None:
     for _ in range(2):
-        with pytest.raises(Unavailable, match=r"the stream has only begun: .*; waited 0 s"):
+        with pytest.raises(Unavailable, match=r"the stream has just started: .*; waited 0 s"):
             stream.session().ask(SRQ, timeout=0.0)
         stream.round(NEVER)
     stream.round(5)
@@ -228,7 +228,7 @@ def test_at_least_waits_for_the_clock(stream: Stream) -> None:
     assert (row["t"], row["as_of"]["clock"], len(row["objects"])) == (1_030, 1_040, 4)
     assert stream.pauses == [0.002, 0.004, 0.008, 0.016]
     assert session.ask(SRQ, at_least="1970-01-01T00:00:01.050Z")["as_of"]["clock"] == 1_050
-    with pytest.raises(Unavailable, match=r"the stream's clock has not come to 9999: it is at 1050; waited 0 s"):
+    with pytest.raises(Unavailable, match=r"the stream's clock has not reached 9999: it is at 1050; waited 0 s"):
         session.ask(SRQ, at_least=9_999, timeout=0.0)
     with pytest.raises(SettingError, match=r"at_least: 'soon' is not"):
         session.ask(SRQ, at_least="soon")

@@ -126,9 +126,9 @@ def test_one_that_stands_is_not_registered_again(stream: Stream) -> None:
         with stream.watch(given) as rows:
             assert rows.query["id"] == "q"
     assert len(stream.sent) == sent
-    with pytest.raises(SettingError, match="'q' is that of another query"):
+    with pytest.raises(SettingError, match="'q' is the id of another registered query"):
         stream.watch(CRQ | {"duration": "2h"})
-    with pytest.raises(SettingError, match="'q' is that of another query"):
+    with pytest.raises(SettingError, match="'q' is the id of another registered query"):
         stream.watch(CRQ | {"t": 5})
 
 
@@ -217,9 +217,9 @@ def test_an_interrupted_loop_and_a_cancelled_task_lose_no_row(stream: Stream) ->
 
 
 def test_what_is_no_continuous_query_is_refused(stream: Stream) -> None:
-    with pytest.raises(SettingError, match="none with the id 'q' stands"):
+    with pytest.raises(SettingError, match="no query with the id 'q' is registered"):
         stream.watch("q")
-    with pytest.raises(SettingError, match="SRQ does not stand"):
+    with pytest.raises(SettingError, match="SRQ is not a continuous query"):
         stream.watch(CRQ | {"type": "SRQ"})
     with pytest.raises(SettingError, match="region"):
         stream.watch(CRQ | {"region": {"circle": [13.4, 99, 1]}})
@@ -228,7 +228,7 @@ def test_what_is_no_continuous_query_is_refused(stream: Stream) -> None:
     with pytest.raises(SettingError, match="position"):
         stream.watch("q", "nowhere")
     stream.goes_on = False
-    with pytest.raises(Unavailable, match="has not taken in"):
+    with pytest.raises(Unavailable, match="has not registered"):
         stream.watch(CRQ, timeout=0.0)
 
 

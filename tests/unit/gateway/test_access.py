@@ -96,10 +96,10 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         ({"token": None}, "give either token or sha256"),
         ({"sha256": "ab"}, "give either token or sha256"),
         ({"token": None, "sha256": "ab"}, "64 hexadecimal digits"),
-        ({"rights": ["ask", "own"]}, "rights: there are ask, watch, write"),
+        ({"rights": ["ask", "own"]}, "rights: must be among ask, watch, write"),
         ({"rights": []}, "rights: give a list of strings"),
         ({"streams": "s"}, "streams: give a list of strings"),
-        ({"role": "x"}, "has to be an object of"),
+        ({"role": "x"}, "must be an object with only the fields"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named_and_not_shown(tmp_path: Path, change: Any, problem: str) -> None:

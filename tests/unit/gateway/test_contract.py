@@ -54,21 +54,21 @@ CHECKS = [
     checks.response_schema_conformance,
 ]
 BEYOND = [
-    "is after the stream's clock",
+    "is later than the stream's clock",
     "has no term",
     "t: nearly all times lie",
     "stands in place of keywords",
     "south .* is greater than north",
     "ends before it begins",
     "datetime: .* is not a time",
-    "has to be before until",
-    "is not one that was given here",
+    "must be before until",
+    "is not a valid (position|page)",
     r"[0-9](\.0|e\+[0-9]+) is not (an integer|a time|a duration)",
     "(lon|lat): ",
     "steps, and a CTQ has at most",
     "step: is 0",
-    "an id is a key itself",
-    "terms, which have no place",
+    "an id is itself a key",
+    "terms without coordinates",
 ]
 """What no schema can say that is wrong with a request, as it is told: how its fields go together, and what there is."""
 ANY_PARAMETER = ("GET /live", "GET /ready", "GET /openapi.json", "GET /asyncapi.json")

@@ -107,7 +107,7 @@ def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster, monkeypatch: p
         seen = len(cluster.asked)
         assert await_condition(lambda: len(cluster.asked) > seen + 2, 30.0)  # nobody says that the right has gone
         cluster.away, cluster.allowed = False, set()
-        assert b"the token or its right has gone; come again" in answer.read()
+        assert b"the token or its right has been revoked; come again" in answer.read()
         connection.close()
         assert someone("GET", path).status == 403
 
@@ -193,7 +193,7 @@ def test_what_is_kept_and_what_is_asked_at_a_time_is_bounded(
         cluster.hold.clear()
         waiting = [asyncio.create_task(reviews.caller(f"slow-{number}")) for number in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(Problem, match="not to be had now"):
+        with pytest.raises(Problem, match="not available now"):
             await reviews.caller("slow-3")
         cluster.hold.set()
         assert await asyncio.gather(*waiting) == [None] * 3

@@ -150,7 +150,7 @@ def test_secrets_are_read_where_a_stream_names_them(cluster: PlayedCluster) -> N
     cluster.unlabelled.clear()
     cluster.secrets["geo/zk"] = {"credentials": "me"}
     assert of.look() == []
-    assert "has to hold user:password" in of.told[-1]
+    assert "must hold user:password" in of.told[-1]
     cluster.secrets["geo/zk"] = {"credentials": "me:secret\n"}
     assert of.look() == ["+geo.quakes"]
     assert of.registry.unserved == {}
@@ -220,12 +220,12 @@ def test_a_token_that_cannot_be_sent_is_not_shown(token: str) -> None:
     cluster = Cluster(Configuration(host="http://127.0.0.1:9", api_key=bearer))
     with pytest.raises(Unavailable) as raised:
         asyncio.run(cluster.get("/api"))
-    assert str(raised.value) == "the cluster's API server is not asked: the token is not one line of plain text"
+    assert str(raised.value) == "cannot send the token to the cluster's API server: it is not one line of plain text"
     assert raised.value.__cause__ is None
     cluster.close()
 
 
 def test_outside_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
-    with pytest.raises(SettingError, match="no pod of a cluster"):
+    with pytest.raises(SettingError, match="requires a pod with a service account token"):
         Cluster()

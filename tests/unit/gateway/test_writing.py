@@ -172,7 +172,7 @@ def test_who_registers_is_who_the_token_says_and_nobody_else(send: Client, strea
 
     for by in ("somebody", "all", "", 5, ["all"], {}):
         answer = registered(send, "forged", by=by)
-        told = "is who registers a query, and that is known: all; leave it out"
+        told = "is set by the gateway, to the caller all; leave it out"
         assert (answer.status, answer.errors) == (400, [{"pointer": "#/by", "detail": told}])
     assert not stream.sent
     assert registered(send, "a", by=None).status == 201
@@ -181,7 +181,9 @@ def test_who_registers_is_who_the_token_says_and_nobody_else(send: Client, strea
     for token, told in ((TOO_LONG, "has 514 bytes; it has to have 1 to 512"), (HALF, "half of a surrogate pair")):
         answer = registered(Client(send.port, token), "c")
         assert answer.status == 403
-        assert f"your name cannot be kept with a query: {told}" in answer.json["detail"].replace(r"'\ud800' holds ", "")
+        assert f"the caller's name cannot be stored with a query: {told}" in answer.json["detail"].replace(
+            r"'\ud800' holds ", ""
+        )
     assert len(stream.sent) == 2
     for what in (CRQ | {"type": "SRQ"}, {"type": "CANCEL", "id": "a"}):
         answer = send("POST", "/streams/s/queries", what | {"by": "somebody"})
@@ -379,6 +381,6 @@ def test_writing_needs_a_token(stream: Stream) -> None:
     with serving(Gateway([served("s", lambda: QuerySession(stream), opener(stream.results), stream)])) as client:
         for method, path in (("POST", "queries"), ("DELETE", "queries/q"), ("POST", "objects")):
             answer = client(method, f"/streams/s/{path}", CRQ if method == "POST" else None)
-            assert (answer.status, answer.json["detail"]) == (403, "anyone may ask, watch, not write")
+            assert (answer.status, answer.json["detail"]) == (403, "anyone lacks the right write; it has ask, watch")
     assert not stream.sent
     assert not stream.lines

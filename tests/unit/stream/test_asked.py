@@ -70,7 +70,7 @@ class Asked(Simulation):
         try:
             rows = session.ask([query_record(query) for query in asked], timeout=0.0)
         except Unavailable as error:
-            known = "has only begun" in str(error) if turn.watermark == NEVER else "try again" in str(error)
+            known = "has just started" in str(error) if turn.watermark == NEVER else "try again" in str(error)
             self.wrong += [] if known else [str(error)]
             self.refused_at += 1
             return

@@ -1,13 +1,13 @@
-"""The far end of a command that runs inside a pod for somebody who sits elsewhere: ``spatialstream --attached ...``.
+"""The remote end of a command that runs in a pod on behalf of a user elsewhere: ``spatialstream --attached ...``.
 
-:mod:`spatialstream.cli.kubernetes` is the near end. Between the two are nothing but the three standard streams, and
-ending a program on this side of them does not end the one on the other. Therefore:
+:mod:`spatialstream.cli.kubernetes` is the local end. The two are connected by the three standard streams alone, and
+ending the local program does not end the remote one. Therefore:
 
-- Standard input begins with a line that holds a number, and so many bytes: what the command reads. Whatever comes after
-  them, and the end of the input just so, interrupts the command as Ctrl-C would. So it ends when its user, or the
-  connection, has gone.
-- A file that the command writes goes to standard output: a line that begins with :data:`MARK` and says how the file is
-  called and how long it is, then its bytes. No other line begins so.
+- Standard input begins with a line that holds a byte count, followed by that many bytes: the command's own input.
+  Anything after them, and the end of the input, interrupts the command as Ctrl-C would. So it ends when its user or
+  the connection has gone.
+- A file that the command writes is sent over standard output: a line that begins with :data:`MARK` and holds the
+  file's name and length, then its bytes. No other line begins with it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from spatialstream.model.errors import SettingError
 __all__ = ["MARK", "attach", "write_file", "write_here"]
 
 MARK = b"\x1e"
-"""What a line before a file begins with; JSON escapes this character, and no table has it."""
+"""First byte of a line that announces a file; JSON escapes this character, and no table contains it."""
 
 
 def attach(source: int = 0) -> None:
-    """Take this command's input from the near end, and be interrupted by it from now on.
+    """Read this command's input from the local end, and let the local end interrupt it from now on.
 
     Args:
-        source: file descriptor of the near end.
+        source: file descriptor connected to the local end.
 
     Raises:
-        SettingError: what comes is not from a near end.
+        SettingError: the input was not sent by a local end.
     """
     head = b""
     while not head.endswith(b"\n") and len(head) < 20:
@@ -44,7 +44,7 @@ def attach(source: int = 0) -> None:
             break
         head += byte
     if not head.strip().isdigit():
-        raise SettingError("attached", "is for commands that --context runs in a pod, not for people")
+        raise SettingError("attached", "is internal: --context uses it for commands that run in a pod")
     left = int(head)
     parts = []
     while left and (part := os.read(source, min(left, 1 << 16))):
@@ -63,12 +63,12 @@ def _listen(source: int) -> None:
 
 
 def write_file(options: argparse.Namespace, path: Path, text: str) -> None:
-    """Write a file where the user sits.
+    """Write a file on the user's machine.
 
     Args:
-        options: of the command.
-        path: the file, as the user calls it.
-        text: what it is to hold.
+        options: the command's options.
+        path: the file's path, as the user gave it.
+        text: the file's content.
 
     Raises:
         SettingError: it cannot be written.

@@ -1,4 +1,4 @@
-"""``spatialstream worker``: the worker job of a live stream."""
+"""``spatialstream worker``: run the worker job of a live stream."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ def add_parser(commands: Any) -> None:
         "worker",
         help="run the worker job of a live stream",
         description="Reads the blocks that the router sends, keeps the slots' indexes, and sends results to "
-        "STREAM.results and rejected queries to STREAM.rejected. Runs until it is interrupted; killed, the same "
-        "command goes on without loss.",
+        "STREAM.results and rejected queries to STREAM.rejected. Runs until interrupted; after a kill, the same "
+        "command resumes without loss.",
     )
     live.add_job(parser)
     add = parser.add_argument_group("the worker").add_argument
-    told = "write objects there as Parquet when retention drops them"
+    told = "write objects to this storage as Parquet when retention drops them"
     add("--archive", type=shared.storage("archive"), metavar="DIR|URL", help=told)
-    add("--epochs-per-round", type=shared.count, default=64, metavar="N", help="at most (default %(default)s)")
-    add("--rows-per-message", type=shared.count, default=500, metavar="N", help="at most (default %(default)s)")
+    told = "most epochs in a round (default %(default)s)"
+    add("--epochs-per-round", type=shared.count, default=64, metavar="N", help=told)
+    told = "most result rows in a message (default %(default)s)"
+    add("--rows-per-message", type=shared.count, default=500, metavar="N", help=told)
     add(
         "--longest-row",
         type=shared.count,
         default=64 << 20,
         metavar="BYTES",
-        help="of a longer result row there is only the reason why it is not given (64 MiB)",
+        help="replace longer result rows by an error row (default 64 MiB)",
     )
     parser.set_defaults(function=_run)
 
@@ -88,9 +90,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def opening(query_endpoint: QueryEndpoint, store: RoutingStore, then: Callable[[], object]) -> Callable[[], object]:
-    """Publish the query endpoint once the routing store is there; with each call, do something else, too.
+    """Return a function that calls ``then``, and before its first success publishes the query endpoint.
 
-    Errors are those of the store: without it nobody can begin to ask, and a stream goes on all the same.
+    Errors of the store propagate: without it no client can find the endpoint, but the stream runs all the same.
     """
     left = [query_endpoint]
 

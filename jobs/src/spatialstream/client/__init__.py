@@ -1,19 +1,20 @@
-"""What a user of a running stream does: send records, ask, follow results, have each row once and whole.
+"""Client library of a running stream: send records, query, and follow results with each row once and complete.
 
-- :class:`Connection` says where the broker is, :class:`TlsFiles` what an encrypted connection to ZooKeeper needs;
-- :class:`QuerySession` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
-- :class:`SnapshotClient` asks snapshot queries between the stream's rounds;
-- :class:`Results` follows all results, from a position on; a :class:`Cursor` is one as a word;
-- a :class:`Subscription` has the rows of one continuous query, registered if need be; an :class:`Answer` is one of
-  them;
-- an :class:`RecordWriter` sends for others, and knows what becomes of it;
-- a :class:`LiveSample` shows people some of the objects as they are sent;
-- :class:`Sender` sends objects, queries and watermarks at a rate, and :class:`Watch` measures how old results are;
-- with another client of Kafka: :data:`CLOCK` and :func:`watermark` are the key and the value of a watermark, a
-  :class:`Deduplicator` and an :class:`Assembler` make rows of messages of results;
+- :class:`Connection` holds the broker's address, :class:`TlsFiles` the files for TLS to ZooKeeper;
+- :class:`QuerySession` sends queries and reads their answers; :func:`check_queries` refuses in advance those that the
+  stream would reject;
+- :class:`SnapshotClient` has snapshot queries answered between the stream's rounds;
+- :class:`Results` follows all results from a position on; a :class:`Cursor` is a position as a string;
+- a :class:`Subscription` iterates over the rows of one continuous query, which it registers if needed; each row is an
+  :class:`Answer`;
+- a :class:`RecordWriter` sends records on behalf of others, and reports which of them the stream rejected;
+- a :class:`LiveSample` reads a sample of the objects as they are sent, for display;
+- :class:`Sender` sends objects, queries and watermarks at a rate, and :class:`Watch` measures the age of results;
+- for use with another Kafka client: :data:`CLOCK` and :func:`watermark` are key and value of a watermark, and
+  :class:`Deduplicator` and :class:`Assembler` turn messages of results into rows;
 - :func:`write_archive` writes objects into a :class:`Folder` as the worker does when retention drops them.
 
-All of it is loaded on first use.
+All names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a running stream is like inside, for people: versions, the leaves of the tree and their loads, slots, actors.
+"""Description of a running stream's internals for users: versions, leaves of the tree and their loads, slots, actors.
 
-All of it is what the jobs leave in the routing store for the rebalancer, and what the worker's driver tells whoever
-asks. A look costs a few reads of the store; versions, which never change, are read once.
+It is made from what the jobs write to the routing store for the rebalancer, and from the worker driver's list of
+actors. A description costs a few reads of the store; versions never change, so they are cached.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from spatialstream.store.state import RoutingState
 __all__ = ["MOST_LEAVES", "StreamDescription"]
 
 MOST_LEAVES = 2_000
-"""Leaves that are told one by one, at most: those with the largest loads."""
+"""Most leaves to list individually: those with the largest loads."""
 _VERSIONS = 4
 _SAMPLE_SECONDS = 30.0
-"""For which the router's sample is not read again: it is megabytes, and changes slowly."""
+"""Time for which the router's sample is cached: it has megabytes, and changes slowly."""
 
 
 class StreamDescription:
-    """Looks into a stream; any number of threads may.
+    """Describes a stream; safe for any number of threads.
 
     Args:
         store: the routing store.
-        actors: the address of the actor of each slot, as the driver has told last.
+        actors: returns the address of the actor of each slot, as last reported by the driver.
     """
 
     def __init__(self, store: RoutingStore, actors: Callable[[], Mapping[int, str]]) -> None:
@@ -48,11 +48,11 @@ class StreamDescription:
         self._sampled: tuple[float, Sample | None, Statistics | None] = float("-inf"), None, None
 
     def look(self) -> dict[str, Any]:
-        """What there is to see now, as JSON has it.
+        """Return the current description, as JSON values.
 
-        ``counted`` is None where the worker has not counted under the active version yet; loads and objects are then
-        those that the version was made for. ``before`` is the version before the active one, if it is kept; the
-        ``share`` of each slot is its part of the objects of the router's sample, under either.
+        ``counted`` is None if the worker has no statistics of the active version yet; loads and objects are then those
+        that the version was computed for. ``before`` is the version before the active one, if it is kept; ``share`` is
+        each slot's share of the objects in the router's sample, under either version.
 
         Raises:
             StateError: there is no such stream.
@@ -70,7 +70,7 @@ class StreamDescription:
         kept = [number for number in self._store.versions() if number < version.number]
         shares = None if sample is None or not len(sample.objects) else sample
         before = None
-        with suppress(StateError, IndexError):  # there is none, or it has just been removed
+        with suppress(StateError, IndexError):  # no such version, or it has just been removed
             old = self._version(kept[-1])
             before = {"version": old.number, "leaves": len(old.index.leaves)} | _shares(old, shares)
         return {
@@ -91,7 +91,7 @@ class StreamDescription:
         }
 
     def _sample(self) -> tuple[Sample | None, Statistics | None]:
-        """What the router has learned, and what follows from it about loads."""
+        """The router's sample, and the statistics computed from it."""
         with self._lock:
             at, sample, known = self._sampled
             if sample is None or time.monotonic() > at + _SAMPLE_SECONDS:
@@ -140,7 +140,7 @@ def _leaves(version: RoutingVersion, loads: Floats, report: LoadReport | None) -
 
 
 def _shares(version: RoutingVersion, sample: Sample | None) -> dict[str, Any]:
-    """Which part of a sample's objects each slot has under a version; None without a sample."""
+    """Each slot's share of a sample's objects under a version; None without a sample."""
     if sample is None:
         return {"share": None}
     weights = sample.weights[0]

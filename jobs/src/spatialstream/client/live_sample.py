@@ -1,7 +1,7 @@
-"""A look at the objects of a stream as they are sent, and at its dead letters: for people, who cannot read all of them.
+"""A sample of a stream's objects as they are sent, and its dead letters: for display to users.
 
-Of what comes in a moment some objects are drawn at random, and all are counted. Where more comes than is worth reading
-for a look, the rest is passed over, and counted by the messages that it was in.
+Of the objects that arrive in an interval some are drawn at random, and all are counted. If more arrive than is worth
+reading for a sample, the rest is skipped, and its number is estimated from the number of messages.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from spatialstream.stages.ingest import CLOCK
 __all__ = ["DeadLetters", "LiveSample", "Seen", "dead_letters"]
 
 _MOST_BYTES = 2 << 20
-"""Bytes of messages that are read in a moment; what is more is passed over."""
+"""Most bytes of messages to read in an interval; the rest is skipped."""
 _LONGEST_TEXT = 280
 _LONGEST_RECORD = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What has come in a moment.
+    """The sample of an interval.
 
     Attributes:
-        objects: some of them, each with its text as it was sent.
-        count: how many there were.
-        exact: whether all were counted; else those in messages that were passed over are estimated.
+        objects: some of the objects, each with its text as it was sent.
+        count: number of objects that arrived.
+        exact: whether ``count`` is exact; otherwise the objects of skipped messages are estimated.
     """
 
     objects: list[tuple[SpatialObject, str]]
@@ -47,12 +47,12 @@ class Seen:
 
 
 class LiveSample:
-    """Reads the newest objects of a stream, from now on; for one thread.
+    """Samples the objects of a stream that arrive from now on; for one thread.
 
     Args:
         connection: how to reach the broker.
-        stream: its name.
-        space: of the stream.
+        stream: the stream's name.
+        space: the stream's space.
 
     Raises:
         Unavailable: the broker does not answer, or has no such topic.
@@ -72,7 +72,7 @@ class LiveSample:
         self._begin()
 
     def _begin(self) -> int:
-        """Go on with what comes from now on; how many messages are passed over by that."""
+        """Skip to the ends of the partitions; return the number of messages skipped."""
         ends = {partition: end for partition, (_, end) in bounds(self._consumer, self._topic).items()}
         passed = sum(end - self._next.get(partition, end) for partition, end in ends.items())
         self._next = ends
@@ -80,7 +80,7 @@ class LiveSample:
         return passed
 
     def take(self, seconds: float, most: int) -> Seen:
-        """What comes within so many seconds, and of it so many objects at most."""
+        """Sample the objects that arrive within this time, with at most ``most`` objects."""
         if self._connection.shown is not self._shown:  # passwords or certificates have been renewed
             self._consumer.close()
             with answering(self._connection):
@@ -108,7 +108,7 @@ class LiveSample:
         return Seen([each for each in map(self._object, chosen) if each is not None], count, exact)
 
     def _object(self, line: bytes) -> tuple[SpatialObject, str] | None:
-        """An object and its text; None if the stream will not take it."""
+        """Parse an object and its text; None if the stream will reject it."""
         try:
             record = json.loads(line)
             text = record.get("text") or " ".join(record.get("terms") or ())
@@ -117,18 +117,18 @@ class LiveSample:
             return None
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Close the connection to the broker."""
         self._consumer.close()
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What the stream could not use.
+    """Records that the stream rejected.
 
     Attributes:
         count: how many there are.
-        newest: the last of them, the newest first: ``source``, ``offset``, ``line``, ``reason``, ``record`` as text
-            (cut), and ``at``, when it was said, in ms.
+        newest: the newest of them, the latest first: ``source``, ``offset``, ``line``, ``reason``, ``record`` as text
+            (truncated), and ``at``, the time of the rejection in ms.
     """
 
     count: int
@@ -136,11 +136,11 @@ class DeadLetters:
 
 
 def dead_letters(connection: Connection, stream: str, most: int) -> DeadLetters:
-    """The newest dead letters of a stream, so many of each partition at most.
+    """Read the newest dead letters of a stream, at most this many.
 
     Raises:
-        Unavailable: the broker does not give them.
-        StateError: it has not got them any more.
+        Unavailable: the broker does not answer, or denies reading.
+        StateError: the messages have been deleted meanwhile.
     """
     topic, known = connection.topics(stream).rejected, offsets(connection)
     partitions = known.partitions([topic]).get(topic, 0)

@@ -1,12 +1,13 @@
-"""Queries to a live stream, and their answers.
+"""Queries sent through a live stream, and their answers.
 
-Queries go to the topic of queries while the topics of results and of dead letters are read from their ends on. What
-comes is compared with what is pending: a snapshot query waits for its one row, a continuous one for more until its time
-is over, and is then cancelled by whoever asked. A query that was rejected waits for nothing.
+Queries are sent to the topic of queries while the topics of results and of dead letters are read from their ends on.
+Arriving rows are matched with the pending queries: a snapshot query is pending until its one row arrives, a continuous
+query until its lifetime is over or the caller cancels it, and a rejected query is no longer pending.
 
-A query that was asked before, word for word and for the same time, is passed over by the stream and told nowhere: it
-has its answer. Two *probes* find that out, where times are given: when the row of the first is there, the stream has
-come to all that was sent before it; with that of the second, sent only then, all that was answered then is out.
+A query that repeats an earlier one, with the same content and the same time, is ignored by the stream without any
+message: it was answered then. Where times are given, two *probes* detect this: once the row of the first probe arrives,
+the stream has processed everything sent before it; once the row of the second, sent only then, arrives, all rows
+answered up to the first have been sent.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from spatialstream.model.terms import ANY_WORDS, TermRule
 __all__ = ["PendingQueries", "QuerySession", "check_queries", "checked_query"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
-"""Ids that JSON writes as they are."""
+"""Ids that JSON writes unescaped."""
 _MOST_LOOKS = 16
 _ASKED_BEFORE = (
     "it was asked before just so, and answered then: {} results --query shows it; for an answer of now give another id"
@@ -44,7 +45,7 @@ _ASKED_BEFORE = (
 def check_queries(
     records: Iterable[tuple[str, object]], space: Space, rule: TermRule = ANY_WORDS
 ) -> list[dict[str, Any]]:
-    """The records, each with an id; one without a time is asked when it is sent.
+    """Check records of queries, and give an id to those without one; a record without a time gets it when it is sent.
 
     Args:
         records: how to call the place that each comes from, and the record.
@@ -52,7 +53,8 @@ def check_queries(
         rule: of the stream's terms; default: one that takes any number of words, for the stream will say.
 
     Raises:
-        SettingError: one of them is no query of this stream; names its place, the field, and what would be right.
+        SettingError: a record is not a valid query of this stream; names its origin, the field, and what would be
+            right.
     """
     checked: list[dict[str, Any]] = []
     known: set[str] = set()
@@ -60,7 +62,7 @@ def check_queries(
         record, query = checked_query(place, given, space, rule)
         if isinstance(query, Query):
             if query.id in known:
-                raise SettingError(place, f"another query has the id {query.id!r} too")
+                raise SettingError(place, f"another query has the same id {query.id!r}")
             known.add(query.id)
         checked.append(record)
     return checked
@@ -69,7 +71,7 @@ def check_queries(
 def checked_query(
     place: str, given: object, space: Space, rule: TermRule
 ) -> tuple[dict[str, Any], Query | Cancellation]:
-    """One record of :func:`check_queries`, and what it says; without a time its time is 0."""
+    """Check one record for :func:`check_queries`, and parse it; a query without a time gets time 0."""
     if not isinstance(given, dict):
         raise SettingError(place, "is not a JSON object")
     record = {name: value for name, value in given.items() if name != "t" or value is not None}
@@ -88,16 +90,16 @@ def checked_query(
 
 @dataclass(slots=True)
 class PendingQueries:
-    """What has been asked and may still be answered: decisions alone. Times are in ms since 1970 UTC.
+    """Queries that have been sent and may still give rows; logic without I/O. Times are in ms since 1970 UTC.
 
     Attributes:
         snapshots: the snapshot queries without an answer, by id.
         standing: the continuous queries that may give more rows, by id.
-        by_clock: ids of the queries whose times are those of the clock. The others are of a stream of another time.
-        refused: reasons of queries that were rejected, by id.
-        latest: the latest time of a row, by id.
-        rows: rows that have come.
-        failed: how many of them say why there is no answer.
+        by_clock: ids of the queries that got the current time. The times of the others may be far from the clock's.
+        refused: reasons of rejected queries, by id.
+        latest: the latest timestamp of a row, by id.
+        rows: number of rows received.
+        failed: number of these rows that hold an error instead of an answer.
     """
 
     snapshots: dict[str, Query] = field(default_factory=dict)
@@ -110,7 +112,7 @@ class PendingQueries:
 
     @classmethod
     def of(cls, asked: Iterable[Query | Cancellation], by_clock: Iterable[str] = ()) -> PendingQueries:
-        """What is pending after these have been sent."""
+        """Return the state after these have been sent."""
         queries = [query for query in asked if isinstance(query, Query)]
         return cls(
             {query.id: query for query in queries if not query.lifetime.continuous},
@@ -125,16 +127,16 @@ class PendingQueries:
 
     @property
     def timed(self) -> list[Query]:
-        """The snapshot queries without an answer that have said their time: such a one may have been asked before."""
+        """The unanswered snapshot queries that gave their own time: such a query may repeat an earlier one."""
         return [query for query in self.snapshots.values() if query.id not in self.by_clock]
 
     def may_concern(self, line: bytes) -> bool:
-        """Whether a row, not parsed yet, may be an answer: a quick look, since most rows are other people's."""
+        """Whether an unparsed row may be an answer: a quick filter, since most rows belong to other clients."""
         names = [*self.snapshots, *self.standing]
         return len(names) > _MOST_LOOKS or any(not _PLAIN.fullmatch(name) or name.encode() in line for name in names)
 
     def take(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row is an answer; then it is not pending any more."""
+        """Record a row; return whether it answers one of the queries. A snapshot query is then no longer pending."""
         name, t = row["query"], row["t"]
         if (query := self.snapshots.get(name)) is not None:
             if (row["type"], t) != (query.type.value, query.t):
@@ -148,23 +150,23 @@ class PendingQueries:
         return True
 
     def refuse(self, name: str, reason: str) -> None:
-        """A query was rejected."""
+        """Record that a query was rejected."""
         self.snapshots.pop(name, None)
         self.standing.pop(name, None)
         self.refused[name] = reason
 
     def expire(self, now: int, grace: int) -> None:
-        """Queries give no more rows whose time has been over for ``grace`` ms, if all that stand do so by the clock."""
+        """Drop continuous queries that expired more than ``grace`` ms ago, if all of them got the current time."""
         if self.by_clock.issuperset(self.standing):
             for query in list(self.standing.values()):
                 if query.t + query.lifetime.duration + grace <= now:
                     del self.standing[query.id]
 
     def cancellations(self, now: int) -> list[Cancellation]:
-        """What ends the queries that stand.
+        """Return the cancellations of the continuous queries.
 
-        It is now, for queries by the clock. Others end with their latest row: the clock of a stream of another time is
-        not to be moved to now.
+        Queries that got the current time are cancelled now. Others are cancelled at their latest row, since a
+        cancellation of now would move the clock of a stream of other times to now.
         """
         return [
             Cancellation(name, max(query.t, now if name in self.by_clock else self.latest.get(name, query.t)))
@@ -174,12 +176,12 @@ class PendingQueries:
 
 @dataclass(slots=True)
 class _Probes:
-    """How far it is known that a stream has come.
+    """The progress of the probes.
 
     Attributes:
         t: the time of the probes; None: there are none.
-        sent: the ids of those that were sent.
-        ends: for each partition of the results the offset behind all that answers what was sent before the first.
+        sent: ids of the probes sent.
+        ends: for each partition of the results the offset after all answers to what was sent before the first probe.
     """
 
     t: int | None = None
@@ -188,14 +190,14 @@ class _Probes:
 
 
 class QuerySession:
-    """Asks a live stream, and reads what it answers from now on; one :meth:`ask` is followed at a time.
+    """Sends queries through a live stream and reads the answers; one :meth:`ask` is followed at a time.
 
     Args:
         connection: how to reach the broker.
-        stream: its name.
-        space: of the stream.
-        report: is told what a person should know.
-        refused: is told the ids of queries that the stream has rejected, and why.
+        stream: the stream's name.
+        space: the stream's space.
+        report: called with messages for the user.
+        refused: called with the id of each rejected query, and the reason.
 
     Raises:
         Unavailable: the broker does not answer, or has no such stream.
@@ -230,16 +232,16 @@ class QuerySession:
         self._opened.close()
 
     def ask(self, records: Iterable[Mapping[str, Any]]) -> PendingQueries:
-        """Send queries and cancellations; those without a time are asked now.
+        """Send queries and cancellations; those without a time get the current one.
 
         Args:
-            records: as :func:`check_queries` gives them.
+            records: as returned by :func:`check_queries`.
 
         Returns:
-            What is pending then.
+            The pending queries.
 
         Raises:
-            Unavailable: the broker does not take them.
+            Unavailable: the broker does not accept them.
             SettingError: one is too long to be sent.
         """
         given, now = list(records), _now()
@@ -258,7 +260,7 @@ class QuerySession:
             self._send([record])
 
     def _heed_probe(self, line: bytes) -> None:
-        """A row has come: go on with probes, if it is that of one."""
+        """If an arriving row is that of a probe, take the next step of probing."""
         probes = self._probes
         if probes.sent and probes.ends is None and probes.sent[-1] in line:
             if len(probes.sent) == 1:
@@ -277,13 +279,13 @@ class QuerySession:
         patience: float | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[dict[str, Any]]:
-        """The rows that answer, as they come, until nothing is pending any more.
+        """Yield the rows that answer, as they arrive, until no query is pending.
 
         Args:
-            pending: what :meth:`ask` has given; it is kept up to date.
-            timeout: seconds for the answers of snapshot queries; those without one then are left in what is pending.
-            patience: seconds without a row after which it ends; None: never.
-            stop: whether to end, is asked several times a second.
+            pending: the result of :meth:`ask`, which is updated.
+            timeout: seconds to wait for the answers to snapshot queries; unanswered ones stay in ``pending``.
+            patience: seconds without a row after which the iteration ends; None: never.
+            stop: says whether to end; called several times a second.
         """
         heard = began = time.monotonic()
 
@@ -307,11 +309,11 @@ class QuerySession:
                     yield row
 
     def cancel(self, pending: PendingQueries) -> None:
-        """End the queries that still stand; errors as in :meth:`ask`."""
+        """Cancel the continuous queries that are still pending; errors as in :meth:`ask`."""
         self._send(each.to_record() for each in pending.cancellations(_now()))
 
     def _send(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Send records, one a message, and wait until the broker has them."""
+        """Send records, one per message, and wait until the broker has acknowledged them."""
         for record in records:
             value = json.dumps(record, ensure_ascii=False).encode()
             try:
@@ -334,7 +336,7 @@ class QuerySession:
         return delivered
 
     def _refusals(self) -> Iterator[tuple[str, str]]:
-        """Ids and reasons of what was sent and has been rejected since the last time."""
+        """Yield ids and reasons of sent records that have been rejected since the last call."""
         while (message := self._letters.poll(0.0)) is not None:
             value = message.value()
             if message.error() is not None or value is None:
@@ -346,5 +348,5 @@ class QuerySession:
 
 
 def _now() -> int:
-    """The day's clock, ms."""
+    """The current time, ms."""
     return time.time_ns() // 1_000_000

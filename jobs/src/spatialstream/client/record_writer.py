@@ -1,8 +1,9 @@
-"""Records into a stream's topics, and what becomes of them: for whoever sends for others.
+"""Writer of records to a stream's topics that reports rejections, for services that send on behalf of others.
 
-A call returns when the broker has what it sends. Whether a query was taken in, the stream says nowhere by itself. A
-*probe* goes with it: a snapshot query in the same message and of the same time, so that the stream comes to it after
-the query. Once its row is there, and the round of that row is over, the query stands, or a dead letter says why not.
+A call returns when the broker has acknowledged the records. The stream sends no confirmation that it admitted a query.
+So a *probe* goes with the query: a snapshot query in the same message and of the same time, which the stream processes
+after it. Once the probe's row has arrived and the round of that row is over, the query is registered, or a dead letter
+says why not.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PATIENCE = 30.0
 
 
 def probe_of(t: int, space: Space) -> dict[str, Any]:
-    """A snapshot query of a time that asks for nothing, under an id of its own."""
+    """Make a snapshot query at time ``t`` with an empty result, under an id of its own."""
     west, south, _, _ = space.bounds
     region = {"box": [west, south, west, south]}
     return {"id": f"probe-{uuid.uuid4().hex}", "type": "SRQ", "t": t, "region": region, "duration": 0}
@@ -39,12 +40,12 @@ def probe_of(t: int, space: Space) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Sent:
-    """A message of queries that the broker has.
+    """A message of queries that the broker has acknowledged.
 
     Attributes:
-        source, offset: where it lies, as dead letters say it.
-        unread: for each partition of the dead letters the offset of the first that may be about it.
-        refused: reasons of its records that were rejected, by line from 1.
+        source, offset: its position, as given in dead letters.
+        unread: for each partition of the dead letters the offset of the first one not read yet that may concern it.
+        refused: reasons of its rejected records, by line number from 1.
     """
 
     source: str
@@ -54,11 +55,11 @@ class Sent:
 
 
 class RecordWriter:
-    """Sends records to a stream; any number of threads may.
+    """Sends records to a stream; safe for any number of threads.
 
     Args:
         connection: how to reach the broker.
-        stream: its name.
+        stream: the stream's name.
     """
 
     def __init__(self, connection: Connection, stream: str) -> None:
@@ -69,10 +70,10 @@ class RecordWriter:
         self._shown: Mapping[str, str] | None = None
 
     def objects(self, lines: bytes) -> None:
-        """Send objects as they are written, in their order in one partition, and wait until the broker has them.
+        """Send objects unchanged, in their order to one partition, and wait until the broker has acknowledged them.
 
         Args:
-            lines: JSON Lines, each of an object.
+            lines: JSON Lines, one object a line.
 
         Raises:
             Unavailable: the broker may not have all of them.
@@ -83,7 +84,7 @@ class RecordWriter:
         send(self._connection, ((self._topics.objects, partition, None, value) for value in messages))
 
     def queries(self, *records: Mapping[str, Any]) -> Sent:
-        """Send queries and cancellations in one message, and wait until the broker has it.
+        """Send queries and cancellations in one message, and wait until the broker has acknowledged it.
 
         Raises:
             Unavailable: it may not have it.
@@ -91,7 +92,7 @@ class RecordWriter:
         """
         value = b"\n".join(json.dumps(record, ensure_ascii=False).encode() for record in records)
         unread = dict(enumerate(self._ends()))
-        with self._lock:  # one at a time, see spatialstream.connectors.kafka_clients: what is first sent goes alone
+        with self._lock:  # one at a time, see spatialstream.connectors.kafka_clients: the first message goes alone
             if self._producer is None or self._connection.shown is not self._shown:
                 self._shown = self._connection.shown
                 self._producer = self._connection.producer(**{"message.timeout.ms": int(_PATIENCE * 1000)})
@@ -107,10 +108,10 @@ class RecordWriter:
         return Sent(f"queries/{message.partition()}", message.offset(), unread, {})
 
     def look(self, sent: Sent) -> None:
-        """Read the dead letters that have come since, and note those about a message.
+        """Read the dead letters that have arrived since the last call, and record those about a message.
 
         Raises:
-            Unavailable: the broker does not give them.
+            Unavailable: the broker does not answer, or denies reading.
         """
         for partition, end in enumerate(self._ends()):
             start = sent.unread.get(partition, 0)

@@ -1,8 +1,8 @@
-"""Snapshot queries to a running stream, answered between its rounds, as of the newest one.
+"""Snapshot queries to a running stream, answered between its rounds as of the newest one.
 
-What is asked does not go through the stream: it goes to the slots that it concerns, which answer from views of their
-objects (:mod:`spatialstream.stages.views`). All answers of a call are as of one round, and say so. How the stream's
-driver and its slots are reached is given.
+These queries do not go through the stream: they go directly to the slots that they concern, which answer from views of
+their objects (:mod:`spatialstream.stages.views`). All answers of a call are as of one round, and name it. The functions
+that reach the stream's driver and its slots are passed in.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from spatialstream.stages.snapshot_queries import Call, ReadPoint, lines_of
 __all__ = ["SnapshotClient"]
 
 MOST = 1_000
-"""Queries that are answered together. What has more is cut, and each part is as of the round that is newest then."""
+"""Most queries answered together. A longer list is split, and each part is answered as of the newest round then."""
 
 FEW = 128
-"""Queries that one actor is given to answer whole, at most: of more the work is shared by actors and who asks."""
+"""Most queries for one actor to answer completely; the work of more is shared by the actors and the client."""
 
 Whole = Callable[
     [Sequence[tuple[Query, Mapping[str, Any]]], float, int | None], tuple[dict[str, int], list[bytes]] | None
 ]
-"""Has queries answered whole, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
+"""Has one actor answer queries completely, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
 
 _MOST_WHOLE = 1 << 20
 """Bytes of rows that come all at once, at most, where they are counted; what has more comes as it is found."""
 
 _PAUSES = (0.002, 0.1)
-"""Seconds between two looks at what is newest: the first, and the longest."""
+"""Seconds between two polls of the newest round: the first, and the longest."""
 
 
 class SnapshotClient:
-    """Asks SRQs, SKQs and STQs. Several threads may, at the same time, if what is given allows it.
+    """Has SRQs, SKQs and STQs answered. Safe for several threads if the functions passed in are.
 
     Args:
         newest: the stream's newest round; None: it has done none yet. Errors of its own are Unavailable. It is given
@@ -59,7 +59,7 @@ class SnapshotClient:
         longest: bytes of a row; of a longer one there is only the reason why it is not given; None: of any length.
 
     Attributes:
-        space, rule: as given.
+        space, rule: as passed in.
     """
 
     def __init__(
@@ -76,29 +76,29 @@ class SnapshotClient:
         self.space, self.rule, self._pause = space, rule, pause
 
     def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
-        """What a query is answered as of now; None: the stream's clock tells no time yet.
+        """Return the round and the clock as of which a query would be answered now; None before the clock has started.
 
         Args:
-            timeout: seconds within which the stream has to say.
+            timeout: seconds to wait for the stream.
 
         Raises:
-            Unavailable: it does not.
+            Unavailable: it does not answer in time.
         """
         read_point = self._newest(timeout)
         return _as_of(read_point) if read_point is not None and read_point.begun else None
 
     def read_point(self, timeout: float = 10.0) -> ReadPoint:
-        """What is known of the stream's newest round.
+        """Return the read point of the stream's newest round.
 
         Args:
-            timeout: seconds within which the stream has to say.
+            timeout: seconds to wait for the stream.
 
         Raises:
-            Unavailable: it does not, or has done none yet.
+            Unavailable: it does not answer in time, or has not completed a round yet.
         """
         read_point = self._newest(timeout)
         if read_point is None:
-            raise Unavailable("the stream has only begun: it has done no round yet")
+            raise Unavailable("the stream has just started: it has not completed a round yet")
         return read_point
 
     @overload
@@ -116,24 +116,24 @@ class SnapshotClient:
         at_least: int | str | None = None,
         timeout: float = 10.0,
     ) -> Answer | list[Answer]:
-        """The answer to a query, or the answers to several, in their order.
+        """Return the answer to a query, or the answers to several, in their order.
 
-        An answer is the row that the stream gives for the query, which a notebook shows on a map, and ``as_of``:
-        ``{"round": 17, "clock": 1000}``, all objects up to the time ``clock`` have been looked at.
+        An answer is the row that the stream gives for the query, which a notebook displays on a map, with ``as_of``,
+        such as ``{"round": 17, "clock": 1000}``: all objects with timestamps up to ``clock`` have been considered.
 
         Args:
-            query: the fields of a snapshot query. Without ``t`` it is asked at the clock; with one in the past it is
-                about the objects up to then. Without ``id`` it gets one.
-            at_least: ms or ISO 8601: the answer is not given before the clock has come this far.
-            timeout: seconds within which the answers have to be there: to wait for that time, and to try again if the
-                stream cannot be reached, or has gone on while it was asked. It is tried once in any case, for a second.
+            query: the fields of a snapshot query. Without ``t`` its time is the clock; with a ``t`` in the past it
+                considers the objects up to then. Without ``id`` it gets one.
+            at_least: ms or ISO 8601: wait until the clock has reached this time.
+            timeout: seconds for the answers to arrive, including the wait for ``at_least``, and retries if the stream
+                cannot be reached or proceeds to another round meanwhile. At least one try of a second is made.
 
         Raises:
-            SettingError: a query is no snapshot query of this stream, or about a time that the clock has not come
-                to; names it, and says what would be right.
-            Unavailable: there is no answer in time; later there may be.
+            SettingError: a query is not a snapshot query of this stream, or has a time later than the clock; names the
+                query, and says what would be right.
+            Unavailable: there is no answer in time; a later try may succeed.
             Suspended: nobody answers, for the stream is at rest; that is said as soon as it is known.
-            Replaced: the stream is another one now.
+            Replaced: the stream has been replaced by another one of its name.
         """
         if isinstance(query, Mapping):
             (line,) = self.lines([("query", query)], at_least, timeout)
@@ -149,13 +149,13 @@ class SnapshotClient:
         timeout: float = 10.0,
         bounds: AnswerBounds = UNBOUNDED,
     ) -> Iterator[str]:
-        """The answers as lines of JSON, in the order of the queries.
+        """Yield the answers as lines of JSON, in the order of the queries.
 
         Args:
-            records: how to call the place that each query comes from, and the query.
+            records: the name of each query's origin, for error messages, and the query.
             at_least: see :meth:`ask`.
-            timeout: see :meth:`ask`. Its errors are raised before the first line, but for Unavailable where there are
-                more than a thousand queries.
+            timeout: see :meth:`ask`. All errors are raised before the first line, except Unavailable with more than a
+                thousand queries.
             bounds: what the answers may take. What they take is held for whoever gets the lines.
 
         Raises:
@@ -178,19 +178,19 @@ class SnapshotClient:
         at_least: int | None = None,
         bounds: AnswerBounds = UNBOUNDED,
     ) -> list[list[bytes] | SettingError | Unavailable]:
-        """The answers to what several ask, as of one round: to each as :meth:`lines` would give them, or its error.
+        """Answer several requests as of one round: each gets its lines as from :meth:`lines`, or its error.
 
-        What is wrong with one of them is nothing to the others. It is tried once: who waits for a time, or tries again
-        what is Unavailable, need hold no thread for that.
+        An error of one request does not affect the others. Only one try is made: the caller can wait for a time, or
+        retry what is Unavailable, without holding a thread.
 
         Args:
-            requests: the queries of each, and its timeout; no more than :data:`MOST` queries in all.
-            at_least: ms: there is no answer before the clock has come so far; None: at once.
+            requests: the queries of each request, and its timeout; at most :data:`MOST` queries in all.
+            at_least: ms: no answer before the clock has reached this time; None: at once.
             bounds: what all answers together may take, see :meth:`lines`.
 
         Raises:
             TooLarge: they would take more; the answers of one of them may not.
-            Replaced: the stream is another one now.
+            Replaced: the stream has been replaced by another one of its name.
         """
         checked = list[tuple[list[_Asked] | SettingError, float]]()
         for records, timeout in requests:
@@ -207,7 +207,7 @@ class SnapshotClient:
         record, query = checked_query(place, given, self.space, self.rule)
         if not isinstance(query, Query) or query.lifetime.continuous:
             raise SettingError(
-                place, f"type: {record['type']} is no snapshot query, which SRQ, SKQ and STQ are; send it to the stream"
+                place, f"type: {record['type']} is not a snapshot query (SRQ, SKQ or STQ); send it through the stream"
             )
         return _Asked(place, query, record)
 
@@ -219,7 +219,7 @@ class SnapshotClient:
         *,
         once: bool = False,
     ) -> list[list[bytes] | SettingError | Unavailable]:
-        """The answers to several requests as of one round, the newest; if it has gone meanwhile, of the next newest."""
+        """Answer several requests as of the newest round; if it is superseded meanwhile, as of the newest then."""
         began, pause = time.monotonic(), _PAUSES[0]
         found: dict[int, list[bytes] | SettingError | Unavailable] = {}
         left: dict[int, list[_Asked]] = {}
@@ -240,9 +240,9 @@ class SnapshotClient:
             try:
                 read_point = self._newest(_left(until))
                 if read_point is None or not read_point.begun:
-                    raise Unavailable("the stream has only begun: its clock tells no time yet, so nothing can be asked")
+                    raise Unavailable("the stream has just started: its clock has no time yet, so it answers nothing")
                 if earliest is not None and read_point.clock < earliest:
-                    raise Unavailable(f"the stream's clock has not come to {earliest}: it is at {read_point.clock}")
+                    raise Unavailable(f"the stream's clock has not reached {earliest}: it is at {read_point.clock}")
                 for number in list(left):
                     if (wrong := _wrong_time(left[number], read_point.clock)) is not None:
                         found[number] = wrong
@@ -268,7 +268,7 @@ class SnapshotClient:
         return [found[number] for number in range(len(requests))]
 
     def _answered_whole(self, asked: Sequence[_Asked], timeout: float, bounds: AnswerBounds) -> list[bytes] | None:
-        """The answers of one actor; None: there are none."""
+        """The answers of one actor; None if there are none."""
         if not 0 < len(asked) <= FEW or any(each.timed for each in asked):
             return None
         most = None if bounds is UNBOUNDED else _MOST_WHOLE
@@ -298,9 +298,9 @@ class _Asked:
     """A query.
 
     Attributes:
-        place: that it comes from.
-        query: what it says.
-        record: itself.
+        place: name of its origin, for error messages.
+        query: the parsed query.
+        record: its record.
     """
 
     place: str
@@ -309,7 +309,7 @@ class _Asked:
 
     @property
     def timed(self) -> bool:
-        """Whether it says its time."""
+        """Whether the record has a time."""
         return "t" in self.record
 
 
@@ -331,7 +331,7 @@ def _wrong_time(asked: Iterable[_Asked], clock: int) -> SettingError | None:
                 return SettingError(each.place, str(error))
         if each.timed and each.query.t > clock:
             right = f"leave t out, or wait with at_least={each.query.t}"
-            problem = f"t: {each.query.t} is after the stream's clock, which is at {clock}; {right}"
+            problem = f"t: {each.query.t} is later than the stream's clock, which is at {clock}; {right}"
             return SettingError(each.place, problem)
     return None
 
@@ -341,5 +341,5 @@ def _as_of(read_point: ReadPoint) -> dict[str, int]:
 
 
 def _left(until: float) -> float:
-    """Seconds until then; what is tried at all gets a second at least."""
+    """Seconds until then, but at least one, so that every try has a chance."""
     return max(1.0, until - time.monotonic())

@@ -1,8 +1,8 @@
-"""A continuous query and its rows as they come, for programs: an iterator, with or without ``await``.
+"""A subscription to a continuous query: an iterator over its rows as they arrive, with or without ``await``.
 
-Rows are read in a thread of their own, and wait in this process until they are taken. So nothing is lost when the loop
-over them is interrupted, or when the task that waits for one is cancelled: the next loop goes on after the last row
-that was taken. :attr:`Subscription.position` says where that is, for another process or another day.
+Rows are read in a thread and queued in this process until they are taken. So no row is lost when the loop over them is
+interrupted, or when a task waiting for one is cancelled: the next loop continues after the last row taken.
+:attr:`Subscription.position` is that position, with which another process can resume.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
 __all__ = ["OLDEST", "Subscription"]
 
 OLDEST = "oldest"
-"""The position before all rows that the broker keeps."""
+"""The position before all rows kept by the broker."""
 
 _ALL = 10**18
 _LOOK_SECONDS = 1.0
 _PAUSE = 0.01
 _SHOWN = 500
-"""Rows that are kept to be shown."""
+"""Latest rows kept for display in notebooks."""
 
 
 class Subscription(Iterator[Answer], AsyncIterator[Answer]):
-    """A query that stands, and its rows; made by :meth:`Stream.watch <spatialstream.client.stream.Stream.watch>`.
+    """A registered query and its rows; made by :meth:`Stream.watch <spatialstream.client.stream.Stream.watch>`.
 
-    It ends when the query does not stand any more and all of its rows have been taken, and after :meth:`close`.
-    At the end of a ``with`` or ``async with`` block it is closed. One at a time takes rows.
+    The iteration ends when the query is no longer registered and all of its rows have been taken, or after
+    :meth:`close`. A ``with`` or ``async with`` block closes it at its end. Only one consumer may take rows at a time.
 
     Attributes:
-        query: the record of the query, as it stands; of one that had ended before, only its id.
-        position: the place after the last row that was taken, as a word.
+        query: the record of the query, as registered; for a query that had already ended, only its id.
+        position: the position after the last row taken, as a string.
     """
 
     def __init__(
@@ -93,32 +93,34 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
     # ---------------------------------------------------------------------------------------------------- registering
 
     def _stands(self, given: Mapping[str, Any] | str, resumed: bool, until: float) -> dict[str, Any]:
-        """The query as it stands; it is registered, if it is given as a record and does not stand."""
+        """Return the query's record as registered; register it first if it is given as a record and is not yet."""
         if isinstance(given, str):
             found = self._look_for(given)
             if found is None and not resumed:
-                raise SettingError("query", f"none with the id {given!r} stands; give its record to have it registered")
+                problem = f"no query with the id {given!r} is registered; give its record to register it"
+                raise SettingError("query", problem)
             return found or {"id": given}
         if resumed and given.get("id") is None:
-            raise SettingError("query", "give the id too: a position is one among the rows of a query that has one")
+            raise SettingError("query", "give the id too: a position refers to the rows of a query with a known id")
         record, query = checked_query("query", dict(given), self._stream.space, self._stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
-            raise SettingError("query", f"type: {record['type']} does not stand, as CRQ, CKQ and CTQ do; ask it")
+            problem = f"type: {record['type']} is not a continuous query (CRQ, CKQ or CTQ); use ask()"
+            raise SettingError("query", problem)
         found, reason = self._look_for(query.id) if given.get("id") is not None else None, None
         if found is None:
-            if "t" not in record:  # the stream's own clock: a later time would move that of a stream of another day
+            if "t" not in record:  # use the stream's own clock: the current time may be far ahead of it, and move it
                 query = replace(query, t=self._now())
             else:
                 self._check_time(record["t"])
             reason = self._send(query.to_record(), until)
             if reason is None:
                 return query.to_record()
-            found = self._look_for(query.id)  # somebody else may have been first
+            found = self._look_for(query.id)  # another client may have registered it first
         if found is None:
             raise SettingError("query", str(reason))
         wanted = query if "t" in record else replace(query, t=found["t"])
         if parse_query(found, self._stream.space, self._stream.rule) != wanted:
-            raise SettingError("query", f"id: {query.id!r} is that of another query, which stands; give another id")
+            raise SettingError("query", f"id: {query.id!r} is the id of another registered query; give another id")
         return found
 
     def _check_time(self, given: object) -> None:
@@ -133,19 +135,19 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
         return time.time_ns() // 1_000_000 if as_of is None else as_of["clock"]
 
     def _look_for(self, name: str) -> dict[str, Any] | None:
-        if self._stream.as_of() is None:  # it has only begun
+        if self._stream.as_of() is None:  # the stream has just started
             return None
         standing = self._stream.continuous_query(name)
         self._round = max(self._round, standing.as_of["round"])
         return standing.queries[0] if standing.queries else None
 
     def _send(self, record: dict[str, Any], until: float) -> str | None:
-        """Send a query, and wait until it stands; the reason, if it is rejected."""
+        """Send a query, and wait until it is registered; return the reason if it is rejected."""
         self.query, probe = record, probe_of(record["t"], self._stream.space)
         sent, number = self._record_writer.queries(record, probe), None
         while number is None or (as_of := self._stream.as_of()) is None or as_of["round"] < number:
             if time.monotonic() > until:
-                raise Unavailable(f"the stream has not taken in the query {record['id']!r} in time")
+                raise Unavailable(f"the stream has not registered the query {record['id']!r} in time")
             if number is None:
                 self._read(probe["id"])
                 number = next((row.place.round for _, row in self._waiting if row.query == probe["id"]), None)
@@ -157,10 +159,10 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
         return sent.refused.get(1)
 
     def cancel(self) -> None:
-        """Cancel the query. The rows up to then still come, and then it ends.
+        """Cancel the query. Its rows up to now still arrive, and then the iteration ends.
 
         Raises:
-            Unavailable: the broker, or the stream, does not answer.
+            Unavailable: the broker or the stream does not answer.
         """
         now = self._now()
         self._record_writer.queries({"id": self.query["id"], "type": "CANCEL", "t": max(now, self.query.get("t", now))})
@@ -168,7 +170,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
     # -------------------------------------------------------------------------------------------------------- reading
 
     def _read(self, *more: str) -> bool:
-        """Wait for a message for a moment, and keep its rows of the query, and of others; whether there was one."""
+        """Poll for a message, and queue its rows of the query and of those in ``more``; return whether one arrived."""
         for partition, _, resume, rows in self._results.messages_with_rows(lambda: False, 0.0):
             for row in rows:
                 if not self._cursor.has(row):
@@ -180,7 +182,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
         return False
 
     def _fetch(self) -> bool:
-        """Wait for rows for a moment, in the thread; False: none come any more."""
+        """Poll for rows, in the thread; return False when no more will arrive."""
         if self._closed:
             return False
         came, now = self._read(), time.monotonic()
@@ -194,25 +196,25 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
         return self._ends is None or not self._results.has_read(self._ends)
 
     def _look(self) -> None:
-        """If the query does not stand any more, all of its rows are in the results by now."""
-        with suppress(Unavailable):  # then it is asked again
+        """If the query is no longer registered, record the ends of the results: all of its rows are before them."""
+        with suppress(Unavailable):  # the next call tries again
             standing = self._stream.continuous_query(self.query["id"])
             if not standing.queries and standing.as_of["round"] >= self._round:
                 self._ends = self._results.ends()
             self._round = max(self._round, standing.as_of["round"])
 
     def _fetching(self) -> Future[bool] | None:
-        """What tells whether rows may come; None: it is closed."""
+        """Start :meth:`_fetch` in the thread; None if the subscription is closed."""
         with suppress(RuntimeError):
             return self._thread.submit(self._fetch)
         return None
 
     def _taken(self) -> Answer | None:
-        """The next row that waits."""
+        """Take the next queued row; None if there is none."""
         while self._waiting:
             self._had, row = self._waiting.popleft()
             answer = Answer(json.loads(row.line), self.query, self._stream.space)
-            if answer["t"] >= self.query.get("t", answer["t"]):  # others are of a query that had the id before
+            if answer["t"] >= self.query.get("t", answer["t"]):  # earlier rows belong to a query that had the id before
                 self._heard = time.monotonic()
                 self._shown.append(answer)
                 return answer
@@ -223,7 +225,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
 
     def __next__(self) -> Answer:
         while (row := self._taken()) is None:
-            # an interrupt ends the waiting, and not the reading, which a row could be lost by
+            # an interrupt ends the wait, but not the read in the thread, so that no row is lost
             if (fetching := self._fetching()) is None or not fetching.result():
                 raise StopIteration
         return row
@@ -240,10 +242,10 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
     # --------------------------------------------------------------------------------------------------------- ending
 
     def close(self) -> None:
-        """Take no more rows. The query stands on, unless it was to be cancelled at the end.
+        """End the subscription. The query stays registered, unless it is to be cancelled at the end.
 
         Raises:
-            Unavailable: it was, and the broker, or the stream, does not answer.
+            Unavailable: it is to be cancelled, and the broker or the stream does not answer.
         """
         if self._closed:
             return
@@ -269,7 +271,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
         await asyncio.to_thread(self.close)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the query, and the latest of the rows that have been taken."""
+        """HTML for notebooks: the query, and the latest rows taken."""
         from spatialstream.report import answer_html
 
         return answer_html(list(self._shown), self.query, self._stream.space)

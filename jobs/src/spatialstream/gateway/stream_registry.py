@@ -1,8 +1,9 @@
-"""The streams of a Kubernetes cluster, as it lists them: those that come are served, those that go are let go.
+"""Registry of the streams of a Kubernetes cluster: new SpatialStreams are served, deleted ones no longer.
 
-Lists are asked for every few seconds, and compared with what is served. They come from the API server's memory, a watch
-would save little, and this needs one right: to list SpatialStreams. A stream's secrets are read with it, each by its
-name, if its account may and they are for streams; the others are served without it.
+SpatialStreams are listed every few seconds and compared with the streams served. Lists come from the API server's
+memory, so a watch would save little, and listing needs only one right. The secrets that a stream names are read by
+name, if the gateway's account may and they are for streams; a stream whose secrets cannot be read is not served, and
+does not affect others.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ Serve = Callable[[ServedStream], object]
 Leave = Callable[[str], object]
 
 EVERY = 10.0
-"""Seconds from one list to the next."""
+"""Seconds between two lists."""
 
 
 class Refused(Unavailable):
-    """The API server has answered that it will not.
+    """The API server has refused a request.
 
     Args:
-        message: the server's own.
+        message: the server's message.
         code: the HTTP status.
     """
 
@@ -50,18 +51,18 @@ class Refused(Unavailable):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stream is; one that is equal is the same.
+    """Addresses and secrets of a stream; a change of any of them means that the stream is opened again.
 
     Attributes:
-        name: of the stream, as Kafka and ZooKeeper know it: ``NAMESPACE.NAME``.
-        uid: of the SpatialStream: one that is made anew under the name is another one.
-        bootstrap: of the broker.
-        topics: names of topics that do not begin with the stream's, by kind.
-        zookeeper: ``host:port,...``.
-        security: files of the secret for the broker by name, and which of them has the properties; not shown.
+        name: the stream's name in Kafka and ZooKeeper: ``NAMESPACE.NAME``.
+        uid: uid of the SpatialStream, which differs if it is recreated under its name.
+        bootstrap: addresses of the broker.
+        topics: names of topics that are not called STREAM.KIND, by kind.
+        zookeeper: addresses of ZooKeeper, ``host:port,...``.
+        security: files of the broker's secret by name, and the name of the one with the properties; not shown.
         credentials: user and password of ZooKeeper; not shown.
-        certificates: what TLS to ZooKeeper needs: the secret's files by name, its name, and whether it has one to show;
-            None: what is said to ZooKeeper is not encrypted; not shown.
+        certificates: for TLS to ZooKeeper, the secret's files by name, the secret's name, and whether it has a client
+            certificate; None: no encryption; not shown.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Place:
     certificates: tuple[Mapping[str, str], str, bool] | None = field(default=None, repr=False)
 
     def text_of(self, path: PurePath) -> str:
-        """A file of the broker's secret, wherever it is mounted for the stream's own pods.
+        """Return a file of the broker's secret; only the name of the path counts, wherever the stream's pods mount it.
 
         Raises:
             SettingError: the secret has no such key.
@@ -90,14 +91,15 @@ class StreamRegistry:
 
     Args:
         cluster: the API server.
-        opened: makes a stream of its place. May raise SettingError.
-        namespaces: those whose streams are served; none: all.
-        report: is told why streams cannot be listed, or one not be served, when that begins or changes.
+        opened: makes a stream from its place. May raise SettingError.
+        namespaces: namespaces whose streams are served; empty: all.
+        report: called with the reason why streams cannot be listed, or a stream not be served, when it arises or
+            changes.
         rule: which Secrets streams may use.
 
     Attributes:
-        ready: whether all streams have been listed once.
-        unserved: why a stream is not served, by its name.
+        ready: whether all namespaces have been listed at least once.
+        unserved: reasons why streams are not served, by name.
     """
 
     def __init__(
@@ -121,11 +123,11 @@ class StreamRegistry:
         return self._listed >= set(self._namespaces or [""])
 
     async def keep(self, serve: Serve, leave: Leave) -> None:
-        """Keep what is served as the cluster is, until cancelled.
+        """Keep the streams served in step with the cluster, until cancelled.
 
         Args:
-            serve: begins to serve a stream, of whose name none is served.
-            leave: lets the stream of a name go.
+            serve: starts to serve a stream whose name is not served yet.
+            leave: stops serving the stream of a name.
         """
         while True:
             for namespace in self._namespaces or [""]:
@@ -136,7 +138,7 @@ class StreamRegistry:
         where = namespace or "all namespaces"
         try:
             found = await self._list(namespace)
-        except Unavailable as error:  # what is known may well be as it was
+        except Unavailable as error:  # keep the known streams, which may well be unchanged
             self._tell(where, f"streams cannot be listed: {error}")
             return
         self._tell(where, "")
@@ -150,7 +152,7 @@ class StreamRegistry:
             await self._follow(name, body, serve, leave)
 
     async def _follow(self, name: str, body: Mapping[str, Any], serve: Serve, leave: Leave) -> None:
-        """Serve a stream as it is now, unless it is served so already."""
+        """Serve a stream with its current place, unless that is done already."""
         try:
             place = await self._place(name, body)
             if self._served.get(name) != place:
@@ -160,7 +162,7 @@ class StreamRegistry:
             self.unserved.pop(name, None)
             self._tell(name, "")
         except (SettingError, Unavailable) as error:
-            if isinstance(error, SettingError | Refused):  # the one that is known is not what the cluster says now
+            if isinstance(error, SettingError | Refused):  # the known place is out of date
                 self._drop(name, leave)
             if name not in self._served:
                 self.unserved[name] = f"{name} is not served: {error}"
@@ -175,11 +177,11 @@ class StreamRegistry:
             self._report(f"{about}: {problem}")
         self._told[about] = problem
 
-    # ------------------------------------------------------------------------------------------------- what is asked
+    # ------------------------------------------------------------------------------------------------------ requests
 
     async def _list(self, namespace: str) -> dict[str, dict[str, Any]]:
         place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-        # 0: as the server has it in memory, whole in one answer
+        # 0: from the server's memory, in a single answer
         path = f"/apis/spatialstream.dev/v1alpha1{place}/spatialstreams?resourceVersion=0"
         items = (await self._cluster.get(path))["items"]
         return {f"{each['metadata']['namespace']}.{each['metadata']['name']}": each for each in items}
@@ -198,7 +200,7 @@ class StreamRegistry:
             kept = await self._secret(where, namespace, credentials["name"])
             user, colon, password = kept.get(key, "").strip().partition(":")
             if not (user and colon and password):
-                problem = f"the key {key} of the Secret {credentials['name']} has to hold user:password"
+                problem = f"the key {key} of the Secret {credentials['name']} must hold user:password"
                 raise SettingError(where, problem)
             login = user, password
         certificates = None

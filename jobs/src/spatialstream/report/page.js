@@ -1,4 +1,4 @@
-// The page of a run: what was asked and found, at each moment, on a map and on a timeline.
+// The page of a run: its queries and answers, at each moment, on a map and on a timeline.
 
 import { CanvasMap, shape } from "../web/static/canvas.js";
 import { colour, el, say, tell } from "../web/static/dom.js";
