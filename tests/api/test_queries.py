@@ -204,7 +204,7 @@ def test_a_change_takes_the_place_of_what_stood_and_what_cannot_stand_says_why(a
     api.patch(asked.path, {"spec": {"region": {"box": [0, 0, 200, 1]}}})
     told = asked.says("False", "Refused")
     assert "longitude" in told["message"] or "200" in told["message"]
-    assert told["message"].endswith(f"{old}, which it was before, still stands.")
+    assert told["message"].endswith(f"the previous query {old} is still registered.")
     assert old in behind.standing
     api.patch(asked.path, {"spec": {"region": {"box": [0, 0, 2, 2]}}})
     asked.says("True", "Registered")

@@ -463,7 +463,7 @@ def test_a_namespace_goes_with_its_stream_and_the_operator_stays(
     assert platform.system.uid(platform.operator) == operator
     assert platform.system.ready(platform.operator)
     log = platform.system.kubectl("logs", "deployment/spatialstream")
-    assert f"{GOING}/going: no pod can remove what the stream has made" in log
+    assert f"{GOING}/going: no pod can remove the stream's external state" in log
 
 
 def assert_nothing_left(platform: Platform, name: str) -> None:

@@ -1,8 +1,8 @@
-"""One look at a stream: the resource as it is, what is learned on the way, and what the status says in the end.
+"""The state of one reconciliation of a stream: the resource, what the steps observe, and the resulting status.
 
-A look goes through the steps of :mod:`spatialstream_operator.steps` in their order. Each step finds here what those
-before it have learned. What has to be remembered is written to the status at once, before it is acted on; so an
-operator that dies at any moment goes on from what it had decided.
+A reconciliation runs the steps of :mod:`spatialstream_operator.steps` in order; each step finds here the results of
+those before it. Decisions are written to the status before they are carried out, so an operator that is restarted at
+any moment continues from its last decision.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ __all__ = ["PARTS", "ReconcileContext", "changes", "emit"]
 _log = logging.getLogger(__name__)
 
 PARTS = {"router": "router", "worker": "workers"}
-"""Where the status has what is remembered of a job."""
+"""Field of the status that holds the state of each job."""
 _LONGEST_NOTE = 1024
-"""Bytes; the API server refuses events with longer ones."""
+"""Maximum length of an event's note in bytes, by the API server's validation."""
 
 
 @dataclass(slots=True)
 class ReconcileContext:
-    """A look that is under way.
+    """A reconciliation in progress.
 
     Attributes:
-        environment: what the operator works with.
-        names: of the stream.
-        body: the resource.
-        spec: its spec.
-        status: its status, with what has been remembered so far.
-        memory: what this operator knows of the stream from earlier looks, without which it could go on.
-        now: when the look began, in ms since 1970-01-01 UTC.
-        jobs: router and worker, once they have been looked at.
-        crews: the executors of the jobs that are to have any.
-        executors: their pods, of each job whose driver could have any.
-        left: executors that are still there though the stream is to be suspended.
-        rejecting: that too many records are rejected, and why; None if they are not.
+        environment: shared clients and settings.
+        names: names of the stream and its objects.
+        body: the SpatialStream resource.
+        spec: its parsed spec.
+        status: its status, including what has been written in this reconciliation.
+        memory: what this process remembers from earlier reconciliations; a cache that may be lost.
+        now: when the reconciliation began, in ms since 1970-01-01 UTC.
+        jobs: router and worker, once they have been observed.
+        crews: the executors of each job that has any by its spec.
+        executors: executor pods by job, for jobs whose driver can have executors.
+        left: number of executor pods that still exist although the stream is being suspended.
+        rejecting: the failure to report if too many records are rejected; None otherwise.
         store: the routing store; None if it cannot be used.
         routing: its state; None if it cannot be read.
-        uncreated: whether the routing store can be asked, and holds nothing of the stream yet.
-        figures: what Prometheus says.
-        problem: what keeps the stream from being as it is wanted; None if nothing.
+        uncreated: whether the routing store is reachable but holds nothing of the stream yet.
+        load_metrics: load metrics from Prometheus.
+        problem: what prevents the stream from reaching the state of its spec; None if nothing does.
         image: that another image is being tried, or cannot be used.
     """
 
@@ -77,37 +77,37 @@ class ReconcileContext:
     store: RoutingStore | None = None
     routing: RoutingState | None = None
     uncreated: bool = False
-    figures: LoadMetrics = field(default_factory=LoadMetrics)
+    load_metrics: LoadMetrics = field(default_factory=LoadMetrics)
     problem: Failure | None = None
     image: Failure | None = None
 
     def __post_init__(self) -> None:
-        """See which jobs are to have executors."""
+        """Add a crew for each job that has executors by its spec."""
         self.crews = {job: Crew() for job in PARTS if self.spec.job(job).executors is not None}
 
     @property
     def generation(self) -> int:
-        """Of the spec."""
+        """Generation of the spec."""
         return int(self.body["metadata"].get("generation", 0))
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Of the resource."""
+        """Annotations of the resource."""
         return self.body["metadata"].get("annotations") or {}
 
     def part(self, name: str) -> Mapping[str, Any]:
-        """A part of the status; an empty one if it is not there."""
+        """A mapping in the status; an empty one if it is absent."""
         found = self.status.get(name)
         return found if isinstance(found, Mapping) else {}
 
     def scaling(self, job: str) -> Mapping[str, Any]:
-        """What is remembered of the number of a job's executors."""
+        """The autoscaling state of a job, from the status."""
         return self.part("autoscaling") if job == "worker" else records.part(self.part("router"), "autoscaling")
 
     async def remember(self, **parts: Any) -> None:
-        """Write parts of the status, if they say anything new.
+        """Write parts of the status if they differ from what it holds.
 
-        Mappings are merged, everything else is replaced; None removes, as in a JSON merge patch (RFC 7386).
+        Mappings are merged, all other values replaced; None removes a field, as in a JSON merge patch (RFC 7386).
         """
         change, after = changes(self.status, parts)
         if change:
@@ -115,19 +115,19 @@ class ReconcileContext:
             await self.environment.cluster.patch_status(KIND, names.name, names.namespace, change)
             self.status = after
 
-    async def tell(self, note: Note) -> None:
-        """Say something as an event of the stream."""
+    async def emit(self, note: Note) -> None:
+        """Create an event about the stream."""
         await emit(self.environment, self.body, note)
 
 
 def changes(status: Mapping[str, Any], parts: Mapping[str, Any]) -> tuple[Object, Object]:
-    """The merge patch (RFC 7386) with which a status has these parts, empty if it has them, and the status then."""
+    """The merge patch (RFC 7386) that gives a status these parts (empty if it has them), and the patched status."""
     change = _news(status, parts)
     return change, _merged(status, change)
 
 
 def _news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
-    """The merge patch with which ``before`` says what ``after`` does; empty if it does already."""
+    """The merge patch that makes ``before`` contain ``after``; empty if it does already."""
     news: Object = {}
     for key, value in after.items():
         known = before.get(key)
@@ -141,7 +141,7 @@ def _news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
 
 
 def _merged(before: Mapping[str, Any], change: Mapping[str, Any]) -> Object:
-    """What a merge patch makes of ``before``."""
+    """The result of applying a merge patch to ``before``."""
     after = {key: value for key, value in before.items() if key not in change}
     for key, value in change.items():
         known = before.get(key)
@@ -153,7 +153,7 @@ def _merged(before: Mapping[str, Any], change: Mapping[str, Any]) -> Object:
 
 
 async def emit(environment: Environment, body: Object, note: Note) -> None:
-    """Make an event about a resource. That it cannot be made is logged, and no reason to stop."""
+    """Create an event about a resource. A failure is logged and otherwise ignored."""
     metadata = body["metadata"]
     level = logging.WARNING if note.warning else logging.INFO
     _log.log(level, "%s/%s: %s: %s", metadata["namespace"], metadata["name"], note.reason, note.message)
@@ -179,4 +179,4 @@ async def emit(environment: Environment, body: Object, note: Note) -> None:
     try:
         await environment.cluster.create(event)
     except ClusterError as error:
-        _log.warning("%s/%s: the event cannot be made: %s", metadata["namespace"], metadata["name"], error)
+        _log.warning("%s/%s: cannot create the event: %s", metadata["namespace"], metadata["name"], error)

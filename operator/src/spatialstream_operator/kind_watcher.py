@@ -1,10 +1,10 @@
-"""The places where resources are looked after, each by a Kopf of its own: what fails in one is nothing to the others.
+"""Watchers of one kind of resource in one namespace, each with its own instance of Kopf, so that failures are isolated.
 
-Rights, namespaces and the custom resources themselves come and go while the operator runs, and Kopf as a whole ends by
-that. So there is one Kopf for each kind and each namespace that the operator was told of, or for the whole cluster. It
-is begun where the resources can be listed, ended where listing them is refused, and begun again when it has ended by
-itself. The same lists tell whether its watch is alive (:mod:`spatialstream_operator.watch`); if it is not, it is ended,
-and begun again. Should that be no help, the process is found unhealthy (:mod:`spatialstream_operator.health`).
+Permissions, namespaces and the custom resource definitions may come and go while the operator runs, and that ends a
+whole Kopf instance. So there is one instance for each kind and each configured namespace (or the whole cluster). It is
+started once the resources can be listed, stopped when listing is refused, and restarted when it has ended by itself.
+The same lists show whether its watch is alive (:mod:`spatialstream_operator.watch`); if not, the instance is restarted.
+If that does not help, the process becomes unhealthy (:mod:`spatialstream_operator.health`).
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ __all__ = ["KindWatcher"]
 _log = logging.getLogger(__name__)
 
 _INTERVALS = 4
-"""Looks at a stream between two lists."""
+"""Number of reconciliation intervals between two lists."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 20.0
 _HEALTHY = 60.0
 _DEAD = 60.0
-"""Seconds after which a watch that has not shown what is listed is given up."""
+"""Seconds for which a watch may miss a listed change before its Kopf is restarted."""
 _UNSERVED_PAUSE = 1.0
 _REFUSALS = frozenset({403, 404, 410})
-"""What the API server says where rights, or the resource, are gone. It has answered: starting again would not help."""
+"""Statuses of the API server if permissions, or the kind, are missing. It is reachable, so a restart would not help."""
 
 
 @dataclass(slots=True)
 class KindWatcher:
-    """One place.
+    """The watcher of one kind in one namespace.
 
     Attributes:
-        environment: what the operator works with.
-        watch: is told what lists and watches show.
-        health: is told when the resources have been listed.
-        namespace: the place; None: the whole cluster.
-        spawned: called when a Kopf has been begun, which takes the process's signals for itself.
-        charge: what is looked after there.
+        environment: shared clients and settings.
+        watch: records what lists and watches show.
+        health: records when the resources have been listed.
+        namespace: the namespace; None: the whole cluster.
+        spawned: called after Kopf has been started, because Kopf installs its own signal handlers.
+        charge: the kind of resource.
     """
 
     environment: Environment
@@ -67,8 +67,8 @@ class KindWatcher:
     _left: bool = False
 
     async def keep(self) -> None:
-        """ReconcileContext after the resources of this place until cancelled, whatever becomes of it meanwhile."""
-        self.health.checked(self._place)  # from now on it may not take too long
+        """Manage the resources of this kind and namespace until cancelled."""
+        self.health.checked(self._place)  # starts the health timeout
         try:
             while True:
                 if await self._listed():
@@ -79,7 +79,7 @@ class KindWatcher:
             await self._end()
 
     async def _listed(self) -> bool:
-        """Compare a list with what the watch has shown; whether Kopf has something to do here."""
+        """List the resources and compare them with what the watch has shown; True if they can be listed."""
         environment, now = self.environment, time.monotonic()
         bodies: list[Object] = []
         problem = ""
@@ -102,7 +102,7 @@ class KindWatcher:
         return not problem
 
     def _say(self, problem: str) -> None:
-        """Log why nothing can be listed when that begins, changes or ends, not each time that it is met."""
+        """Log the reason why listing fails when it begins, changes or ends, not each time."""
         if problem and problem != self._unlisted:
             _log.warning("%s: %s cannot be listed: %s", self._where, self.charge.plural, problem)
         if self._unlisted and not problem:
@@ -118,7 +118,7 @@ class KindWatcher:
         return self.namespace or "all namespaces"
 
     async def _leave(self) -> None:
-        """There is nothing to be done here for now: end Kopf, and let go of what is held for the resources."""
+        """Stop Kopf, and release what is held for the resources, because they cannot be listed for now."""
         if self._left:
             return
         self._left = True
@@ -129,13 +129,13 @@ class KindWatcher:
     # -------------------------------------------------------------------------------------------------------- its Kopf
 
     async def _give_up_if_dead(self) -> None:
-        """End a Kopf whose watch does not show what is listed; it may have shown nothing ever since it was begun."""
+        """Stop a Kopf whose watch misses listed changes; it may have shown nothing since it was started."""
         now = time.monotonic()
         lag = self.watch.lag(now, self._place)
         if self._kopf is not None and min(lag, now - self._begun) > _DEAD:
             where, what = self._where, self.charge.plural
             _log.warning(
-                "%s: the watch has not shown for %.0f s what a list of %s shows: it begins again", where, lag, what
+                "%s: the watch has been missing listed changes for %.0f s: restarting the watch of %s", where, lag, what
             )
             await self._end()
 
@@ -145,7 +145,7 @@ class KindWatcher:
             self._kopf = asyncio.create_task(self._run(), name=f"kopf of {self.charge.plural} of {self._where}")
 
     async def _wait(self) -> None:
-        """Until it is time for another list; sooner if Kopf ends, to begin it again."""
+        """Wait until the next list is due, or until Kopf ends, so that it is restarted."""
         pause = _INTERVALS * self.environment.config.interval
         if self._kopf is None:
             await asyncio.sleep(pause)
@@ -158,7 +158,7 @@ class KindWatcher:
             if why != self._ended:
                 self._ended = why
                 where, what = self._where, self.charge.plural
-                _log.warning("%s: watching %s has ended, and begins again: %s", where, what, why)
+                _log.warning("%s: the watch of %s has ended, restarting it: %s", where, what, why)
             await asyncio.sleep(self._pause)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
@@ -167,14 +167,14 @@ class KindWatcher:
             ended, self._kopf = self._kopf, None
             ended.cancel()
             await asyncio.wait({ended})
-            _cause(ended)  # which does not matter: it was to end
+            _cause(ended)  # retrieves the exception, which does not matter here
 
     async def _run(self) -> None:
         """Run Kopf until it fails.
 
-        Not by its own ``run_tasks``, which in the end cancels all tasks that have come into being meanwhile: those of
-        other places among them. Kopf asks once which resources there are, and would watch nothing, for ever and without
-        an error, if it were not told then of the one that it is for.
+        This does not use Kopf's ``run_tasks``, which finally cancels all tasks that were created meanwhile, including
+        those of other watchers. Kopf discovers resources only once; if its kind were not served then, it would watch
+        nothing, forever and without an error. So this waits until the kind is served.
         """
         handlers = Handlers(self.environment, self.watch, self.charge)
         while "patch" not in (verbs := await self.environment.cluster.verbs(self.charge.kind)):
@@ -201,6 +201,6 @@ class KindWatcher:
 
 
 def _cause(ended: asyncio.Task[None]) -> str:
-    """Why a Kopf has ended."""
+    """Why a Kopf instance has ended."""
     error = None if ended.cancelled() else ended.exception()
     return "" if error is None else f"{type(error).__name__}: {error}"

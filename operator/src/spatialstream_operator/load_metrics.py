@@ -1,4 +1,4 @@
-"""What Prometheus says about a stream: how load is spread over the slots, and how much of the workers is used."""
+"""The metrics of a stream from Prometheus: load per slot, utilisation, delay and rejected records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spatialstream_operator.decisions.rejects import Inflow
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.prometheus import Prometheus, Sample
 
-__all__ = ["LoadMetrics", "read_figures"]
+__all__ = ["LoadMetrics", "read_load_metrics"]
 
 _NAME = "__name__"
 _SERIES = (
@@ -30,17 +30,17 @@ _WINDOW = f"{_WINDOW_SECONDS}s"
 
 @dataclass(frozen=True, slots=True)
 class LoadMetrics:
-    """What was read.
+    """Metrics of a stream. Each is None if unknown.
 
     Attributes:
-        at: when it was asked for, in ms since 1970-01-01 UTC; 0 before the first time.
-        load: how load is spread; None if that is not known.
-        use: how much of the workers is used; None likewise.
-        router: how much of the router's executors is used; None likewise, and if it has none.
-        delay: 95th percentile, in ms, of the time from the decision about an epoch to its results; None likewise.
-        leaves: of the active version; None likewise.
-        lag: messages that no epoch has read; None likewise.
-        inflows: what has come of each kind, and was accepted or rejected; None likewise.
+        at: time of the query, in ms since 1970-01-01 UTC; 0 before the first one.
+        load: load of the slots.
+        use: utilisation of the worker's executors.
+        router: utilisation of the router's executors; also None if it has none.
+        delay: 95th percentile, in ms, of the time from the decision about an epoch to its results.
+        leaves: number of leaves of the active version.
+        lag: number of messages that no epoch has read.
+        inflows: accepted and rejected records of each kind.
         problem: why nothing could be read; "" if it could.
     """
 
@@ -55,14 +55,16 @@ class LoadMetrics:
     router: Use | None = None
 
 
-async def read_figures(prometheus: Prometheus, names: StreamNames, now: int, *, executors: bool = False) -> LoadMetrics:
-    """Ask Prometheus about a stream; what it cannot answer is missing from the figures.
+async def read_load_metrics(
+    prometheus: Prometheus, names: StreamNames, now: int, *, executors: bool = False
+) -> LoadMetrics:
+    """Query Prometheus for the metrics of a stream; metrics without a result are None.
 
     Args:
-        prometheus: is asked.
-        names: of the stream.
+        prometheus: the server.
+        names: names of the stream.
         now: the time, in ms since 1970-01-01 UTC.
-        executors: whether the router has any.
+        executors: whether the router has executors.
     """
     worker = f'namespace="{names.namespace}",pod="{names.worker}"'
     router = f'namespace="{names.namespace}",pod="{names.router}"'
@@ -87,17 +89,17 @@ async def read_figures(prometheus: Prometheus, names: StreamNames, now: int, *, 
             ),
             await prometheus.value(f"sum(increase(spatialstream_worker_rejected_total{{{worker}}}[{_WINDOW}]))"),
         )
-        worked = busy if tasks is None else tasks  # a worker of an older image does not tell of tasks
-        figures = _figures(now, known, at, arrivals, worked, delay, leaves, lag, inflows)
-        return replace(figures, router=await _router(prometheus, router)) if executors else figures
+        worked = busy if tasks is None else tasks  # workers of older images have no task metric
+        found = _load_metrics(now, known, at, arrivals, worked, delay, leaves, lag, inflows)
+        return replace(found, router=await _router(prometheus, router)) if executors else found
     except Unavailable as error:
         return LoadMetrics(now, problem=str(error))
-    except (KeyError, ValueError, OverflowError) as error:  # series that have the names, and are not the jobs'
-        return LoadMetrics(now, problem=f"Prometheus has series of another form: {cause(error)}")
+    except (KeyError, ValueError, OverflowError) as error:  # series with these names that are not the jobs'
+        return LoadMetrics(now, problem=f"Prometheus has series in an unexpected form: {cause(error)}")
 
 
 async def _router(prometheus: Prometheus, router: str) -> Use | None:
-    """How much of the router is used; what waits for it is told seldom, so the mean of some time counts.
+    """Utilisation of the router. Its lag is updated rarely, so the mean over the window is used.
 
     Raises:
         ValueError, OverflowError: a number is infinite.
@@ -116,7 +118,7 @@ async def _router(prometheus: Prometheus, router: str) -> Use | None:
     return Use(round(at * 1000), worked / cores, delay, growth, done)
 
 
-def _figures(
+def _load_metrics(
     now: int,
     known: list[Sample],
     at: float | None,
@@ -127,10 +129,10 @@ def _figures(
     lag: float | None,
     inflows: tuple[Inflow, ...] | None,
 ) -> LoadMetrics:
-    """What the answers mean.
+    """Convert the query results.
 
     Raises:
-        KeyError, ValueError, OverflowError: a label is not there or no number, or a number is infinite.
+        KeyError, ValueError, OverflowError: a label is missing or not a number, or a number is infinite.
     """
     single = {each.labels[_NAME]: each.value for each in known if "slot" not in each.labels}
     late = None if delay is None or math.isinf(delay) else round(delay * 1000)
@@ -147,7 +149,7 @@ def _figures(
 
 
 def _inflows(accepted: list[Sample], rejected: list[Sample], unadmitted: float | None) -> tuple[Inflow, ...] | None:
-    """What has come of each kind; None if the router is not scraped.
+    """Accepted and rejected records of each kind; None if the router is not scraped.
 
     Queries that the worker does not admit are among those that the router has accepted.
     """

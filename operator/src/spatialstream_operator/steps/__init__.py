@@ -1,4 +1,4 @@
-"""What the operator does in one look at a stream, step by step.
+"""The steps of a reconciliation of a stream.
 
 - :mod:`~spatialstream_operator.steps.permitting`: whether a stream may say what it says;
 - :mod:`~spatialstream_operator.steps.topics`: whether the topics that it names are another stream's;
@@ -16,5 +16,5 @@
 - :mod:`~spatialstream_operator.steps.beating`: when it was looked at;
 - :mod:`~spatialstream_operator.steps.removing`: what is done when the stream is deleted.
 
-The order matters little: a step whose needs are not met yet does nothing, and the next look comes soon.
+The order is not critical: a step whose prerequisites are not met does nothing, and the next reconciliation comes soon.
 """

@@ -1,8 +1,8 @@
-"""Whether the API server would take the pods that the spec asks for, before anything that runs is touched for them.
+"""Validates the pods of the spec before any running pod is replaced.
 
-The custom resource's schema cannot know all fields of a pod. So each pod is shown to the API server, which makes
-nothing of it: a field that it does not know (``nodeselector``), or a value that cannot be, is refused with its own
-sentence. Executors are seen too, which Spark would make from their template without what it does not know.
+The custom resource's schema cannot describe all fields of a pod. So each pod is created as a dry run: the API server
+rejects an unknown field (``nodeselector``) or an invalid value with its own message. Executors are validated too,
+because Spark would silently drop unknown fields of their template.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spatialstream_operator.context import ReconcileContext
 __all__ = ["check_pods"]
 
 _WRONG = frozenset({400, 422})
-"""What is said of a pod that is wrong in itself. Another refusal, as by a quota, may end without a change of it."""
+"""Statuses for an invalid pod. Other rejections, for example by a quota, may end without a change of the pod."""
 
 
 async def check_pods(look: ReconcileContext) -> None:
@@ -49,7 +49,7 @@ async def _wrong(look: ReconcileContext, pods: dict[str, Object]) -> SettingErro
 
 
 def _pods(look: ReconcileContext) -> dict[str, Object]:
-    """The pods by the part of the spec that they are made from, under names that no pod has."""
+    """The pods by the part of the spec that they are built from, under unused names."""
     spec, names, uid = look.spec, look.names, look.body["metadata"]["uid"]
     pods = {
         "spec.router": manifests.driver_pod("router", spec, names, uid),

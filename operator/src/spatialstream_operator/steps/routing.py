@@ -1,4 +1,4 @@
-"""What the routing store says: the active version, the pending one, and which Kafka; and what it is told of balance."""
+"""Reads the routing store (active and pending version, Kafka cluster), and writes the balance settings to it."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from spatialstream_operator.decisions.restarts import Failure
 __all__ = ["read_routing"]
 
 _AGAIN = 60_000
-"""ms after which it is looked at anew which Kafka the stream uses."""
+"""ms after which the Kafka cluster of the stream is read again."""
 
 
-async def read_routing(look: ReconcileContext) -> None:
-    """Connect to ZooKeeper, and read the stream's state. That it cannot be read is no reason to stop anything."""
-    zookeeper = look.spec.zookeeper
+async def read_routing(context: ReconcileContext) -> None:
+    """Connect to ZooKeeper, and read the stream's state. The other steps continue if it is unavailable."""
+    zookeeper = context.spec.zookeeper
     try:
-        stores, names = look.environment.stores, look.names
+        stores, names = context.environment.stores, context.names
         servers = servers_from_outside(zookeeper.servers, names.namespace)
         secrets = zookeeper.credentials, zookeeper.tls
-        look.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
-        look.routing = await asyncio.to_thread(store.state)
-        await _keep_balance(look, store)
+        context.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
+        context.routing = await asyncio.to_thread(store.state)
+        await _keep_balance(context, store)
         await _keep_suspended(look, store)
         await _hear(look, store)
-        await _know_topics(look, store, look.routing.incarnation)
+        await _know_topics(context, store, context.routing.incarnation)
     except SettingError as error:
-        look.problem = Failure("SettingsRefused", str(error), "slow")
+        context.problem = Failure("SettingsRefused", str(error), "slow")
     except Unavailable:
         return
     except StateError:
-        # a stream that has had a router before has lost what was there, which that router says
-        look.uncreated = look.store is not None and not look.part("routing").get("version")
+        # if the stream has had a version before, its state was lost, which its router reports
+        context.uncreated = context.store is not None and not context.part("routing").get("version")
 
 
-async def _keep_balance(look: ReconcileContext, store: RoutingStore) -> None:
-    """λ and what belongs to it, for who rebalances the stream by hand."""
-    wanted = look.spec.index.balance
-    if look.memory.balance == wanted:
+async def _keep_balance(context: ReconcileContext, store: RoutingStore) -> None:
+    """Write the balance settings (λ etc.) to the store, for rebalancing by hand."""
+    wanted = context.spec.index.balance
+    if context.memory.balance == wanted:
         return
     if await asyncio.to_thread(read_balance, store) != wanted:
         await asyncio.to_thread(save_balance, store, wanted)
-    look.memory.balance = wanted
+    context.memory.balance = wanted
 
 
 async def _keep_suspended(look: ReconcileContext, store: RoutingStore) -> None:
@@ -86,16 +86,16 @@ async def _hear(look: ReconcileContext, store: RoutingStore) -> None:
                 look.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
 
 
-async def _know_topics(look: ReconcileContext, store: RoutingStore, incarnation: str) -> None:
-    """Remember what has to be known when the stream goes: which Kafka it uses, and which incarnation of its name it is.
+async def _know_topics(context: ReconcileContext, store: RoutingStore, incarnation: str) -> None:
+    """Store what is needed when the stream is deleted: its Kafka cluster and the id of its incarnation.
 
-    A router that is ready has made sure that the routing store is of its own incarnation.
+    A ready router has verified that the routing store belongs to its own incarnation.
     """
-    router, at = look.jobs.get("router"), look.memory.used
-    if router is None or not router.is_ready or (at is not None and look.now - at < _AGAIN):
+    router, at = context.jobs.get("router"), context.memory.used
+    if router is None or not router.is_ready or (at is not None and context.now - at < _AGAIN):
         return
     used = await asyncio.to_thread(read_topics, store)
-    await look.remember(
+    await context.remember(
         routing={"incarnation": incarnation}, **({} if used is None else {"kafka": {"cluster": used.cluster}})
     )
-    look.memory.used = look.now
+    context.memory.used = context.now

@@ -1,4 +1,4 @@
-"""What Kubernetes says about pods that do not start: their events, and whether it would admit another one."""
+"""Why pods do not start: their events, and whether the API server would admit another executor."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["events_of", "refusal_of_executors"]
 _log = logging.getLogger(__name__)
 
 _AGAIN = 10_000
-"""ms after which the events of a pod are read anew: each time the API server goes through those of the namespace."""
+"""ms after which the events of a pod are read again: each time the API server scans those of the whole namespace."""
 
 _FORGET = 600_000
 
 
 async def events_of(look: ReconcileContext, pod: Object) -> list[Object]:
-    """The events about a pod that has been on its way for a while; none about others. They are read now and then."""
+    """The events about a pod that has been pending for a while, cached for a few seconds; none about other pods."""
     metadata, said = pod["metadata"], look.memory.said
     uid, made = metadata["uid"], records.moment(metadata, "creationTimestamp")
     leaving = "deletionTimestamp" in metadata
@@ -41,15 +41,15 @@ async def _read(look: ReconcileContext, uid: str) -> list[Object]:
     namespace = look.names.namespace
     try:
         return await look.environment.cluster.list("Event", namespace, fields={"regarding.uid": uid})
-    except ApiError as error:  # without this right less is known, and no less is done
-        _log.warning("%s/%s: the events of a pod cannot be read: %s", namespace, look.names.name, error)
+    except ApiError as error:  # without this permission only the messages are less specific
+        _log.warning("%s/%s: cannot read the events of a pod: %s", namespace, look.names.name, error)
         return []
 
 
 async def refusal_of_executors(look: ReconcileContext, job: str) -> str:
-    """Why the API server would refuse the pod of one more executor of a job now; "" if it would not, or who knows.
+    """Why the API server would reject another executor pod of a job now; "" if it would not, or if that is unknown.
 
-    Spark makes these pods, and tells of a refusal in the driver's log alone.
+    Spark creates these pods, and reports a rejection only in the driver's log.
     """
     trials = look.memory.trials
     if job not in trials or look.now - trials[job][0] >= _AGAIN:

@@ -1,4 +1,4 @@
-"""What people and machines are told in the end: status, conditions, events, metrics."""
+"""Publishes the result of a reconciliation: status, conditions, events, metrics."""
 
 from __future__ import annotations
 
@@ -14,51 +14,53 @@ from spatialstream_operator.metrics import CONDITIONS
 from spatialstream_operator.steps.beating import heartbeat
 from spatialstream_operator.steps.rebalancing import observe, settings
 
-__all__ = ["tell"]
+__all__ = ["write_status"]
 
 
-async def tell(look: ReconcileContext) -> None:
-    """Write the status, make events of what has changed, and set the metrics."""
-    state = State.from_status(look.part("rebalance"))
+async def write_status(context: ReconcileContext) -> None:
+    """Write the status, create events for transitions, and set the metrics."""
+    state = State.from_status(context.part("rebalance"))
     summary = Summary(
-        look.now,
-        look.generation,
-        look.jobs["router"],
-        look.jobs["worker"],
-        _balance(look, state),
+        context.now,
+        context.generation,
+        context.jobs["router"],
+        context.jobs["worker"],
+        _balance(context, state),
         state.phase,
-        look.crews,
-        look.spec.suspend,
-        problem=look.problem,
-        rejecting=look.rejecting,
-        left=look.left,
+        context.crews,
+        context.spec.suspend,
+        problem=context.problem,
+        rejecting=context.rejecting,
+        left=context.left,
         image=look.image,
     )
-    before: list[Object] = list(look.status.get("conditions") or [])
+    before: list[Object] = list(context.status.get("conditions") or [])
     after = conditions(summary, before)
     word = phase(summary)
-    await look.remember(
-        observedGeneration=look.generation,
+    await context.remember(
+        observedGeneration=context.generation,
         phase=word,
         conditions=after,
-        workers=_crew(look.crews["worker"]) | {"selector": look.names.selector("executor")},
-        **({"router": _crew(look.crews["router"])} if "router" in look.crews else {}),
-        routing=_routing(look),
-        lag=_lag(look),
-        console=_console(look),
-        **heartbeat(look.status, look.now),
+        workers=_crew(context.crews["worker"]) | {"selector": context.names.selector("executor")},
+        **({"router": _crew(context.crews["router"])} if "router" in context.crews else {}),
+        routing=_routing(context),
+        lag=_lag(context),
+        console=_console(context),
+        **heartbeat(context.status, context.now),
     )
     for note in transitions(before, after):
-        await look.tell(note)
-    _measure(look, after, state)
+        await context.emit(note)
+    _measure(context, after, state)
 
 
-def _balance(look: ReconcileContext, state: State) -> Verdict:
-    if look.uncreated:
+def _balance(context: ReconcileContext, state: State) -> Verdict:
+    if context.uncreated:
         return Verdict("Unknown", "RoutingUnknown", "There is no routing version yet: the router has not run.")
-    if look.figures.problem:
-        return Verdict("Unknown", "MetricsMissing", f"{look.figures.problem[0].upper()}{look.figures.problem[1:]}.")
-    return verdict(state, observe(look), settings(look))
+    if context.load_metrics.problem:
+        return Verdict(
+            "Unknown", "MetricsMissing", f"{context.load_metrics.problem[0].upper()}{context.load_metrics.problem[1:]}."
+        )
+    return verdict(state, observe(context), settings(context))
 
 
 def _crew(crew: Crew) -> dict[str, Any]:
@@ -66,20 +68,20 @@ def _crew(crew: Crew) -> dict[str, Any]:
     return {"replicas": ready, "desired": crew.desired, "ready": f"{ready}/{crew.desired}"}
 
 
-def _routing(look: ReconcileContext) -> dict[str, Any]:
+def _routing(context: ReconcileContext) -> dict[str, Any]:
     told: dict[str, Any] = {}
-    if look.routing is not None:
-        pending = look.routing.pending
+    if context.routing is not None:
+        pending = context.routing.pending
         told = {
-            "version": look.routing.active.number,
+            "version": context.routing.active.number,
             "pendingVersion": None if pending is None else pending.number,
-            "rebuiltVersion": look.routing.rebuilt,
-            "proposal": look.routing.adopted or None,
+            "rebuiltVersion": context.routing.rebuilt,
+            "proposal": context.routing.adopted or None,
         }
-    load = look.figures.load
-    told["imbalance"] = None if load is None else _ratio(load.ratio)  # what is not known any more is taken out
+    load = context.load_metrics.load
+    told["imbalance"] = None if load is None else _ratio(load.ratio)  # unknown values are removed
     told["slotLoads"] = None if load is None else [float(f"{each:.4g}") for each in load.slots]
-    told["leaves"] = look.figures.leaves
+    told["leaves"] = context.load_metrics.leaves
     return told
 
 
@@ -87,21 +89,21 @@ def _ratio(ratio: float) -> str:
     return "inf" if math.isinf(ratio) else f"{ratio:.2f}"
 
 
-def _lag(look: ReconcileContext) -> dict[str, Any]:
-    figures = look.figures
+def _lag(context: ReconcileContext) -> dict[str, Any]:
+    metrics = context.load_metrics
     return {
-        "messages": None if figures.lag is None else max(0, figures.lag),
-        "delay": None if figures.delay is None else f"{figures.delay / 1000:.1f}s",
+        "messages": None if metrics.lag is None else max(0, metrics.lag),
+        "delay": None if metrics.delay is None else f"{metrics.delay / 1000:.1f}s",
     }
 
 
-def _console(look: ReconcileContext) -> str | None:
-    url = look.environment.config.gateway_url
-    return f"{url}/console/#stream={look.names.stream}" if url else None
+def _console(context: ReconcileContext) -> str | None:
+    url = context.environment.config.gateway_url
+    return f"{url}/console/#stream={context.names.stream}" if url else None
 
 
-def _measure(look: ReconcileContext, after: list[dict[str, Any]], state: State) -> None:
-    metrics, labels = look.environment.metrics, (look.names.namespace, look.names.name)
+def _measure(context: ReconcileContext, after: list[dict[str, Any]], state: State) -> None:
+    metrics, labels = context.environment.metrics, (context.names.namespace, context.names.name)
     for condition in after:
         if condition["type"] in CONDITIONS:
             metrics.condition.labels(*labels, condition["type"]).set(condition["status"] == "True")
@@ -109,5 +111,7 @@ def _measure(look: ReconcileContext, after: list[dict[str, Any]], state: State) 
         metrics.phase.labels(*labels, each.value).set(each is state.phase)
     metrics.phase_since.labels(*labels).set(state.since / 1000)
     for job, desired in metrics.desired.items():
-        desired.labels(*labels).set(look.crews[job].desired if job in look.crews and not look.spec.suspend else 0)
-    metrics.imbalance_limit.labels(*labels).set(look.spec.index.balance.imbalance)
+        desired.labels(*labels).set(
+            context.crews[job].desired if job in context.crews and not context.spec.suspend else 0
+        )
+    metrics.imbalance_limit.labels(*labels).set(context.spec.index.balance.imbalance)

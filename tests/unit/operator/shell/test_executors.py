@@ -82,7 +82,9 @@ def test_an_executor_on_a_lost_node_makes_room_and_is_told_of_once():
     assert look_at(world).registered == 1
     look_at(world)
 
-    assert [call for call in world.cluster.calls if call[0] == "strike"] == [("strike", "Pod", "quakes-worker-exec-2")]
+    assert [call for call in world.cluster.calls if call[0] == "force_delete"] == [
+        ("force_delete", "Pod", "quakes-worker-exec-2")
+    ]
     (event,) = world.cluster.events()
     assert (event["reason"], event["type"]) == ("ExecutorLost", "Warning")
     assert "quakes-worker-exec-2" in event["note"]
@@ -96,7 +98,7 @@ def test_an_executor_that_ends_on_a_node_that_answers_is_left_to_it():
 
     look_at(world)
 
-    assert [call for call in world.cluster.calls if call[0] == "strike"] == []
+    assert [call for call in world.cluster.calls if call[0] == "force_delete"] == []
 
 
 def test_without_a_driver_nothing_is_known_and_nothing_missing():

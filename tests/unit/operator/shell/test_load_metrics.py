@@ -10,7 +10,7 @@ from aiohttp import web
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.decisions.rejects import Inflow
-from spatialstream_operator.load_metrics import LoadMetrics, read_figures
+from spatialstream_operator.load_metrics import LoadMetrics, read_load_metrics
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.prometheus import Prometheus, PrometheusAccess, Sample
 from spatialstream_operator.steps.measuring import server_of
@@ -94,7 +94,7 @@ def read(answers, **more):
 
     async def main():
         async with serving(answer) as (url, asked):
-            return await read_figures(Prometheus(url), NAMES, 77, **more), asked
+            return await read_load_metrics(Prometheus(url), NAMES, 77, **more), asked
 
     return asyncio.run(main())
 
@@ -173,7 +173,7 @@ def test_series_that_are_not_the_jobs_are_no_figures(series):
     figures, _ = read(RECORDED | {'{__name__=~"': series})
 
     assert figures.load is None
-    assert figures.problem.startswith("Prometheus has series of another form")
+    assert figures.problem.startswith("Prometheus has series in an unexpected form")
 
 
 def ask(status, text):
@@ -194,20 +194,28 @@ def test_samples():
 @pytest.mark.parametrize(
     ("status", "text", "why"),
     [
-        (503, "Service Unavailable", "another form"),
-        (200, "", "another form"),
-        (200, "[]", "another form"),
-        (200, "null", "another form"),
-        (200, "{}", "another form"),
-        (200, '{"status": "success"}', "another form"),
-        (200, '{"status": "success", "data": {"resultType": "scalar", "result": [1, "2"]}}', "another form"),
-        (200, '{"status": "success", "data": {"result": [{"metric": {}, "value": []}]}}', "another form"),
-        (200, '{"status": "success", "data": {"result": [{"metric": {}, "value": [1, "many"]}]}}', "another form"),
-        (200, '{"status": "success", "data": {"result": [{"metric": {}, "values": [[1, "2"]]}]}}', "another form"),
+        (503, "Service Unavailable", "unexpected response"),
+        (200, "", "unexpected response"),
+        (200, "[]", "unexpected response"),
+        (200, "null", "unexpected response"),
+        (200, "{}", "unexpected response"),
+        (200, '{"status": "success"}', "unexpected response"),
+        (200, '{"status": "success", "data": {"resultType": "scalar", "result": [1, "2"]}}', "unexpected response"),
+        (200, '{"status": "success", "data": {"result": [{"metric": {}, "value": []}]}}', "unexpected response"),
+        (
+            200,
+            '{"status": "success", "data": {"result": [{"metric": {}, "value": [1, "many"]}]}}',
+            "unexpected response",
+        ),
+        (
+            200,
+            '{"status": "success", "data": {"result": [{"metric": {}, "values": [[1, "2"]]}]}}',
+            "unexpected response",
+        ),
         (
             400,
             '{"status": "error", "errorType": "bad_data", "error": "parse error"}',
-            "refuses a query: parse error",
+            "rejects a query: parse error",
         ),
         (422, '{"status": "error"}', "no reason"),
     ],
@@ -219,7 +227,7 @@ def test_an_answer_of_another_form_is_none(status, text, why):
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "no url", "http://"])
 def test_who_does_not_answer_is_out_of_reach(url):
-    figures = asyncio.run(read_figures(Prometheus(url), NAMES, 77))
+    figures = asyncio.run(read_load_metrics(Prometheus(url), NAMES, 77))
 
     assert "cannot be reached" in figures.problem
     assert (figures.at, figures.load, figures.use) == (77, None, None)
@@ -303,7 +311,7 @@ def test_what_is_renewed_counts_from_the_next_query_on(guarded, access, tmp_path
             prometheus = Prometheus(guarded.url, access)
             assert await prometheus.value("up") == 17.0
             guarded.token = "second"
-            with pytest.raises(Unavailable, match=r"does not let the operator in \(401\)"):
+            with pytest.raises(Unavailable, match=r"denies access to the operator \(401\)"):
                 await prometheus.value("up")
             (access.folder / "token").write_text("second")
             (access.folder / "headers").unlink()
@@ -314,7 +322,7 @@ def test_what_is_renewed_counts_from_the_next_query_on(guarded, access, tmp_path
             with pytest.raises(Unavailable, match=r"cannot be reached: .*certificate verify failed"):
                 await prometheus.value("up")
             (access.folder / "ca.crt").write_text("half of a c")
-            with pytest.raises(Unavailable, match=r"cannot be asked: .*ca.crt holds no certificate"):
+            with pytest.raises(Unavailable, match=r"cannot be queried: .*ca.crt holds no certificate"):
                 await prometheus.value("up")
             (access.folder / "ca.crt").write_bytes(following.certificate)
             assert await prometheus.value("up") == 17.0
@@ -352,14 +360,14 @@ def test_one_without_token_is_known_by_the_systems_authorities(guarded, access):
 
 
 def test_what_a_query_bore_is_not_told_with_an_answer_that_is_none(tmp_path):
-    """What a Prometheus that cannot be asked says comes into the status of every stream."""
+    """What a Prometheus that cannot be queried says comes into the status of every stream."""
     (tmp_path / "headers").write_text("X-Scope-OrgID: secret")
 
     async def main():
         async with garbled() as url:
             login = url.replace("//", "//me:secret@")
             for each in (Prometheus(url, PrometheusAccess(tmp_path)), Prometheus(login)):
-                figures = await read_figures(each, NAMES, 77)
+                figures = await read_load_metrics(each, NAMES, 77)
                 assert figures.problem.startswith(
                     f"Prometheus at {url} cannot be reached: ClientResponseError: 400, Bad status line: "
                 )
@@ -374,12 +382,12 @@ def test_what_a_query_bore_is_not_told_with_an_answer_that_is_none(tmp_path):
         ({}, "https://p", "holds none of the files token, ca.crt and headers"),
         ({"password": "abc"}, "https://p", "holds none of the files"),
         ({"token": "secret"}, "", "SPATIALSTREAM_OPERATOR_PROMETHEUS_URL"),
-        ({"token": "secret"}, "http://p:9090", "would be sent to http://p:9090 in clear; give an https:// URL"),
-        ({"headers": "authorization: Basic secret"}, "http://p", "the token would be sent to http://p in clear"),
+        ({"token": "secret"}, "http://p:9090", "would be sent to http://p:9090 in plain text; give an https:// URL"),
+        ({"headers": "authorization: Basic secret"}, "http://p", "the token would be sent to http://p in plain text"),
         (
             {"headers": "X-Scope-OrgID: geo\nX-Api-Key: secret"},
             "http://me:secret@p",
-            "the header X-Api-Key would be sent to http://p in clear; give an https:// URL",
+            "the header X-Api-Key would be sent to http://p in plain text; give an https:// URL",
         ),
         ({"headers": "Cookie: secret", "ca.crt": ""}, "http://p", "ca.crt holds no certificate"),
         ({"token": "\n"}, "https://p", "token holds no token"),
@@ -416,7 +424,7 @@ def test_what_comes_into_the_secret_later_is_not_sent_in_clear_either(tmp_path, 
             access.check(url)
             assert await Prometheus(url, access).value("up") == 17.0
             (tmp_path / name).write_text(text)
-            with pytest.raises(Unavailable, match=r"cannot be asked: .* in clear; give an https:// URL"):
+            with pytest.raises(Unavailable, match=r"cannot be queried: .* in plain text; give an https:// URL"):
                 await Prometheus(url, access).value("up")
             assert len(asked) == 1
 

@@ -119,4 +119,4 @@ def test_an_event_that_cannot_be_made_is_no_reason_to_stop(caplog):
         world.cluster.before = fail
         asyncio.run(emit(world.environment, body, Note("Reason", "A sentence.")))
 
-    assert caplog.text.count("the event cannot be made") == 2
+    assert caplog.text.count("cannot create the event") == 2

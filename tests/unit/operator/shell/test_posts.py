@@ -131,7 +131,7 @@ def test_a_dead_watch_is_found_in_whichever_namespace(world, kept):
         if namespace == "weather":
             kept.watch.show(body)
 
-    assert "the watch has not shown for" in kept.keep(200, "geo", "weather")[0]
+    assert "the watch has been missing listed changes for" in kept.keep(200, "geo", "weather")[0]
 
 
 def test_a_watch_that_shows_everything_is_alive(world, kept):
@@ -200,7 +200,7 @@ def test_a_watch_that_fails_begins_again_and_is_told_once(kept, caplog):
     assert kept.begun.count("weather") == 1
     assert 10 <= kept.begun.count("geo") <= 25
     (line,) = [each.getMessage() for each in caplog.records]
-    assert line == "geo: watching spatialstreams has ended, and begins again: ApiError: not to be watched"
+    assert line == "geo: the watch of spatialstreams has ended, restarting it: ApiError: not to be watched"
 
 
 def test_a_watch_that_shows_nothing_begins_again_long_before_the_process_does(world, kept, caplog):
@@ -212,7 +212,7 @@ def test_a_watch_that_shows_nothing_begins_again_long_before_the_process_does(wo
 
     assert (kept.begun.count("geo"), kept.begun.count("weather")) == (2, 1)
     (line,) = [each.getMessage() for each in caplog.records]
-    assert line == "geo: the watch has not shown for 80 s what a list of spatialstreams shows: it begins again"
+    assert line == "geo: the watch has been missing listed changes for 80 s: restarting the watch of spatialstreams"
 
 
 def test_one_that_has_begun_again_has_its_time_to_show_what_there_is(world, kept):

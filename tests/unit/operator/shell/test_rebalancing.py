@@ -58,7 +58,7 @@ def look():
         made = ReconcileContext(world.environment, NAMES, body, spec, status, memory, world.at)
         made.jobs = {job: Job(job, "running") for job in ("router", "worker")}
         made.store, made.routing = store, store.state()
-        made.figures = LoadMetrics(world.at, load=Load(world.at - 100, world.at - 100, 0, 100.0, 50.0))
+        made.load_metrics = LoadMetrics(world.at, load=Load(world.at - 100, world.at - 100, 0, 100.0, 50.0))
         asyncio.run(rebalance(made))
         world.at += 2_000
         return store.state().pending

@@ -240,18 +240,20 @@ def test_with_its_namespace_goes_what_the_operator_reaches_and_the_rest_is_told(
     assert not made(world)
     (line,) = [each.getMessage() for each in caplog.records]
     assert line.startswith(
-        "geo/quakes: no pod can remove what the stream has made, for its namespace is being deleted."
+        "geo/quakes: no pod can remove the stream's external state, because its namespace is being deleted."
     )
     assert "The routing state in ZooKeeper is removed" in line
-    assert "These stay in Kafka: geo.quakes.blocks, geo.quakes.epochs." in line
-    assert line.endswith("What is in s3://streams/quakes stays." if url else "stays if the claim's volume does.")
+    assert "These topics remain in Kafka: geo.quakes.blocks, geo.quakes.epochs." in line
+    assert line.endswith(
+        "The content of s3://streams/quakes remains." if url else "remains if the claim's volume does."
+    )
 
 
 def test_a_namespace_goes_with_a_store_that_cannot_be_reached(world, going, caplog):
     going.error = Unavailable("nobody answers")
 
     assert removed(world)
-    assert "The routing state stays in ZooKeeper (nobody answers)" in caplog.text
+    assert "The routing state remains in ZooKeeper (nobody answers)" in caplog.text
 
 
 def test_the_routing_state_of_another_incarnation_stays_with_a_namespace_that_goes(world, going, caplog):
@@ -260,7 +262,8 @@ def test_the_routing_state_of_another_incarnation_stays_with_a_namespace_that_go
     assert removed(world)
     assert going.count == 0
     assert (
-        "The routing state stays in ZooKeeper (it is of another incarnation of geo.quakes: l1, not l2)" in caplog.text
+        "The routing state remains in ZooKeeper (it belongs to another incarnation of geo.quakes: l1, not l2)"
+        in caplog.text
     )
 
 

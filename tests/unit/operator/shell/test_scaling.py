@@ -28,7 +28,7 @@ def look_at(world, store, router=None, worker=None):
     look = ReconcileContext(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
     look.jobs = {job: Job(job, "running") for job in ("router", "worker")}
     look.store, look.routing = store, True
-    look.figures = LoadMetrics(world.at, use=worker, router=router)
+    look.load_metrics = LoadMetrics(world.at, use=worker, router=router)
     asyncio.run(scale(look))
     world.at += 2_000
     return look
@@ -68,7 +68,7 @@ def test_records_that_wait_for_the_router_are_a_reason(world):
         look_at(world, store, use(world, 0.5, delay=60_000), use(world, 0.5))
 
     assert asked_executors(store, "router") == 2
-    assert world.body()["status"]["router"]["autoscaling"]["message"].startswith("Records wait for long ")
+    assert world.body()["status"]["router"]["autoscaling"]["message"].startswith("Records wait too long ")
 
 
 def test_a_router_of_one_pod_is_asked_nothing_and_forgets_that_it_had_executors(world):
@@ -86,8 +86,8 @@ def test_a_router_of_one_pod_is_asked_nothing_and_forgets_that_it_had_executors(
 @pytest.mark.parametrize(
     ("replicas", "said"),
     [
-        (12, "There are to be 4 executors: workers.replicas asks for 12, and workers.max allows 4."),
-        (1, "There are to be 2 executors: workers.replicas asks for 1, and workers.min is 2."),
+        (12, "The desired number of executors is 4: workers.replicas is 12, but workers.max allows 4."),
+        (1, "The desired number of executors is 2: workers.replicas is 1, but workers.min is 2."),
         (3, ""),
     ],
 )
