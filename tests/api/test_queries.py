@@ -83,7 +83,7 @@ def test_the_examples_are_accepted(api, namespace):
         (CRQ, {"window": "1h"}, "a CRQ takes none"),
         (CRQ, {"duration": "soon"}, "spec.duration"),
         (CRQ, {"duration": -1}, "spec.duration"),
-        (CRQ, {"keywords": ["a"], "any": [["b"]]}, "any stands in place of keywords"),
+        (CRQ, {"keywords": ["a"], "any": [["b"]]}, "any cannot be combined with keywords"),
         (CRQ, {"any": [[]]}, "spec.any"),
         (CRQ, {"t": 5}, "unknown field"),
         (CKQ, {"k": 0}, "spec.k"),

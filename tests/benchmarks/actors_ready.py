@@ -1,4 +1,4 @@
-"""Imported before processes are forked that are actors: all kernels are there, as in Spark's daemon."""
+"""Imported before actor processes are forked, so that all kernels are loaded, as in Spark's daemon."""
 
 from __future__ import annotations
 

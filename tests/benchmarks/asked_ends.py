@@ -1,9 +1,9 @@
-"""What a query costs with its transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds] [together]``.
+"""Cost of a snapshot query with transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds] [together]``.
 
-An actor registry, two actors with two slots each, and clients that ask one query in a call, or so many together, all of
-them processes: no Kafka, no Spark, no rounds. Told is the processor time that each kind of process has for a query,
-which is much the same on a busy machine; answered whole by an actor, and by the slots, as queries are that have times
-of their own.
+An actor registry, two actors with two slots each, and clients that send one query per call, or ``together`` queries,
+all as processes: no Kafka, no Spark, no rounds. Reports the CPU time per query of each kind of process, which hardly
+depends on the load of the machine, for queries that one actor answers completely, and for queries that the slots
+answer, as is done for queries with their own times.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def spent() -> float:
 
 
 def serve() -> None:
-    """Tell the processor time whenever a line comes, until there are no more."""
+    """Print the CPU time whenever a line is read, until the end of input."""
     for _ in sys.stdin:
         print(spent(), flush=True)
 
@@ -91,7 +91,7 @@ def actor(n: int, port: int, number: int) -> None:
 
 
 def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: float, together: int) -> None:
-    """Asks one query after the other; tells how many, the seconds, its processor time, p50 and p95 (ms)."""
+    """Send one query after the other; print their number, the seconds, the CPU time, p50 and p95 (ms)."""
     slots, batch = slots_of(n)
     store = MemoryStore()
     store.create(slots.version)
@@ -122,13 +122,13 @@ def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: floa
 
 
 def begun(*arguments: object) -> subprocess.Popen[str]:
-    """A process that is one of those above."""
+    """Start one of the above as a process."""
     command = [sys.executable, "-m", "tests.benchmarks.asked_ends", *map(str, arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def said(process: subprocess.Popen[str], line: str = "") -> str:
-    """What a process says, to a line if one is given."""
+    """Read a line from a process, after sending it a line if given."""
     assert process.stdin is not None
     assert process.stdout is not None
     if line:
@@ -174,7 +174,7 @@ def _sum(processes: Sequence[subprocess.Popen[str]]) -> float:
 
 
 def _all(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
-    """What all say that have begun at once."""
+    """The output of processes that are started at the same time."""
     found = [""] * len(processes)
 
     def go(i: int) -> None:
@@ -189,7 +189,7 @@ def _all(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
 
 
 def main(given: Sequence[str]) -> None:
-    """Measure, or be one of the processes that are measured."""
+    """Measure, or run as one of the measured processes."""
     match given:
         case ["registry", n]:
             registry(int(n))

@@ -1,10 +1,10 @@
-"""The work of each actor when a stream is done by 1, 2, 4, 8 of them: ``python -m tests.benchmarks.bench_actors``.
+"""The work of each actor if a stream is processed by 1, 2, 4, 8 of them: ``python -m tests.benchmarks.bench_actors``.
 
-Work is counted, not timed, so it is the same on any machine: the tasks of actors that are processes count the records
-that they read, the bytes that they send or take, and the candidates that they check. A stream has some slots, router
-partitions and parts of MERGE whatever its actors; with n actors each has an n-th of them. So the sums have to be the
-same, and what the busiest actor has is to fall as 1/n; where it does not, something is done by one actor for all.
-INGEST alone is done by whoever is free, so there it is a matter of time.
+Work is counted, not timed, so it is the same on any machine: the tasks of actor processes count the records that they
+read, the bytes that they send or receive, and the candidates that they check. The numbers of slots, router partitions
+and parts of MERGE do not depend on the number of actors; each of n actors has an n-th of them. So the sums must be the
+same, and the work of the busiest actor must decrease as 1/n; otherwise one actor does work for all. Only INGEST is done
+by any free actor, so its distribution depends on timing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Snapshot queries between the rounds, without transport: ``python -m tests.benchmarks.bench_asked [objects]``.
 
-Four slots in one process, which are asked as actors are: queries are checked, routed, answered from views, and their
-rows made. Then the same while the slots take in objects, as their turns do. Wall-clock time, unless
-said otherwise.
+Four slots in one process, queried like actors: queries are validated, routed, answered from views, and converted to
+rows. Then the same while the slots process objects, as their turns do. Figures are wall-clock times unless stated
+otherwise.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SLOTS, LEAVES = 4, 64
 EPOCH = 50_000
 QUESTIONS, BATCH = 2_000, 100
 RATE, ROUND = 20_000, 0.1
-"""Objects a second while it is asked, and seconds of a round."""
+"""Objects per second during the queries, and duration of a round in seconds."""
 PLACE = "benchmark"
 
 
 class Slots:
-    """The slots of a stream, their views, and what an session is told."""
+    """The slots of a stream, their views, and the parameters of a query session."""
 
     def __init__(self, sample: ObjectBatch) -> None:
         self.version = build(SPACE, sample, make_queries(sample, 10_000, "SRQ"), LEAVES, SLOTS)
@@ -77,7 +77,7 @@ class Slots:
 
 
 def query_block(batch: ObjectBatch) -> dict[str, list[Question]]:
-    """Records of each type, with keywords of objects that are there."""
+    """Records of each query type, with keywords of existing objects."""
     source = queries(batch, QUESTIONS, seed=2)
     shapes, centres = source.regions.shape.tolist(), source.centres.tolist()
     words = [list(source.keywords[i]) for i in range(QUESTIONS)]
@@ -133,7 +133,7 @@ def measure(
     load: str,
     floors: Sequence[float],
 ) -> None:
-    """One query at a time, and some together."""
+    """Measure single queries, and several in one call."""
     one_by_one(f"{name}, {load}", session, records, row, floors)
     times, spent = [], time.thread_time()
     for part in (records[first : first + BATCH] for first in range(0, len(records), BATCH)):
@@ -160,7 +160,7 @@ def one_by_one(
 
 
 class TakingIn:
-    """While it lasts, the slots do rounds in another thread."""
+    """Context in which the slots do rounds in another thread."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots, self._over = slots, threading.Event()

@@ -1,7 +1,7 @@
 """Speed of decoding on one core: JSON Lines to terms, and to queries: ``python -m tests.benchmarks.bench_decode``.
 
-Figures are CPU time of one thread, the best of several runs, of the default workload written as JSON Lines. pyarrow,
-which parses the same bytes into columns and does nothing about terms, is measured in the same run.
+Figures are CPU times of one thread, the best of several runs, for the default workload as JSON Lines. pyarrow, which
+parses the same bytes into columns without term extraction, is measured in the same run.
 """
 
 from __future__ import annotations

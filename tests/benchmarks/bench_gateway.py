@@ -1,13 +1,11 @@
-"""The gateway: asks a second, and result rows to many connections: ``python -m tests.benchmarks.bench_gateway``.
+"""The gateway: queries per second, and rows to many connections: ``python -m tests.benchmarks.bench_gateway``.
 
-The gateway is a process of its own, in which the slots of a stream are that is idle, so what is measured is HTTP and
-the answer, not transport to actors; rows come from a topic in memory. Clients speak over sockets, in another process,
-on the same cores. Processor time is that of the gateway's process alone; it says more than wall-clock time where
-something else runs.
+The gateway runs in its own process together with the slots of an idle stream, so the figures cover HTTP and the
+answers, not transport to actors; rows come from a topic in memory. Clients use sockets, in another process, on the same
+cores. CPU time is that of the gateway's process only; it is more meaningful than wall-clock time on a loaded machine.
 
-QuarantinedRecord out are, besides transport and the broker: STQs, rounds that are under way, TLS, tokens and their
-reviews, who reads what lies back, polls, objects and registrations, the console, and several gateways beside each
-other.
+Not covered, besides transport and the broker: STQs, concurrent rounds, TLS, tokens and their reviews, reading of older
+rows, polls, objects and registrations, the console, and several gateways at once.
 """
 
 from __future__ import annotations
@@ -42,10 +40,10 @@ from tests.benchmarks.workload import objects
 
 OBJECTS, ASKS, ASKING = 200_000, 6_000, 16
 CONNECTIONS, BLOCKS, SECONDS = 1_000, 20_000, 6.0
-"""Who follows, rows a second over all of them, and for how long."""
+"""Number of connections, total rows per second, and duration in seconds."""
 _TICK = 0.05
 _LINE = b'{"query": "q%d", "type": "CRQ", "t": %d, "object": {"id": "o%d", "t": %d, "lon": 13.4, "lat": 52.5}}'
-"""Bytes, as rows are in a topic: to make them is no work of a gateway."""
+"""A row as it is in a topic: creating rows is not the gateway's work."""
 _ASK, _RESULTS = "POST /streams/s/ask", "GET /streams/s/results"
 
 
@@ -55,7 +53,7 @@ class Opened(SnapshotClient):
 
 
 class Rows:
-    """A topic of results in which rows come at a rate, each with the time at which it came."""
+    """A topic of results in which rows arrive at a fixed rate, each with its time of arrival."""
 
     start, end, mark = (0,), (0,), ""
 
@@ -82,7 +80,7 @@ class Rows:
 
 
 def serve() -> None:
-    """The gateway's process: tells its port, and ends with its standard input."""
+    """The gateway's process: prints its port, and ends when its standard input is closed."""
     logs.set_up(quiet=True)
     kernels.prepare()
     everything = objects(OBJECTS, 3)
@@ -159,7 +157,7 @@ async def ask(port: int, asked: list[bytes]) -> list[float]:
 
 
 async def follow(port: int) -> tuple[int, list[float]]:
-    """Rows that come to all connections within some seconds, and how old some of them are, s."""
+    """The number of rows that all connections receive within the duration, and the ages of some of them in seconds."""
     opened = [
         await connected(port, f"{_RESULTS}?query=q{i}", headers="accept: text/event-stream\r\n")
         for i in range(CONNECTIONS)

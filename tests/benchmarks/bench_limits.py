@@ -1,8 +1,8 @@
-"""Where one unit of each thing ends, on one core: ``python -m tests.benchmarks.bench_limits``.
+"""The capacity of one unit of each kind, on one core: ``python -m tests.benchmarks.bench_limits``.
 
-What is divided is divided into units that are no further divisible (a router partition, a slot, a part of MERGE), and
-what decides is single. Each figure is how much one of these does in a second, or what a turn costs it, by CPU time;
-``docs/architecture.md`` says what follows.
+Distributed work is divided into indivisible units (a router partition, a slot, a part of MERGE); decisions are made by
+a single process. Each figure is the throughput of one such unit per second, or its cost per turn, in CPU time;
+``docs/architecture.md`` draws the conclusions.
 """
 
 from __future__ import annotations

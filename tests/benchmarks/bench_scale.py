@@ -1,9 +1,9 @@
-"""What every part needs of 1,000 slots, 10^7 continuous queries and 1,000,000 objects/s, counted in the real code.
+"""Cost of every component at 1,000 slots, 10^7 continuous queries and 1,000,000 objects/s, measured in the real code.
 
-``python -m tests.benchmarks.bench_scale [PART...]``; parts are those of :data:`PARTS`. There are no thousand machines
-here, so no stream of that size runs: each part is given what such a stream would give it, over memory, and its work is
-counted: CPU time, bytes, calls, messages, series. 10^7 queries are counted as 10^4 to 10^6 of a slot: one of 1,024 has
-some 20,000 of them. ``docs/scale.md`` says what follows.
+``python -m tests.benchmarks.bench_scale [PART...]``; parts are those of :data:`PARTS`. A stream of that size would need
+a thousand machines, so none is run: each component gets the input of such a stream, from memory, and its work is
+counted: CPU time, bytes, calls, messages, series. 10^7 queries are measured as 10^4 to 10^6 of a slot: one of 1,024
+slots has about 20,000 of them. ``docs/scale.md`` draws the conclusions.
 """
 
 from __future__ import annotations

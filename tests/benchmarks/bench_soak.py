@@ -1,12 +1,12 @@
-"""A live stream for an hour: does the memory of its processes stay what it is, once retention drops what has come?
+"""A live stream for an hour: is the memory of its processes stable once retention drops objects?
 
 ``python -m tests.benchmarks.bench_soak [--minutes M] [--retention MINUTES] [--rate R] [--continuous N] [--changes C]
-[--output DIR]``. Objects come at 3,000 a second, 20,000 CRQs stand, and twice a second one more is registered and one
-that was registered before is cancelled. Every few seconds it is noted how much memory each process of both jobs has, by
-``spatialstream_process_memory_bytes``, and how large the slots' state is.
+[--output DIR]``. 3,000 objects arrive per second, 20,000 CRQs are registered, and twice a second another one is
+registered and an earlier one is cancelled. Every few seconds the memory of each process of both jobs is recorded, from
+``spatialstream_process_memory_bytes``, and the size of the slots' state.
 
-The verdict: from the retention on, and a warm-up after it, no process has at the end more than 5 % above what it had at
-the beginning: medians of the first and of the last quarter. Leaves ``soak.json`` and ``soak.svg``.
+The run passes if, after the retention period and a warm-up, no process ends with more than 5 % above its initial
+memory: the medians of the first and of the last quarter are compared. Writes ``soak.json`` and ``soak.svg``.
 """
 
 from __future__ import annotations

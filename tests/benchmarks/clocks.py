@@ -1,8 +1,8 @@
-"""Clocks around the tasks of an engine, and around their parts.
+"""Time measurement of the tasks of an engine, and of their parts.
 
-A task is clocked in the process that does it (:func:`clock_tasks`); each leaves a line in a file of its process. The
-times of parts are *exclusive*: that of a part within another one counts for the inner alone, and that of a generator is
-what it takes to go on. So the parts of a task, and what is left of it (``rest``), add up to the whole.
+A task is timed in the process that runs it (:func:`clock_tasks`), which writes a line per task to its own file. The
+times of parts are *exclusive*: the time of a nested part counts only for the inner part, and the time of a generator is
+that of resuming it. So the parts of a task and the remainder (``rest``) add up to its total time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How each figure grows with objects, queries, leaves and the size of an epoch: the curves behind ``make bench``.
+"""Growth of each figure with objects, queries, leaves and the size of an epoch: the curves of ``make bench``.
 
-A curve is measured like the figure of the same name in the tables, on one core and in CPU time where those are; points
-are few and runs are short, so a single point may be off by what else the machine does.
+A curve is measured like the figure of the same name in the tables, on one core and in CPU time where applicable. There
+are few points and runs are short, so single points may be affected by other load on the machine.
 """
 
 from __future__ import annotations

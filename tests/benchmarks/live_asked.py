@@ -1,6 +1,6 @@
-"""Queries to a live stream at once, with transport: one client by itself, and several in processes of their own.
+"""Snapshot queries to a live stream, with transport: a single client, and several clients in separate processes.
 
-``live_asked NAME ZOOKEEPER SEED SECONDS TOGETHER`` is what such a client runs.
+``live_asked NAME ZOOKEEPER SEED SECONDS TOGETHER`` is the command of such a client.
 """
 
 from __future__ import annotations

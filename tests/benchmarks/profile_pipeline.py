@@ -1,8 +1,8 @@
-"""Where the time of an epoch goes in the embedded pipeline: by stage, by part of a stage, by process.
+"""Time profile of an epoch in the embedded pipeline: by stage, by part of a stage, by process.
 
 ``python -m tests.benchmarks.profile_pipeline [--objects N] [--queries N] [--epoch-records N]``. The tasks of a run
-over generated files are clocked in the processes that do them (:mod:`tests.benchmarks.clocks`), and the averages of the
-epochs after the first two are printed. Wall-clock seconds, unless CPU is said.
+over generated files are timed in the processes that run them (:mod:`tests.benchmarks.clocks`), and the averages of the
+epochs after the first two are printed. Times are wall-clock seconds unless marked as CPU.
 """
 
 from __future__ import annotations

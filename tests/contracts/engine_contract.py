@@ -37,7 +37,7 @@ RAISED: dict[str, tuple[str, tuple[str, ...], type[Exception]]] = {
 
 
 class EngineContract:
-    """Subclasses have a fixture ``engine``."""
+    """Contract tests of engines. Subclasses provide a fixture ``engine``."""
 
     def test_a_worker_has_the_world_and_some_width(self, engine: Engine) -> None:
         assert engine.world == world()

@@ -1,4 +1,4 @@
-"""Engines of actors that are threads or processes, and tasks for tests, which Spark's processes import too."""
+"""Actor engines with threads or processes as actors, and test tasks, which Spark's processes import too."""
 
 from __future__ import annotations
 
@@ -100,18 +100,18 @@ class TestTasks:
         raise (known.get(self.raises) or getattr(errors, self.raises))(*given)
 
     def lines(self, world: World, item: int) -> Iterator[str]:
-        """The words of an item."""
+        """Yield the words of an item."""
         for at, word in enumerate(self.words[item]):
             self._raise(item, at)
             yield word
         self._raise(item, len(self.words[item]))
 
     def named(self, world: World, item: str) -> Iterator[str]:
-        """An item that is a text."""
+        """A task whose items are texts."""
         yield f"{item}!"
 
     def partitions(self, world: World, item: tuple[str, int, int]) -> Iterator[str]:
-        """An item that is a range of a partition."""
+        """A task whose items are ranges of partitions."""
         yield f"{item}"
 
     def give(self, world: World, item: int) -> Iterator[PartBlock]:
@@ -213,7 +213,7 @@ class TestTasks:
         yield "over"
 
     def spend(self, world: World, item: int) -> Iterator[str]:
-        """Processor time: hundredths of a second by item."""
+        """Use CPU time: ``item`` hundredths of a second."""
         end = time.thread_time() + item / 100
         while time.thread_time() < end:
             sum(range(100))

@@ -14,7 +14,7 @@ from spatialstream.connectors.result_files import ResultFiles
 
 
 class Sources(Protocol):
-    """A source of the partitions ``objects/0``, ``objects/1`` and ``queries/0``."""
+    """A source with the partitions ``objects/0``, ``objects/1`` and ``queries/0``."""
 
     source: Source
 

@@ -37,7 +37,7 @@ class LeaseContract:
 
     examples = 20
     moment = 0.05
-    """Seconds that a rival waits where it is refused in any case."""
+    """Seconds that a rival waits if it is certain to be refused."""
 
     def test_one_is_the_holder_and_the_others_are_told_who_is(self, rival: Rival) -> None:
         first, second = rival(), rival()

@@ -46,7 +46,7 @@ def as_given(*blocks: tuple[int, bytes, pa.Buffer]) -> list[tuple[bytes, bytes]]
 
 
 def heard(channel: Channel, after: int | None = 0, most: int = 100) -> list[int | None]:
-    """The numbers of the epochs that have been announced."""
+    """The numbers of the announced epochs."""
     found, _ = channel.announced(after, most, 1.0)
     return [each and each["epoch"] for each in found]
 
@@ -81,7 +81,7 @@ class TestChannel:
         assert given(channel, 0) == as_given(*blocks, *blocks[:2])
 
     def test_what_fails_on_the_way_does_not_hinder_the_next(self, channels: Channels, incarnation: str) -> None:
-        """Blocks are made while they are sent, so that may fail at any of them."""
+        """Blocks are created while they are sent, so creating any of them may fail."""
         channel, blocks = channels.of(incarnation), [block(0, 4, i, 20_000) for i in range(100)]
 
         def failing() -> Any:

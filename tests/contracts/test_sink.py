@@ -16,7 +16,7 @@ def lines(turn: int, phase: int, count: int, size: int = 1) -> list[str]:
 
 
 def pieces(rows: list[str], *sizes: int) -> Iterator[pa.LargeStringArray]:
-    """Rows in pieces of some sizes; the last has the rest."""
+    """Split rows into pieces of the given sizes; the last piece has the rest."""
     first = 0
     for size in (*sizes, len(rows)):
         yield pa.array(rows[first : first + size], pa.large_string())

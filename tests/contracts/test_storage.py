@@ -27,7 +27,7 @@ from spatialstream.servers.process import await_condition
 
 
 def _overlay(folder: Path) -> Overlay:
-    """An overlay over files of which some are replaced, some deleted, and none is left."""
+    """An overlay over files that are all replaced or deleted."""
     base = Folder(folder / "base")
     for name in ("a", "b/c", "gone/x"):
         base.put(name, b"below")
@@ -49,7 +49,7 @@ Make = Callable[[Path], Storage]
 
 @pytest.fixture(params=KINDS)
 def make(request: pytest.FixtureRequest) -> Make:
-    """Creates an empty storage, with the help of a folder."""
+    """Creates an empty storage, given a folder."""
     return KINDS[request.param]
 
 

@@ -155,7 +155,7 @@ def test_what_one_actor_cannot_answer_whole_is_asked_of_slots(ends: Endpoints, m
         monkeypatch.setattr("spatialstream.actors.coordinator.LARGEST", 100)
         assert stream.ask({**SRQ, "id": "q"}) == expected
         monkeypatch.undo()
-        with pytest.raises(SettingError, match="note: is no field of a query"):
+        with pytest.raises(SettingError, match="note: is not a query field"):
             stream.ask({**SRQ, "id": "q", "note": object()})
         assert stream.ask({**SRQ, "id": "q", "region": {"box": list(map(np.float64, (0, 0, 8, 8)))}}) == expected
         ends.registry._read_point, read_point = lambda: time.sleep(2.5), ends.registry._read_point

@@ -207,7 +207,7 @@ def test_there_are_no_more_leaves_than_is_set():
     done = run(version, counts, statistics, leaves=30)
 
     assert len(done.tree.leaves) <= 30
-    assert done.ended == "the tree would get more than 30 leaves"
+    assert done.ended == "the tree would exceed 30 leaves"
     assert len(run(version, counts, statistics, leaves=4).tree.leaves) == 4
 
 
@@ -238,7 +238,7 @@ def test_a_leaf_as_deep_as_leaves_get_ends_it():
 
     done = run(deep, count_of([1e9] + [1.0] * (len(tree.leaves) - 1)), statistics)
 
-    assert done.ended == "the most loaded leaf is as small as leaves get"
+    assert done.ended == "the most loaded leaf cannot be split further"
     assert len(done.tree.leaves) == len(tree.leaves)
 
 

@@ -57,7 +57,7 @@ BEYOND = [
     "is later than the stream's clock",
     "has no term",
     "t: nearly all times lie",
-    "stands in place of keywords",
+    "cannot be combined with keywords",
     "south .* is greater than north",
     "ends before it begins",
     "datetime: .* is not a time",

@@ -178,7 +178,7 @@ def test_who_registers_is_who_the_token_says_and_nobody_else(send: Client, strea
     assert registered(send, "a", by=None).status == 201
     assert registered(Client(send.port, LONG), "b").status == 201
     assert [record["by"] for record, _ in stream.sent] == ["all", "é" * 256]
-    for token, told in ((TOO_LONG, "has 514 bytes; it has to have 1 to 512"), (HALF, "half of a surrogate pair")):
+    for token, told in ((TOO_LONG, "has 514 bytes; give 1 to 512 bytes of UTF-8"), (HALF, "half of a surrogate pair")):
         answer = registered(Client(send.port, token), "c")
         assert answer.status == 403
         assert f"the caller's name cannot be stored with a query: {told}" in answer.json["detail"].replace(
@@ -244,7 +244,7 @@ def test_what_is_no_continuous_query_is_not_sent(send: Client, stream: Stream) -
 def test_a_field_that_is_none_is_refused_with_the_one_that_was_meant(send: Client, stream: Stream) -> None:
     answer = send("POST", "/streams/s/queries", CRQ | {"keywrods": ["fire"]})
     assert (answer.status, answer.errors[0]["pointer"]) == (400, "#/keywrods")
-    assert answer.errors[0]["detail"] == "is no field of a query; did you mean keywords?"
+    assert answer.errors[0]["detail"] == "is not a query field; did you mean keywords?"
     assert not stream.sent
 
 

@@ -1,4 +1,4 @@
-"""What queries that reach a cell of J have: every query, on the way from the space to each cell, is looked at."""
+"""Counts of the queries that reach a cell of J, compared with a scan of all queries on the path to each cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of local indexes, which each passes: exact answers, the same files, and what it says it holds."""
+"""Contract tests of local indexes: exact answers, deterministic files, and correct sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETENTION = 5
 
 
 class SnapshotRun(Run):
-    """Slots that keep objects; after each epoch every query of the stream is asked in each way."""
+    """Slots that store objects; after each epoch, every query of the stream is run in each way."""
 
     index = SegmentStore
     options: ClassVar = {"interval": 3, "capacity": 8}
@@ -76,7 +76,7 @@ def columns(rows: Any) -> list[tuple[Any, ...]]:
 
 
 def snapshots(stream: Stream) -> list[Any]:
-    """What the twin answers after each epoch."""
+    """The reference answers after each epoch."""
     twin, rows, dropped = Twin(stream.space), [], -RETENTION
     for epoch in stream.epochs:
         twin.append(epoch.objects)
@@ -110,7 +110,7 @@ RUNS = {
     "nearest": (test_ckq.NearestRun, test_ckq.queries_in, test_ckq.expected),
     "terms": (test_ctq.TermsRun, test_ctq.queries_in, test_ctq.expected),
 }
-"""How each index is driven, queries for it, and the rows that it has to give."""
+"""For each index: its driver, queries for it, and the expected rows."""
 
 every_index = pytest.mark.parametrize("name", INDEXES)
 continuous_index = pytest.mark.parametrize(
@@ -153,7 +153,7 @@ PARTS = {
     "nearest": (Nearest(1.0, 1.0, 3), lambda duration: Lifetime(duration, True)),
     "terms": (TopTerms(3), lambda duration: Lifetime(duration, True, 6, 2)),
 }
-"""What each kind of continuous query selects, and how long."""
+"""Selection and lifetime of each kind of continuous query."""
 
 NUMBERS = np.arange(20)
 
@@ -175,7 +175,7 @@ def some_objects(seed: int = 1, first: int = 0) -> ObjectBatch:
 
 
 def take(index: Any, objects: ObjectBatch, upto: int) -> list[Any]:
-    """Give an index objects; what it says of them up to some time."""
+    """Pass objects to an index, and return its results up to some time."""
     if isinstance(index, SegmentStore):
         index.append(objects)
         return columns(index.range_query(None, (), -1, upto))

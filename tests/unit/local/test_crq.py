@@ -27,7 +27,7 @@ SMALL = Tiering(tail=3, ratio=2, full=24, large=12)
 
 
 class BruteContinuousRange:
-    """The twin: a dictionary of queries, all of them tried on every object."""
+    """Reference: a dictionary of queries, each of which is tested on every object."""
 
     def __init__(self, space):
         self.space, self.queries, self.horizon = space, {}, -(2**63)
@@ -85,7 +85,7 @@ class BruteContinuousRange:
 
 
 class Indexed:
-    """The index behind the twin's interface."""
+    """The index with the interface of the reference."""
 
     tiering = crq.DEFAULT_TIERING
 

@@ -1,4 +1,4 @@
-"""Continuous queries that move between slots, and come back, while their objects stay: against brute force."""
+"""Continuous queries that move between slots and back, while objects do not move: compared with brute force."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def leaves_of(query: Query) -> set[int]:
 
 @dataclass
 class Router:
-    """Who owns which leaf; moves the queries of a leaf when it is given to another slot."""
+    """The owner of each leaf; moves the queries of a leaf when it is assigned to another slot."""
 
     stream: Stream
     slots: list[Index]
@@ -176,7 +176,7 @@ def test_an_object_is_matched_once_wherever_its_queries_are(data):
 
 @dataclass
 class Standing:
-    """A registration, as the twin knows it."""
+    """A registration in the reference."""
 
     query: Query
     end: int

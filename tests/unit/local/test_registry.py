@@ -1,4 +1,4 @@
-"""Which ids are in use: the registry beside a dictionary."""
+"""Ids in use: the registry compared with a dictionary."""
 
 from __future__ import annotations
 

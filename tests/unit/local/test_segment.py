@@ -1,4 +1,4 @@
-"""One segment: sizes at which nodes are split and have tables, bounds of distance, and the forms it is kept in."""
+"""A single segment: sizes at which nodes are split and have tables, bounds of distances, and serialized forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of a store of segments: what they say stays what was there, whatever becomes of the store and whoever asks."""
+"""Views of a store of segments: their answers do not change with the store, nor with concurrent queries."""
 
 from __future__ import annotations
 

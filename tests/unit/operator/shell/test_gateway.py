@@ -75,7 +75,7 @@ def test_what_is_refused_is_told_in_the_gateways_words(gateway: Gateway, tmp_pat
     async def main() -> None:
         with pytest.raises(Refusal) as refusal:
             await gateway.register("geo.quakes", {**CRQ, "id": "q", "t": 7, "k": 3})
-        assert (refusal.value.status, refusal.value.detail) == (400, "k: CRQ takes no k; leave it out")
+        assert (refusal.value.status, refusal.value.detail) == (400, "k: CRQ takes no k; remove it")
         with pytest.raises(Refusal) as refusal:
             await gateway.find("geo.other", "q")
         assert refusal.value.status == 403
