@@ -41,7 +41,7 @@ STEPS: Sequence[Callable[[ReconcileContext], Awaitable[None]]] = (
     check_permissions,
     check_topics,
     try_image,
-    apply_belongings,
+    apply_dependents,
     check_pods,
     keep_drivers,
     read_routing,
@@ -92,7 +92,7 @@ class Controller(Loop):
             raise
         busy = any(job.state not in ("running", "stuck") for job in context.jobs.values()) and not spec.suspend
         moving = State.from_status(context.part("rebalance")).phase in _MOVING
-        soon = busy or moving or look.image is not None
+        soon = busy or moving or context.image is not None
         return min(_BUSY, self._environment.config.interval) if soon else self._environment.config.interval
 
     def _begin(self, body: Object, spec: StreamSpec, names: StreamNames) -> ReconcileContext:

@@ -146,7 +146,8 @@ def test_what_another_incarnation_of_the_name_has_in_zookeeper_is_left_alone(str
     assert remove(stream) == 2
 
     assert (
-        f"the routing store belongs to another incarnation of quakes (another) than the checkpoint ({stream.incarnation})"
+        "the routing store belongs to another incarnation of quakes (another) "
+        f"than the checkpoint ({stream.incarnation})"
         in (capsys.readouterr().err)
     )
     assert not stream.store.erased

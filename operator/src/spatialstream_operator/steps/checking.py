@@ -21,52 +21,52 @@ _WRONG = frozenset({400, 422})
 """Statuses for an invalid pod. Other rejections, for example by a quota, may end without a change of the pod."""
 
 
-async def check_pods(look: ReconcileContext) -> None:
+async def check_pods(context: ReconcileContext) -> None:
     """Check the pods of a spec once.
 
     Raises:
         SettingError: one of them is refused; names the part of the spec.
     """
-    if look.problem is not None:
+    if context.problem is not None:
         return
-    pods = _pods(look)
+    pods = _pods(context)
     digest = hashlib.sha256(json.dumps(pods, sort_keys=True).encode()).hexdigest()
-    if look.memory.checked != digest:
-        look.memory.wrong = await _wrong(look, pods)
-        look.memory.checked = digest
-    if look.memory.wrong is not None:
-        raise look.memory.wrong
+    if context.memory.checked != digest:
+        context.memory.wrong = await _wrong(context, pods)
+        context.memory.checked = digest
+    if context.memory.wrong is not None:
+        raise context.memory.wrong
 
 
-async def _wrong(look: ReconcileContext, pods: dict[str, Object]) -> SettingError | None:
+async def _wrong(context: ReconcileContext, pods: dict[str, Object]) -> SettingError | None:
     for field, pod in pods.items():
         try:
-            await look.environment.cluster.check(pod)
+            await context.environment.cluster.check(pod)
         except ApiError as error:
             if error.code in _WRONG:
                 return SettingError(field, f"makes a pod that the API server refuses: {error}")
     return None
 
 
-def _pods(look: ReconcileContext) -> dict[str, Object]:
+def _pods(context: ReconcileContext) -> dict[str, Object]:
     """The pods by the part of the spec that they are built from, under unused names."""
-    spec, names, uid = look.spec, look.names, look.body["metadata"]["uid"]
+    spec, names, uid = context.spec, context.names, context.body["metadata"]["uid"]
     pods = {
         "spec.router": manifests.driver_pod("router", spec, names, uid),
         "spec.workers.driver": manifests.driver_pod("worker", spec, names, uid),
-        "spec.workers": _executor(look, "worker"),
+        "spec.workers": _executor(context, "worker"),
     }
     if spec.router.executors is not None:
-        pods["spec.router.executor"] = _executor(look, "router")
+        pods["spec.router.executor"] = _executor(context, "router")
     return {
         field: {**pod, "metadata": {**pod["metadata"], "name": f"{names.name}-check", "namespace": names.namespace}}
         for field, pod in pods.items()
     }
 
 
-def _executor(look: ReconcileContext, job: str) -> Object:
+def _executor(context: ReconcileContext, job: str) -> Object:
     """An executor's pod, as Spark completes its template."""
-    pod = manifests.executor_template(look.spec, look.names, job)
+    pod = manifests.executor_template(context.spec, context.names, job)
     first, *others = pod["spec"]["containers"]
-    containers = [{**first, "image": look.spec.image}, *others]
-    return {**pod, "spec": {**pod["spec"], "serviceAccountName": look.names.executor_account, "containers": containers}}
+    containers = [{**first, "image": context.spec.image}, *others]
+    return {**pod, "spec": {**pod["spec"], "serviceAccountName": context.names.executor_account, "containers": containers}}

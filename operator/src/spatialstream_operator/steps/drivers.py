@@ -71,7 +71,7 @@ async def _keep(context: ReconcileContext, job: Literal["router", "worker"]) -> 
         failure = seen.failure
     degraded = is_degraded(decision.state, settings)
     started = None if seen is None else seen.started
-    look.jobs[job] = Job(job, state, degraded, decision.state.failures, failure, started)
+    context.jobs[job] = Job(job, state, degraded, decision.state.failures, failure, started)
 
 
 async def _create(context: ReconcileContext, job: Literal["router", "worker"]) -> JobState:

@@ -1,7 +1,7 @@
 """Before anything else: whether a stream may say what it says, and use the Secrets that it names.
 
 Of a Secret only the labels are read, never what it holds. One that may be used is asked about again after a minute, one
-that may not with each look, so that a label counts at once.
+that may not with each reconciliation, so that a label counts at once.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _AGAIN = 60_000
 """ms after which a Secret that may be used is asked about again."""
 
 
-async def check_permissions(look: ReconcileContext) -> None:
+async def check_permissions(context: ReconcileContext) -> None:
     """Refuse what a stream may not say.
 
     Raises:
         SettingError: there is such a thing; names all of them, and who may allow them how.
     """
-    environment = look.environment
-    refuse(refusals(look.spec, environment.defaults.image, environment.permissions))
-    await check_secrets(environment, look.names.namespace, look.spec, look.memory.secrets)
+    environment = context.environment
+    refuse(refusals(context.spec, environment.defaults.image, environment.permissions))
+    await check_secrets(environment, context.names.namespace, context.spec, context.memory.secrets)
 
 
 async def check_secrets(

@@ -35,8 +35,8 @@ async def read_routing(context: ReconcileContext) -> None:
         context.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
         context.routing = await asyncio.to_thread(store.state)
         await _keep_balance(context, store)
-        await _keep_suspended(look, store)
-        await _hear(look, store)
+        await _keep_suspended(context, store)
+        await _hear(context, store)
         await _know_topics(context, store, context.routing.incarnation)
     except SettingError as error:
         context.problem = Failure("SettingsRefused", str(error), "slow")
@@ -57,10 +57,10 @@ async def _keep_balance(context: ReconcileContext, store: RoutingStore) -> None:
     context.memory.balance = wanted
 
 
-async def _keep_suspended(look: ReconcileContext, store: RoutingStore) -> None:
+async def _keep_suspended(context: ReconcileContext, store: RoutingStore) -> None:
     """Whether the stream is suspended, for who asks it and gets no answer."""
-    wanted = look.spec.suspend
-    if look.memory.suspended == wanted:
+    wanted = context.spec.suspend
+    if context.memory.suspended == wanted:
         return
     try:
         known = await asyncio.to_thread(read_suspended, store)
@@ -68,12 +68,12 @@ async def _keep_suspended(look: ReconcileContext, store: RoutingStore) -> None:
         known = None
     if known != wanted:
         await asyncio.to_thread(save_suspended, store, wanted)
-    look.memory.suspended = wanted
+    context.memory.suspended = wanted
 
 
-async def _hear(look: ReconcileContext, store: RoutingStore) -> None:
+async def _hear(context: ReconcileContext, store: RoutingStore) -> None:
     """What drivers that run say about why they cannot go on: their pods only say that they are not ready."""
-    for name, job in look.jobs.items():
+    for name, job in context.jobs.items():
         if job.state not in ("starting", "running"):
             continue
         try:
@@ -83,7 +83,7 @@ async def _hear(look: ReconcileContext, store: RoutingStore) -> None:
         if said.text:
             before = job.started is not None and said.at < job.started
             if not (before and job.state == "running"):
-                look.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
+                context.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
 
 
 async def _know_topics(context: ReconcileContext, store: RoutingStore, incarnation: str) -> None:

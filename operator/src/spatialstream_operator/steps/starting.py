@@ -21,45 +21,45 @@ _AGAIN = 10_000
 _FORGET = 600_000
 
 
-async def events_of(look: ReconcileContext, pod: Object) -> list[Object]:
+async def events_of(context: ReconcileContext, pod: Object) -> list[Object]:
     """The events about a pod that has been pending for a while, cached for a few seconds; none about other pods."""
-    metadata, said = pod["metadata"], look.memory.said
+    metadata, said = pod["metadata"], context.memory.said
     uid, made = metadata["uid"], records.moment(metadata, "creationTimestamp")
     leaving = "deletionTimestamp" in metadata
-    if leaving or made is None or look.now - made < PATIENCE or records.part(pod, "status").get("phase") != "Pending":
+    if leaving or made is None or context.now - made < PATIENCE or records.part(pod, "status").get("phase") != "Pending":
         return []
     at, events = said.get(uid, (None, []))
-    if at is None or look.now - at >= _AGAIN:
-        for each in [each for each, (then, _) in said.items() if look.now - then >= _FORGET]:
+    if at is None or context.now - at >= _AGAIN:
+        for each in [each for each, (then, _) in said.items() if context.now - then >= _FORGET]:
             del said[each]
-        events = await _read(look, uid)
-        said[uid] = look.now, events
+        events = await _read(context, uid)
+        said[uid] = context.now, events
     return events
 
 
-async def _read(look: ReconcileContext, uid: str) -> list[Object]:
-    namespace = look.names.namespace
+async def _read(context: ReconcileContext, uid: str) -> list[Object]:
+    namespace = context.names.namespace
     try:
-        return await look.environment.cluster.list("Event", namespace, fields={"regarding.uid": uid})
+        return await context.environment.cluster.list("Event", namespace, fields={"regarding.uid": uid})
     except ApiError as error:  # without this permission only the messages are less specific
-        _log.warning("%s/%s: cannot read the events of a pod: %s", namespace, look.names.name, error)
+        _log.warning("%s/%s: cannot read the events of a pod: %s", namespace, context.names.name, error)
         return []
 
 
-async def refusal_of_executors(look: ReconcileContext, job: str) -> str:
+async def refusal_of_executors(context: ReconcileContext, job: str) -> str:
     """Why the API server would reject another executor pod of a job now; "" if it would not, or if that is unknown.
 
     Spark creates these pods, and reports a rejection only in the driver's log.
     """
-    trials = look.memory.trials
-    if job not in trials or look.now - trials[job][0] >= _AGAIN:
-        trials[job] = look.now, await _try(look, manifests.executor_trial(look.spec, look.names, job))
+    trials = context.memory.trials
+    if job not in trials or context.now - trials[job][0] >= _AGAIN:
+        trials[job] = context.now, await _try(context, manifests.executor_trial(context.spec, context.names, job))
     return trials[job][1]
 
 
-async def _try(look: ReconcileContext, pod: Mapping[str, object]) -> str:
+async def _try(context: ReconcileContext, pod: Mapping[str, object]) -> str:
     try:
-        await look.environment.cluster.create(dict(pod), trial=True)
+        await context.environment.cluster.create(dict(pod), trial=True)
     except ApiError as error:
         return str(error) if error.is_hindered else ""
     return ""

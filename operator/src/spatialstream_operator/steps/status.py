@@ -32,7 +32,7 @@ async def write_status(context: ReconcileContext) -> None:
         problem=context.problem,
         rejecting=context.rejecting,
         left=context.left,
-        image=look.image,
+        image=context.image,
     )
     before: list[Object] = list(context.status.get("conditions") or [])
     after = conditions(summary, before)

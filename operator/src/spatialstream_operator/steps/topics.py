@@ -24,7 +24,7 @@ _AGAIN = 30_000
 """ms after which all streams are listed again, as long as this one must not start."""
 
 
-async def check_topics(look: ReconcileContext) -> None:
+async def check_topics(context: ReconcileContext) -> None:
     """Reject topics of other streams.
 
     A stream that has started owns its topics. It is checked only once more, when its Kafka cluster becomes known.
@@ -32,15 +32,15 @@ async def check_topics(look: ReconcileContext) -> None:
     Raises:
         SettingError: a topic belongs to another stream; the error names both.
     """
-    ours, memory = _claim(look.body), look.memory
+    ours, memory = _claim(context.body), context.memory
     if ours is None or (ours.begun and ours.cluster in ("", memory.cluster)):
         return
-    if memory.others is None or look.now - memory.others[0] >= _AGAIN:
-        memory.others = look.now, await _claims(look.environment, look.names.stream)
+    if memory.others is None or context.now - memory.others[0] >= _AGAIN:
+        memory.others = context.now, await _claims(context.environment, context.names.stream)
     others = memory.others[1]
     problem = conflict(ours, [each for each in others if each.cluster or not ours.begun])
     if not ours.begun:
-        watched = look.environment.config.namespaces or [each.namespace for each in others]
+        watched = context.environment.config.namespaces or [each.namespace for each in others]
         problem = foreign(ours, watched) or problem
     if problem is not None:
         kind, what = problem
