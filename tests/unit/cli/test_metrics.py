@@ -31,6 +31,7 @@ from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import save_sample
 from spatialstream.stream.adoption import Adoption
 from spatialstream.stream.clocks import Clocks
+from spatialstream.stream.load_window import LoadWindow
 from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
 from spatialstream.stream.router import EpochRecord
 from spatialstream_operator.metrics import OperatorMetrics
@@ -150,7 +151,7 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
     }
 
     for name, (_, series) in exposed(registry).items():
-        assert series or name in {*BY_LEAF, "spatialstream_actor_slots"}, name
+        assert series or name in {*BY_LEAF, "spatialstream_actor_slots", "spatialstream_query_candidates"}, name
         for found in series.values():
             for label in {label for each in found for label, _ in each} - {"le"}:
                 wanted = types.get(name, TYPES) if label == "type" else values[label]
@@ -194,6 +195,20 @@ def test_series_do_not_grow_with_rounds_and_are_those_of_the_active_version(
             assert there[name][1][name] == wanted, name
     assert len(set(sizes[:30])) == 1
     assert len(set(sizes[30:])) == 1
+
+
+def test_only_the_dearest_queries_have_a_series(worker: WorkerMetrics) -> None:
+    version = build(WGS84, *sample(), 16, SLOTS)
+    for number in (1, 2):
+        window = LoadWindow(600_000, None)
+        window.use(version, 0)
+        tested = {f"{number}-{i}": 1_000 - i for i in range(30)}
+        window.take(1_000, {slot: load | {"tested": tested} for slot, load in loads_of(version).items()})
+        worker.counted(window.view())
+        found = exposed(worker.registry)["spatialstream_query_candidates"][1]["spatialstream_query_candidates"]
+        assert found == {(("query", f"{number}-{i}"),) for i in range(10)}
+        value = worker.registry.get_sample_value("spatialstream_query_candidates", {"query": f"{number}-3"})
+        assert value == SLOTS * 997
 
 
 def test_time_of_tasks_adds_up(worker: WorkerMetrics) -> None:

@@ -147,8 +147,7 @@ def test_what_another_incarnation_of_the_name_has_in_zookeeper_is_left_alone(str
 
     assert (
         "the routing store belongs to another incarnation of quakes (another) "
-        f"than the checkpoint ({stream.incarnation})"
-        in (capsys.readouterr().err)
+        f"than the checkpoint ({stream.incarnation})" in (capsys.readouterr().err)
     )
     assert not stream.store.erased
     assert stream.topics == ids()

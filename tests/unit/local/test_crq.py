@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spatialstream.local.grid.matching import BLOCK
 from spatialstream.local.range import crq
 from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.range.frequencies import TermFrequencies
@@ -15,7 +17,7 @@ from spatialstream.model.expressions import Expression
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, nobody
+from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermLists
@@ -537,6 +539,42 @@ class TestFrequencies:
         index.observe(at_times([(0.0, 0.0, ["common"])] * 50 + [(0.0, 0.0, ["rare"])], [0] * 51))
         index.register(*columns([(None, ["common", "rare"], 0, 10)] * 20 + [(None, ["rare"], 0, 10)] * 30))
         assert [part.checked.tolist() for _, part in index.match(at_times([(0.0, 0.0, ["common"])], [0]))] == [[0]]
+
+
+def test_candidates_are_counted_by_query(monkeypatch):
+    monkeypatch.setattr(crq, "_SAMPLE_WORK", 0)
+    monkeypatch.setattr(crq, "MOST_TESTED", 10_000)
+    queries, places = many(WGS84, 300, 6)
+    index, objects = ContinuousRangeIndex(WGS84, Tiering(tail=64)), at_times(places, np.zeros(len(places), np.int64))
+    index.register(*columns([(region, words, 0, 9) for region, words in queries]))
+    groups = QueryBatch.of([Query("any", 0, Predicate(any=(("a",), ("b", "ab"))), Everything(), Lifetime(9, True))])
+    index.register(np.array([len(queries)]), groups)
+    matched, told, checked = Counter(), Counter(), 0
+    for first in range(0, 3 * BLOCK, BLOCK // 2):
+        for _, matches in index.match(objects.take(np.arange(first, first + BLOCK // 2))):
+            matched.update(index.ids_of(matches).to_pylist())
+            checked += int(matches.checked.sum())
+        told.update(index.tested())
+        assert index.tested() == {}
+    assert told.total() == checked
+    assert matched
+    assert all(told[name] >= count for name, count in matched.items())
+
+
+def test_of_many_queries_the_dearest_are_told_by_a_sample(monkeypatch):
+    monkeypatch.setattr(crq, "_SAMPLE_WORK", 100_000)
+    index = ContinuousRangeIndex(WGS84)
+    index.register(*columns([(None, words, 0, 9) for words in [[]] * 3 + [["flood"]] * 200]))
+    places = [(0.0, 0.0, ["flood"] if i % 10 == 0 else ["a"]) for i in range(1_000)]
+    some, told, n = at_times(places, np.zeros(len(places), np.int64)), Counter(), 100_000
+    for _ in range(n // 1_000):
+        list(index.match(some))
+        found = index.tested()
+        assert len(found) <= crq.MOST_TESTED + 1
+        told.update(found)
+    assert {name for name, _ in told.most_common(4)} == {"", "q0", "q1", "q2"}
+    assert all(0.9 * n <= told[name] <= n for name in ("q0", "q1", "q2"))
+    assert told.total() == pytest.approx(3 * n + 200 * n / 10, rel=0.1)
 
 
 def test_every_kernel_has_a_single_signature():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.local import wordtable
 from spatialstream.local.terms import ctq, groups, steps, termlogs
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.local.terms.steps import StepPartials, merge_steps
+from spatialstream.local.terms.termlogs import TermLogs
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle, Regions
@@ -284,6 +287,33 @@ def test_late_arrivals_count_in_the_windows_that_are_still_to_come():
 
     assert first == [(4, "q", [("x", 1), ("y", 1)])]
     assert rows_of(list(index.steps(12))) == [(8, "q", [("x", 2), ("y", 1)]), (12, "q", [("x", 1), ("y", 1)])]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30)), max_size=12), max_size=6))
+def test_logs_are_in_time_order_however_late_entries_come(batches):
+    logs, right, stored = TermLogs(), [list[tuple[int, int]]() for _ in range(3)], 0
+    logs.add(3)
+    for batch in batches:
+        logs.store(ObjectBatch.of([SpatialObject("o", t, 0.0, 0.0, ("x",)) for _, t in batch]))
+        entries = np.arange(stored, stored + len(batch), dtype=np.int32)
+        stored += len(batch)
+        logs.append(np.array([area for area, _ in batch], np.int32), entries)
+        for (area, t), entry in zip(batch, entries.tolist(), strict=True):
+            right[area].append((t, entry))
+        for area, known in enumerate(right):
+            known.sort()  # those of one time as they came
+            found, times = logs.log(area)
+            assert list(zip(times.tolist(), found.tolist(), strict=True)) == known
+
+
+def test_many_late_entries_are_merged_at_once():
+    logs, n = TermLogs(), 400_000
+    logs.add(1)
+    one = ObjectBatch.of([SpatialObject("o", 0, 0.0, 0.0, ("x",))])
+    for first in (n, 0):  # one by one they would move the log 400,000 times
+        logs.store(replace(one.take(np.zeros(n, np.int64)), t=np.arange(first, first + n)))
+        logs.append(np.zeros(n, np.int32), np.arange(n - first, 2 * n - first, dtype=np.int32))
+    assert logs.log(0)[1].tolist() == list(range(2 * n))
 
 
 def test_steps_are_added_over_slots_and_ties_go_by_term():

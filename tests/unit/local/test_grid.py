@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spatialstream.connectors.folder import Folder
 from spatialstream.local.grid import building, keyword_grid, matching
 from spatialstream.local.grid.keyword_grid import KeywordGrid
+from spatialstream.local.grid.matching import BLOCK
 from spatialstream.local.grid.probing import ProbeBatch
 from spatialstream.local.keywords import KeywordTable, TermKeys
 from spatialstream.local.range import crq
@@ -71,6 +72,16 @@ def pairs_of(index: KeywordGrid, objects: ObjectBatch) -> list[tuple[int, int]]:
     found = index.probe(ProbeBatch.of(index.space, objects))
     assert (found.objects.dtype, found.queries.dtype) == (np.int32, np.int32)
     return list(zip(found.objects.tolist(), found.queries.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("n", [1, 100, 400])
+def test_candidates_of_queries_are_those_of_objects(n):
+    queries, objects = many(PLANE, 200, 3)
+    index, made = build(PLANE, queries), ProbeBatch.of(PLANE, batch(objects[:n]))
+    found = index.probe(made)
+    counts = np.sum([index.candidates(made, first) for first in range(0, n, BLOCK)], axis=0)
+    assert counts.sum() == found.checked.sum()
+    assert np.all(counts >= np.bincount(found.queries, minlength=len(counts)))
 
 
 def coordinates(low: float, high: float):

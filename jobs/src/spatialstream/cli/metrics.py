@@ -30,6 +30,7 @@ from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
+from spatialstream.store.reports import dearest
 from spatialstream.stream.load_report import LoadObserver
 from spatialstream.stream.load_window import SNAPSHOT, STANDING, WindowView
 from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
@@ -421,6 +422,20 @@ class _LeafSeries:
             series.set(value)
 
 
+class _QuerySeries:
+    """What the dearest queries have cost lately: no others are told, for there is no end of them."""
+
+    def __init__(self, series: _Series) -> None:
+        text = "Objects that one of the ten dearest CRQs was compared with in the last minutes, estimated."
+        self._candidates = series.gauge("candidates", text)
+
+    def observe(self, dearest: Iterable[tuple[str, int]]) -> None:
+        """The dearest queries, and their candidates."""
+        self._candidates.clear()
+        for name, count in dearest:
+            self._candidates.labels(name).set(count)
+
+
 class _ModelSeries:
     """The cost model's estimates, and their errors against measurements."""
 
@@ -461,6 +476,7 @@ class WorkerMetrics(LoadObserver):
         self._of_slots = _SlotSeries(slots, _Series(self.registry, "slot_", "slot"))
         self._of_leaves = _LeafSeries(_Series(self.registry, "leaf_", "leaf"))
         self._of_model = _ModelSeries(_Series(self.registry, ""))
+        self._of_queries = _QuerySeries(_Series(self.registry, "query_", "query"))
         text = "Messages in the internal topics that were not sent by the stream's router."
         self._foreign = series.counter("foreign_messages", text)
         self.executors, self.checkpointed = _ExecutorSeries(series).observe, _checkpointed(series)
@@ -487,6 +503,7 @@ class WorkerMetrics(LoadObserver):
             self._shown = view.version.number
         if view.counts is not None:
             self._of_leaves.observe(view, view.counts)
+        self._of_queries.observe(dearest(view.tested))
 
     def estimated(self, view: WindowView, leaves: Floats, slots: Floats) -> None:
         """See :class:`~spatialstream.stream.load_report.LoadObserver`."""

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -101,11 +102,12 @@ def _look_at_all(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> st
 def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> str:
     found = kubernetes.resource(kubectl, options.stream)
     events, slots = _events(kubectl, options.stream), _slots(kubectl, options.stream)
-    unknown = _unknown(kubectl, options.stream)
+    unknown, dearest = _unknown(kubectl, options.stream), _dearest(kubectl, options.stream)
     if options.json:
-        return json.dumps({"stream": found, "slots": slots, "events": events, "unknown_fields": unknown})
+        figures = {"unknown_fields": unknown, "dearest": dict(dearest)}
+        return json.dumps({"stream": found, "slots": slots, "events": events, **figures})
     approve = [program(), "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
-    return stream_text(found, events, slots, time.time(), " ".join(approve), unknown)
+    return stream_text(found, events, slots, time.time(), " ".join(approve), unknown, dearest)
 
 
 def _events(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, Any]]:
@@ -145,6 +147,18 @@ def _unknown(kubectl: kubernetes.Kubectl, name: str) -> dict[str, int]:
         return {}
     samples = [each for family in families if family.name == _UNKNOWN for each in family.samples]
     return {each.labels["field"]: int(each.value) for each in sorted(samples, key=lambda each: -each.value)}
+
+
+def _dearest(kubectl: kubernetes.Kubectl, name: str) -> list[tuple[str, int]]:
+    """What the worker tells of the dearest queries; nothing if it does not."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        families = text_string_to_metric_families(_metrics(kubectl, f"{name}-worker"))
+    except SpatialStreamError:
+        return []
+    samples = [each for family in families for each in family.samples if each.name == "spatialstream_query_candidates"]
+    return sorted(((each.labels["query"], int(each.value)) for each in samples), key=lambda pair: -pair[1])
 
 
 def _metrics(kubectl: kubernetes.Kubectl, pod: str) -> str:
@@ -207,6 +221,7 @@ def stream_text(
     now: float,
     approve: str,
     unknown: Mapping[str, int] | None = None,
+    dearest: Sequence[tuple[str, int]] = (),
 ) -> str:
     """Format the state of a stream on Kubernetes.
 
@@ -217,6 +232,7 @@ def stream_text(
         now: seconds since 1970 UTC.
         approve: the command that approves a proposal, without the proposal's id.
         unknown: number of objects by unknown field.
+        dearest: queries, and with how many objects they were compared lately.
     """
     metadata, status = stream["metadata"], stream.get("status", {})
     seen, asked = status.get("observedGeneration", 0), metadata.get("generation", 0)
@@ -230,6 +246,7 @@ def stream_text(
         _workers(stream),
         [*_routing(status), *_unknown_lines(unknown or {})],
         [f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots),
+        dearest_lines(dearest)[1:],
         _rebalancing(stream, now, approve),
         _events_lines(events, now),
     ):
@@ -336,11 +353,12 @@ def _look_at_store(store: Any, options: argparse.Namespace) -> str:
     from spatialstream.store.reports import EXECUTORS, asked_executors, read_unknown
 
     state, unknown = store.state(), read_unknown(store)
-    slots = _store_slots(store, state.active.number)
+    slots, dearest = _store_slots(store, state.active.number), _store_dearest(store)
     executors = {job: asked_executors(store, job) for job in EXECUTORS}
     if options.json:
-        return json.dumps(_state_record(state) | {"executors": executors, "slots": slots, "unknown_fields": unknown})
-    return store_text(options.stream, state, slots, executors, unknown)
+        figures = {"executors": executors, "slots": slots, "unknown_fields": unknown, "dearest": dict(dearest)}
+        return json.dumps(_state_record(state) | figures)
+    return store_text(options.stream, state, slots, executors, unknown, dearest)
 
 
 def _state_record(state: Any) -> dict[str, Any]:
@@ -374,12 +392,22 @@ def _store_slots(store: Any, number: int) -> list[dict[str, Any]] | str:
     ]
 
 
+def _store_dearest(store: Any) -> list[tuple[str, int]]:
+    """The dearest queries, if the worker has counted anything."""
+    from spatialstream.store.reports import read_load
+
+    with suppress(StateError):
+        return read_load(store).dearest
+    return []
+
+
 def store_text(
     name: str,
     state: Any,
     slots: Sequence[Mapping[str, float]] | str,
     executors: Mapping[str, int | None],
     unknown: Mapping[str, int],
+    dearest: Sequence[tuple[str, int]] = (),
 ) -> str:
     """Format the state of a stream in its routing store.
 
@@ -389,6 +417,7 @@ def store_text(
         slots: as returned by :func:`slots_of`, or why they are not known.
         executors: requested number of executors by job; None: none requested.
         unknown: number of objects by unknown field.
+        dearest: queries, and with how many objects they were compared lately.
     """
     by = f" (proposal {state.adopted})" if state.adopted else ""
     lines = [
@@ -406,7 +435,7 @@ def store_text(
         lines.append(f"executors  {' and '.join(asked)} requested")
     lines += _unknown_lines(unknown)
     lines += ["", *([f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots))]
-    return "\n".join(lines)
+    return "\n".join([*lines, *dearest_lines(dearest)])
 
 
 # ------------------------------------------------------------------------------------------------------------- figures
@@ -415,6 +444,12 @@ def store_text(
 def _unknown_lines(unknown: Mapping[str, int]) -> list[str]:
     told = unknown_text(unknown)
     return [f"unknown    {told} (fields that are not read)"] if told else []
+
+
+def dearest_lines(dearest: Sequence[tuple[str, int]]) -> list[str]:
+    """The dearest queries, below a blank line; nothing if none is known."""
+    rows = [[name, f"{count:,}"] for name, count in dearest]
+    return ["", *aligned(["dearest queries", "candidates lately (estimated)"], rows, right={1})] if rows else []
 
 
 def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:

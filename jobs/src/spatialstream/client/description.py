@@ -52,7 +52,8 @@ class StreamDescription:
 
         ``counted`` is None if the worker has no statistics of the active version yet; loads and objects are then those
         that the version was computed for. ``before`` is the version before the active one, if it is kept; ``share`` is
-        each slot's share of the objects in the router's sample, under either version.
+        each slot's share of the objects in the router's sample, under either version. ``dearest`` are the
+        queries that were compared with most objects lately, with an estimate of how many.
 
         Raises:
             StateError: there is no such stream.
@@ -61,9 +62,10 @@ class StreamDescription:
         state = self._store.state()
         version, (sample, known) = self._version(state.active.number), self._sample()
         leaves = version.index.leaves
-        loads, report, counted = leaves.load, None, None
+        loads, report, counted, dearest = leaves.load, None, None, list[tuple[str, int]]()
         with suppress(StateError):  # none yet
             found = read_load(self._store)
+            dearest = found.dearest
             if found.version == version.number and known is not None:
                 report, counted = found, found.watermark
                 loads = leaf_loads(version, report.counts, known)
@@ -87,6 +89,7 @@ class StreamDescription:
             "leaves_in_all": len(leaves),
             "before": before,
             "after": _shares(version, shares),
+            "dearest": [{"query": name, "candidates": count} for name, count in dearest],
             "executors": {job: asked_executors(self._store, job) for job in EXECUTORS},
         }
 

@@ -364,6 +364,7 @@ class Load:
 def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, storage: Storage) -> dict[str, Any]:
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
 
+    ``tested`` is what :meth:`~spatialstream.local.range.crq.ContinuousRangeIndex.tested` says, if it says something.
     ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that received
     objects. ``leaf_queries`` are queries that came, and in a census ``leaf_continuous`` the registered continuous
     queries, by type and leaf.
@@ -376,6 +377,8 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         "continuous": {kind.type.value: len(index) for kind, index in indexes.continuous()},
         "spent": {part: round(seconds, 7) for part, seconds in asdict(load.spent).items()},
     }
+    if tested := indexes.range.tested():
+        record["tested"] = tested
     if load.leaf is not None:
         record |= _objects_by_leaf(load.leaf, load.checked, load.matched)
     if load.queries or turn.census:

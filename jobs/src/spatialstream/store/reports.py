@@ -26,6 +26,7 @@ from spatialstream.store.base import RoutingStore
 
 __all__ = [
     "BALANCE",
+    "DEAREST",
     "EXECUTORS",
     "LIMITS",
     "LOAD",
@@ -40,6 +41,7 @@ __all__ = [
     "UsedTopics",
     "ask_executors",
     "asked_executors",
+    "dearest",
     "read_balance",
     "read_limits",
     "read_load",
@@ -70,6 +72,15 @@ EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
 
 
+DEAREST = 10
+"""Queries that are told as those that cost most."""
+
+
+def dearest(tested: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The first of :attr:`LoadReport.tested` that have a name: the dearest queries, and their candidates."""
+    return [(name, count) for name, count in tested.items() if name][:DEAREST]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadReport:
     """The recent load counted by the worker.
@@ -81,6 +92,8 @@ class LoadReport:
         watermark: timestamp in ms up to which the load was counted.
         seconds: float64[n], time of the slots that was attributed to each leaf; None: not known.
         kept: int64[2, slots], objects and registered continuous queries of each slot; None: not known.
+        tested: with how many objects CRQs were compared in that time, estimated: by id those with most, and under
+            ``""`` all others.
     """
 
     version: int
@@ -89,6 +102,12 @@ class LoadReport:
     watermark: int
     seconds: Floats | None = None
     kept: Ints | None = None
+    tested: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def dearest(self) -> list[tuple[str, int]]:
+        """The queries that were compared with most objects, ten at most, and how many these were, estimated."""
+        return dearest(self.tested)
 
     def by_slot(self, version: RoutingVersion) -> tuple[Floats, Floats, bool]:
         """Objects and continuous queries of each slot of the version, float64[slots], and whether they are exact.
@@ -223,7 +242,12 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
         arrays["seconds"] = report.seconds
     if report.kept is not None:
         arrays["kept"] = report.kept
-    store.save_statistics(LOAD, arrays, {"version": report.version, "span": counts.span, "watermark": report.watermark})
+    store.save_statistics(LOAD, arrays, _meta(report))
+
+
+def _meta(report: LoadReport) -> dict[str, object]:
+    meta = {"version": report.version, "span": report.counts.span, "watermark": report.watermark}
+    return meta | {"tested": dict(report.tested)}
 
 
 def read_load(store: RoutingStore) -> LoadReport:
@@ -239,7 +263,7 @@ def read_load(store: RoutingStore) -> LoadReport:
     objects, arrivals, continuous = (arrays[name] for name in ("objects", "arrivals", "continuous"))
     counts = LeafCounts(objects, arrivals, continuous, float(meta["span"]), arrays.get("queries"))
     columns = arrays["checked"], int(meta["watermark"]), arrays.get("seconds"), arrays.get("kept")
-    return LoadReport(int(meta["version"]), counts, *columns)
+    return LoadReport(int(meta["version"]), counts, *columns, tested=meta.get("tested", {}))
 
 
 def save_sample(store: RoutingStore, sample: Sample) -> int:

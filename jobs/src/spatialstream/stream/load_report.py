@@ -103,9 +103,8 @@ class LoadReporter:
 
     def _publish(self, view: WindowView, counts: LeafCounts) -> None:
         version = view.version
-        save_load(
-            self._store, LoadReport(version.number, counts, view.checked, view.watermark, view.seconds, view.kept)
-        )
+        report = LoadReport(version.number, counts, view.checked, view.watermark, view.seconds, view.kept, view.tested)
+        save_load(self._store, report)
         known = read_statistics(self._store)
         if known is not None:
             loads = leaf_loads(version, counts, known)

@@ -18,6 +18,7 @@ from spatialstream.balance.attribution import Spent, object_seconds, spread
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.kinds import CODE, KINDS, TYPES, QueryType, Route
+from spatialstream.records.commonest import commonest
 from spatialstream.stages.turns import NEVER
 
 __all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
@@ -44,6 +45,7 @@ class _Sample:
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
     queries: dict[QueryType, npt.NDArray[np.int64]] = field(default_factory=dict)
+    tested: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +61,7 @@ class WindowView:
         queries: float64[n] for each of :data:`SNAPSHOT`, see :meth:`LoadWindow.queries`.
         watermark: the latest watermark of a round, ms.
         kept: int64[2, slots], see :attr:`LoadWindow.kept`; None: some slot has not reported.
+        tested: see :attr:`LoadWindow.tested`.
     """
 
     version: RoutingVersion
@@ -69,6 +72,7 @@ class WindowView:
     queries: Mapping[QueryType, npt.NDArray[np.float64]]
     watermark: int
     kept: npt.NDArray[np.int64] | None = None
+    tested: Mapping[str, int] = field(default_factory=dict)
 
 
 class LoadWindow:
@@ -126,6 +130,7 @@ class LoadWindow:
             self._standing(slot, load)
             if "held" in load:
                 self.kept[slot] = load["held"], sum(load["continuous"].values())
+        sample.tested = commonest([sample.tested, *(load.get("tested", {}) for load in loads.values())])
         self.nearest = max(
             (load.get("continuous", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0
         )
@@ -182,6 +187,11 @@ class LoadWindow:
         """The slots' time for each leaf in the window, see :mod:`spatialstream.balance.attribution`."""
         return self._sum(sample.seconds for sample in self._samples)
 
+    @property
+    def tested(self) -> dict[str, int]:
+        """With how many objects CRQs were compared in the window, by id, those with most, estimated; and ``""``."""
+        return commonest(sample.tested for sample in self._samples)
+
     def queries(self, kind: QueryType) -> npt.NDArray[np.float64]:
         """Number of queries of one of the types :data:`SNAPSHOT` for each leaf in the window."""
         return self._sum(sample.queries[kind] for sample in self._samples if kind in sample.queries)
@@ -198,6 +208,7 @@ class LoadWindow:
             {kind: self.queries(kind) for kind in SNAPSHOT},
             self.watermark,
             self._kept(self.version.slots),
+            self.tested,
         )
 
     def _kept(self, slots: int) -> npt.NDArray[np.int64] | None:

@@ -69,4 +69,7 @@ def _executor(context: ReconcileContext, job: str) -> Object:
     pod = manifests.executor_template(context.spec, context.names, job)
     first, *others = pod["spec"]["containers"]
     containers = [{**first, "image": context.spec.image}, *others]
-    return {**pod, "spec": {**pod["spec"], "serviceAccountName": context.names.executor_account, "containers": containers}}
+    return {
+        **pod,
+        "spec": {**pod["spec"], "serviceAccountName": context.names.executor_account, "containers": containers},
+    }

@@ -26,7 +26,12 @@ async def events_of(context: ReconcileContext, pod: Object) -> list[Object]:
     metadata, said = pod["metadata"], context.memory.said
     uid, made = metadata["uid"], records.moment(metadata, "creationTimestamp")
     leaving = "deletionTimestamp" in metadata
-    if leaving or made is None or context.now - made < PATIENCE or records.part(pod, "status").get("phase") != "Pending":
+    if (
+        leaving
+        or made is None
+        or context.now - made < PATIENCE
+        or records.part(pod, "status").get("phase") != "Pending"
+    ):
         return []
     at, events = said.get(uid, (None, []))
     if at is None or context.now - at >= _AGAIN:

@@ -115,6 +115,11 @@ class ExpressionGrid(ProbedGrid):
         np.cumsum(np.bincount(objects, minlength=len(starts) - 1), out=starts[1:])
         return GridMatches(starts, queries, found.checked)
 
+    def candidates(self, batch: ProbeBatch, first: int) -> Codes:
+        """See :class:`ProbedGrid`; an object counts for each conjunction that it is compared with."""
+        counts: Codes = np.bincount(self.owner, self.grid.candidates(batch, first), len(self)).astype(np.int32)
+        return counts
+
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """See :meth:`KeywordGrid.to_arrays`."""
         arrays, meta = self.grid.to_arrays()

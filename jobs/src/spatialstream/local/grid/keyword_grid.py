@@ -38,7 +38,7 @@ import numpy as np
 from spatialstream.local.arrays import Array, Codes, Ints
 from spatialstream.local.grid.building import Frequency, build_index
 from spatialstream.local.grid.layout import Index
-from spatialstream.local.grid.matching import match, unpack
+from spatialstream.local.grid.matching import count_candidates, match, unpack
 from spatialstream.local.grid.probing import ALWAYS, GridMatches, ProbeBatch, ProbedGrid
 from spatialstream.local.keywords import Int, KeywordTable
 from spatialstream.model.progress import made
@@ -107,12 +107,7 @@ class KeywordGrid(ProbedGrid):
         self, batch: ProbeBatch, limit: int, life: Ints = ALWAYS, horizon: int = -(2**63)
     ) -> GridMatches | None:
         """As :meth:`probe`, but return None as soon as there are more than ``limit`` matches."""
-        known = self.table.translate(batch.keys, self.tags)
-        tags = np.empty(batch.words, np.int64)
-        tags[batch.keys.used] = known
-        levels = self.unconditional | int(np.bitwise_or.reduce(known, initial=0)) >> 32
-        everyone = self.unconditional << 32 | (len(self.table) + 1) if self.unconditional else 0
-        given = self.space.geographic, batch.objects, self.index, tags, levels.bit_count(), everyone, life, horizon
+        given = self.space.geographic, batch.objects, self.index, *self._read(batch), life, horizon
         n = len(batch.objects.visits)
         at: Int = np.int64(0)
         visited, pieces = np.zeros(n, np.int32), [np.empty(0, np.int64)]
@@ -126,6 +121,21 @@ class KeywordGrid(ProbedGrid):
         found = pieces[1] if len(pieces) == 2 else np.concatenate(pieces)
         found.sort()
         return GridMatches(*unpack(found, batch.objects.order, visited))
+
+    def candidates(self, batch: ProbeBatch, first: int) -> Codes:
+        """See :class:`ProbedGrid`."""
+        counts = np.zeros(len(self), np.int32)
+        count_candidates(batch.objects, self.index, *self._read(batch), np.int64(first), counts)
+        return counts
+
+    def _read(self, batch: ProbeBatch) -> tuple[Ints, int, int]:
+        """The tag of each word of a batch, how many levels are in use, and what stands for a word that all have."""
+        known = self.table.translate(batch.keys, self.tags)
+        tags = np.empty(batch.words, np.int64)
+        tags[batch.keys.used] = known
+        levels = self.unconditional | int(np.bitwise_or.reduce(known, initial=0)) >> 32
+        everyone = self.unconditional << 32 | (len(self.table) + 1) if self.unconditional else 0
+        return tags, levels.bit_count(), everyone
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Serialize as flat arrays and a JSON-serializable ``meta``, see :meth:`from_arrays`."""

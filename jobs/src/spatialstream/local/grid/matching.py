@@ -31,12 +31,14 @@ from spatialstream.model.geometry import contains
 from spatialstream.model.hashing import Seed
 from spatialstream.model.kernels import kernel
 
-__all__ = ["LOCALITY_BITS", "Objects", "arrange", "match", "unpack"]
+__all__ = ["BLOCK", "LOCALITY_BITS", "Objects", "arrange", "count_candidates", "match", "unpack"]
 
 LOCALITY_BITS = 7
 """Best resolution of :func:`arrange`."""
 
-_BLOCK = 128  # objects that pass through a stage together
+BLOCK = 128
+"""Objects that pass through a stage together."""
+
 _ROOM = 4096  # candidates that are compared at once; less than LONGEST
 _GROUP = 8  # loop iterations are padded to a multiple of this, so that the loop's end is easy to predict
 _AHEAD = 12  # objects between prefetching terms and reading them
@@ -367,12 +369,28 @@ def _check_lives(count: Int, survivors: Ints, times: Ints, life: Ints, horizon: 
 def _most_words(visits: npt.NDArray[np.uint32]) -> Int:
     """Upper bound of the number of words of a block, including padding."""
     most = np.int64(0)
-    for first in range(0, len(visits), _BLOCK):
+    for first in range(0, len(visits), BLOCK):
         words = np.int64(0)
-        for i in range(first, min(first + _BLOCK, len(visits))):
+        for i in range(first, min(first + BLOCK, len(visits))):
             words += (np.int64(visits[i, 3]) - np.int64(visits[i, 2]) + _GROUP) & -_GROUP
         most = max(most, words)
     return most
+
+
+@kernel
+def _room(most: Int, depth: int) -> _Block:
+    """Room for blocks of at most so many words."""
+    return _Block(
+        np.empty(most + 2 * _GROUP, np.int64),
+        np.empty(BLOCK + 1, np.int64),
+        np.empty((BLOCK, 2), np.int64),
+        np.zeros((MAX_LEVEL + 1, 2), np.int64),
+        np.empty((depth * BLOCK + 1, 2), np.int64),
+        np.empty(depth * most + 1, np.int64),
+        np.empty((depth * most + 1, 2), np.int64),
+        np.empty((depth * most + 1, 2), np.int64),
+        np.empty(_ROOM + _GROUP, np.int64),
+    )
 
 
 @kernel
@@ -407,23 +425,12 @@ def match(
     bits = 2
     while (1 << bits) < len(index.directory):
         bits += 1
-    most = _most_words(visits)
-    block = _Block(
-        np.empty(most + 2 * _GROUP, np.int64),
-        np.empty(_BLOCK + 1, np.int64),
-        np.empty((_BLOCK, 2), np.int64),
-        np.zeros((MAX_LEVEL + 1, 2), np.int64),
-        np.empty((depth * _BLOCK + 1, 2), np.int64),
-        np.empty(depth * most + 1, np.int64),
-        np.empty((depth * most + 1, 2), np.int64),
-        np.empty((depth * most + 1, 2), np.int64),
-        np.empty(_ROOM + _GROUP, np.int64),
-    )
+    block = _room(_most_words(visits), depth)
     survivors = np.empty((2 * _ROOM, 2), np.int64)
     found = np.empty(max(1024, 4 * (n - begin)), np.int64)
     total, left, last = np.int64(0), np.int64(effort), np.int64(begin)
     while last < n and left >= 0 and total <= limit:
-        first, last = last, min(last + _BLOCK, np.int64(n))
+        first, last = last, min(last + BLOCK, np.int64(n))
         _read_terms(first, last, batch, tags, everyone, block)
         count = _enter_cells(first, last, visits, index, bits, block)
         count = _pass_filters(count, index.slots, block)
@@ -450,6 +457,30 @@ def match(
             found[total + i] = survivors[i, 0] << 32 | survivors[i, 1]
         total += count
     return found[:total], last
+
+
+@kernel
+def count_candidates(
+    batch: Objects, index: Index, tags: Ints, depth: int, everyone: int, first: Int, counts: Codes
+) -> None:
+    """Count how many objects of a block are compared with each query, which :func:`match` does without counting.
+
+    Args up to the visit that the block begins with: as there; and int32[queries], to which is added.
+    """
+    visits, postings = batch.visits, index.postings
+    last = min(first + BLOCK, np.int64(len(visits)))
+    bits = 2
+    while (1 << bits) < len(index.directory):
+        bits += 1
+    block = _room(_most_words(visits[first:last]), depth)
+    _read_terms(first, last, batch, tags, everyone, block)
+    count = _enter_cells(first, last, visits, index, bits, block)
+    count = _pass_filters(count, index.slots, block)
+    listed = _find_lists(count, index.slots, postings, block)
+    for at in range(listed):
+        posting = block.lists[at, 1]
+        for i in range(posting, posting + (peek(postings, 2 * posting + 1) >> 44)):
+            counts[(peek(postings, 2 * i + 1) & 0xFFFFFFFF) >> 3] += 1
 
 
 @kernel

@@ -83,6 +83,10 @@ class ProbedGrid(ABC):
         """As :meth:`probe`, but return None as soon as there are more than ``limit`` matches."""
 
     @abstractmethod
+    def candidates(self, batch: ProbeBatch, first: int) -> Codes:
+        """How many objects of the block that begins with a visit are compared with each query, int32[queries]."""
+
+    @abstractmethod
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Serialize as flat arrays and a JSON-serializable ``meta``, from which ``from_arrays`` restores the grid."""
 

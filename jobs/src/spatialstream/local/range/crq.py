@@ -13,7 +13,8 @@ full tier is registered at once). Matching visits n / 524,288 full tiers and abo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +23,7 @@ import pyarrow as pa
 from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.grid.expression_grid import Grid, build_grid, grid_from_arrays
+from spatialstream.local.grid.matching import BLOCK
 from spatialstream.local.grid.probing import UNLIMITED, ProbeBatch
 from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
@@ -35,8 +37,17 @@ from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, 
 from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
 
-__all__ = ["DEFAULT_TIERING", "ContinuousRangeIndex", "Matches", "Tiering", "prepare"]
+__all__ = ["DEFAULT_TIERING", "MOST_TESTED", "ContinuousRangeIndex", "Matches", "Tiering", "prepare"]
 
+MOST_TESTED = 32
+"""Queries of which it is known with how many objects they are compared."""
+_LONGEST_NAME = 200
+_SAMPLE_WORK = 4_000_000
+"""Candidates after which some objects are looked at again, to know how many there are of each query."""
+_OBJECT_WORK = 8
+"""Candidates that cost as much as what an object costs besides them, about."""
+_STRIDE = 7_919
+"""Between the places in a batch that are looked at: a prime, so that all come to be."""
 _OVERLAYS = 8
 _MATCHES = 1 << 20
 """Maximum number of matches found at a time, except that one object may have more: bounds memory."""
@@ -256,6 +267,8 @@ class ContinuousRangeIndex(MovableIndex):
         self._horizon = _NEVER
         self._frequencies = TermFrequencies()
         self._overlays: list[str] = []
+        self._sampled, self._since, self._work = 0, 0, _SAMPLE_WORK  # the first batch is one of the sample
+        self._tested = dict[str, int]()
 
     def __len__(self) -> int:
         """Number of present and future queries: end later than start and than the last :meth:`expire`. O(n)."""
@@ -347,9 +360,49 @@ class ContinuousRangeIndex(MovableIndex):
             if matches is None:
                 size = max(1, len(part) // 4)
                 continue
+            self._sample(part, int(matches.checked.sum()))
             yield first, matches
             first += len(part)
             size = max(1, min(4 * len(part), 3 * len(part) * limit // (4 * max(1, len(matches)))))
+
+    def tested(self) -> dict[str, int]:
+        """With how many objects queries were compared since this was last asked, estimated.
+
+        Of the :data:`MOST_TESTED` queries with most, by id; under ``""`` the others. Some objects are looked at again
+        after so much work that this is little beside it, and stand for those that have come since.
+        """
+        found, self._tested = self._tested, {}
+        return found
+
+    def _sample(self, objects: ObjectBatch, checked: int) -> None:
+        """Count the candidates of each query for some of a batch's objects, if it is time for it."""
+        n = len(objects)
+        self._since, self._work = self._since + n, self._work + checked + _OBJECT_WORK * n
+        if self._work < _SAMPLE_WORK:
+            return
+        size = min(BLOCK, n)
+        first = self._sampled * _STRIDE % (n - size + 1)
+        some = objects.take(np.arange(first, first + size))
+        batch = ProbeBatch.of(self.space, replace(some, terms=some.terms.compact()))
+        for tier in self._tiers:
+            counts = tier.grid.candidates(batch, 0)
+            rows = np.flatnonzero(counts)
+            total = int(counts[rows].sum())
+            if len(rows) > MOST_TESTED:
+                rows = rows[np.argpartition(counts[rows], -MOST_TESTED)[-MOST_TESTED:]]
+            found = Counter({"": total - int(counts[rows].sum())})
+            for name, count in zip(tier.ids.take(pa.array(rows)).to_pylist(), counts[rows].tolist(), strict=True):
+                found[name[:_LONGEST_NAME]] += count
+            self._add_tested({name: count * self._since // size for name, count in found.items()})
+        self._sampled, self._since, self._work = self._sampled + 1, 0, 0
+
+    def _add_tested(self, found: Mapping[str, int]) -> None:
+        total = Counter(self._tested)
+        total.update(found)
+        rest = total.pop("", 0)
+        kept = dict(total.most_common(MOST_TESTED))
+        rest += total.total() - sum(kept.values())
+        self._tested = kept | ({"": rest} if rest else {})
 
     def _match(self, objects: ObjectBatch, limit: int) -> Matches | None:
         """All matches if there are at most ``limit``; otherwise None."""
@@ -529,4 +582,4 @@ def prepare() -> None:
         index.register(np.array([i]), QueryBatch.of([query]))
     query = Query("q", 0, Predicate(any=(("a",), ("b",)), none=("c",)), Everything(), Lifetime(9, True))
     index.register(np.array([2]), QueryBatch.of([query]))
-    list(index.match(objects))
+    list(index.match(objects))  # the first block is one of the sample

@@ -75,11 +75,13 @@ def _object(entry: int) -> int:
 
 
 @kernel
-def _make_room(areas: _Areas, r: int, logs: Codes, top: Ints) -> Codes:
-    """Make room for an entry in the full log of area r; return the logs' storage, which may have grown."""
+def _make_room(areas: _Areas, r: int, more: int, logs: Codes, top: Ints) -> Codes:
+    """Make room for more entries than the log of area r can hold; return the logs' storage, which may have grown."""
     begin, live = areas.log[r] + areas.first[r], areas.last[r] - areas.first[r]
-    if 2 * live >= areas.room[r]:
+    if 2 * live >= areas.room[r] or live + more > areas.room[r]:
         wanted = max(_LEAST_LOG, 2 * areas.room[r])
+        while wanted < live + more:
+            wanted *= 2
         if top[0] + wanted > len(logs):
             logs = grown(logs, top[0], max(top[0] + wanted, 2 * len(logs)))
         areas.log[r], areas.room[r] = top[0], wanted
@@ -95,21 +97,29 @@ def _make_room(areas: _Areas, r: int, logs: Codes, top: Ints) -> Codes:
 def _append(rows: Codes, entries: Codes, t: Ints, areas: _Areas, logs: Codes, top: Ints) -> Codes:
     """Append entries to the logs of areas; return the logs' storage, which may have grown.
 
-    An entry that is earlier than the entries counted in the area's table invalidates the table.
+    Entries of one area that stand together are in time order, and merged into its log at once. One that is earlier than
+    the entries counted in the area's table invalidates the table.
     """
-    for i in range(len(rows)):
-        r, entry = rows[i], wide(entries[i])
-        if areas.last[r] == areas.room[r]:
-            logs = _make_room(areas, r, logs, top)
-        base, at = areas.log[r], areas.last[r]
-        while at > areas.first[r] and t[_object(wide(logs[base + at - 1]))] > t[_object(entry)]:
-            logs[base + at] = logs[base + at - 1]
+    begin = 0
+    while begin < len(rows):
+        r, end = rows[begin], begin + 1
+        while end < len(rows) and rows[end] == r:
+            end += 1
+        if areas.last[r] + end - begin > areas.room[r]:
+            logs = _make_room(areas, r, end - begin, logs, top)
+        base, left, at = areas.log[r], areas.last[r], areas.last[r] + end - begin
+        for i in range(end - 1, begin - 1, -1):
+            entry = wide(entries[i])
+            while left > areas.first[r] and t[_object(wide(logs[base + left - 1]))] > t[_object(entry)]:
+                at, left = at - 1, left - 1
+                logs[base + at] = logs[base + left]
             at -= 1
-        logs[base + at] = entry
-        areas.last[r] += 1
+            logs[base + at] = entry
+        areas.last[r] += end - begin
         if at < areas.added[r]:
             areas.added[r] = areas.first[r]
             areas.size[r] = 0
+        begin = end
     return logs
 
 
@@ -293,6 +303,7 @@ class TermLogs:
         self._words = Strings()
         self._logs, self._log_top = np.empty(0, np.int32), np.zeros(1, np.int64)
         self._tables = _no_tables()
+        self._latest = NEVER
         self.swept = 0
         """Number of objects after the last :meth:`compact`."""
 
@@ -339,12 +350,19 @@ class TermLogs:
         return self._objects.append({"t": objects.t, "end": first + terms.offsets[1:].astype(np.int64)})
 
     def append(self, areas: Codes, entries: Codes) -> None:
-        """Append entries to the logs of areas, entry by entry.
+        """Append entries to the logs of areas, entry by entry: O(n) if they are in time order, after those before.
+
+        Others, which are late, are put in their places, O(n log n) and the length of each area's log that has some.
 
         Args:
             areas: int32[n].
             entries: int32[n]: n for object n, or ~n if it counts as minus one.
         """
+        t = self._objects["t"][np.where(entries < 0, ~entries, entries)]
+        if len(t) and (t[0] < self._latest or np.any(t[1:] < t[:-1])):
+            order = np.lexsort((t, areas))
+            areas, entries = areas[order], entries[order]
+        self._latest = int(np.max(t, initial=self._latest))
         self._logs = _append(areas, entries, self._objects["t"], self._areas.view(_Areas), self._logs, self._log_top)
 
     def latest(self, areas: Codes) -> Ints:
@@ -443,6 +461,7 @@ class TermLogs:
 
     def extend(self, saved: Arrays) -> None:
         """Store the data of :meth:`since` again."""
+        self._latest = int(np.max(saved["object_t"], initial=self._latest))
         self._objects.append({"t": saved["object_t"], "end": saved["object_end"]})
         self._codes.append({"code": saved["term_code"]})
         self._words.extend(saved["word_offsets"], saved["word_bytes"])
