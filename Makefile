@@ -1,4 +1,4 @@
-# Everything a person does with the project. `make` alone lists the targets.
+# Entry points for developers. `make` alone lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,18 +7,18 @@ SHELL := /bin/bash
 .SUFFIXES:
 .DELETE_ON_ERROR:
 
-# The Python that makes .venv (found when empty), and more arguments for pytest or the benchmarks.
+# The Python to create .venv with (detected if empty), and additional arguments for pytest or the benchmarks.
 PYTHON ?=
 ARGS ?=
 # How many files of tests run at a time.
 WORKERS ?= 2
-# GATE=1, as in .ci/run: of the heavier suites only the tests that are marked `gate`; what fails is run again by itself.
+# GATE=1, as in .ci/run: run only the tests marked `gate` of the heavier suites; failed tests are rerun in isolation.
 GATE ?=
-# Of make flake: a test, how often it is run, and how many busy processes are beside it.
+# For make flake: the test, the number of runs, and the number of busy processes beside it.
 NAME ?=
 TIMES ?= 20
 LOAD ?= 2
-# Of make paper: figures (all by default), and how large.
+# For make paper: figures (all by default), and the scale.
 FIG ?=
 SCALE ?=
 export PYTHON
@@ -27,20 +27,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.project $(VENV)/java_home $(VENV)/.kernels
 CLUSTER := $(READY) $(VENV)/.jars
-# what makes little difference to who starts Spark once, and much to tests
+# saves little for a single start of Spark, but much for the tests
 QUICK := $(VENV)/.classes
 CONSOLE := jobs/src/spatialstream/gateway/console/vendor/console.lock
 
-# Commands that may start Spark get the Java that was found when .venv was set up.
+# Commands that may start Spark use the Java that was found when .venv was set up.
 SPARK = JAVA_HOME="$$(cat $(VENV)/java_home)"
 
-# A suite of tests: its name and pytest's arguments follow.
+# Runs a test suite; append its name and pytest's arguments.
 SUITE = $(BIN)/python -m tests.gate.suite $(if $(GATE),--rerun)
 PART = $(if $(GATE),--gate)
 # Several files of tests at a time, in the order of their names: what is long is not kept for the end, when one core has no more to do.
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# An environment whose Python or Java has gone, or that was made in another folder, is set up again.
+# An environment whose Python or Java is gone, or that was created in another directory, is set up again.
 $(shell scripts/venv.sh check)
 
 ##@ Use
@@ -52,11 +52,11 @@ help: ## list the targets
 	  /^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(READY) ## ask all kinds of query over a feed of real earthquakes; writes demo-output/
+demo: $(READY) ## run queries of all types over a feed of real earthquakes; writes demo-output/
 	@$(SPARK) $(BIN)/spatialstream demo $(ARGS)
 
 .PHONY: demo-live
-demo-live: $(CLUSTER) $(CONSOLE) ## start a live stream that something happens in, and its console (ARGS='--speed 60 --open')
+demo-live: $(CLUSTER) $(CONSOLE) ## start a live stream with generated events, and its console (ARGS='--speed 60 --open')
 	@$(SPARK) $(BIN)/spatialstream demo-live $(ARGS)
 
 .PHONY: cluster-up
@@ -64,7 +64,7 @@ cluster-up: $(CLUSTER) $(CONSOLE) ## start a live stream here: ZooKeeper, Kafka,
 	@$(SPARK) $(BIN)/spatialstream cluster up $(ARGS)
 
 .PHONY: cluster-down
-cluster-down: $(READY) ## stop what cluster-up has started; started again it goes on
+cluster-down: $(READY) ## stop what cluster-up has started; a new start continues the stream
 	@$(BIN)/spatialstream cluster down $(ARGS)
 
 ##@ Develop
@@ -87,23 +87,23 @@ test-api: $(READY) ## run the operator's tests with a real API server (etcd and 
 	@$(SPARK) $(SUITE) api $(PART) $(PARALLEL) tests/api $(ARGS)
 
 .PHONY: images
-images: ## build the images of operator, streams and development services (IMAGE_COMMAND says how; scripts/images.sh)
+images: ## build the images of operator, streams and development services (with IMAGE_COMMAND; see scripts/images.sh)
 	@scripts/images.sh $(ARGS)
 
 .PHONY: test-charts
-test-charts: $(READY) ## run the tests of the charts (helm, kubectl and promtool are found, or built with Go)
+test-charts: $(READY) ## run the tests of the charts (helm, kubectl and promtool are found, or installed)
 	@scripts/tools.sh >/dev/null
 	@$(SUITE) charts $(PART) tests/charts $(ARGS)
 
 .PHONY: e2e
-e2e: images e2e-only ## run the platform's tests on the cluster of KUBECONFIG, with images made by IMAGE_COMMAND
+e2e: images e2e-only ## run the platform's tests on the cluster of KUBECONFIG, with images built by IMAGE_COMMAND
 
 .PHONY: e2e-only
-e2e-only: $(READY) ## the same, with images that are there
+e2e-only: $(READY) ## the same, with existing images
 	@$(SPARK) $(SUITE) e2e $(PART) tests/e2e $(ARGS)
 
 .PHONY: flake
-flake: $(CLUSTER) $(QUICK) ## run one test many times beside a load, to see how it fails (NAME=test_x TIMES=50 LOAD=2)
+flake: $(CLUSTER) $(QUICK) ## run one test many times under load, to reproduce a flaky failure (NAME=test_x TIMES=50 LOAD=2)
 	@$(SPARK) $(BIN)/python -m tests.gate.flake '$(NAME)' --times $(TIMES) --load $(LOAD)
 
 .PHONY: lint
@@ -116,16 +116,16 @@ lint: $(READY) ## check style, format, types and layers
 	if [ -n "$$failed" ]; then echo "lint failed:$$failed"; exit 1; fi
 
 .PHONY: format
-format: $(READY) ## format the code and mend what can be mended
+format: $(READY) ## format the code and fix what can be fixed automatically
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
 .PHONY: bench
-bench: $(CLUSTER) ## measure speed, beside the figures to reach
+bench: $(CLUSTER) ## measure performance, compared with the targets
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
 
 .PHONY: paper
-paper: $(READY) ## do the paper's experiments, a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves; SCALE=0.1 to try)
+paper: $(READY) ## repeat the paper's experiments, with a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves; SCALE=0.1 to try)
 	@$(SPARK) $(BIN)/python -m tests.benchmarks.paper $(FIG) $(if $(SCALE),--scale $(SCALE)) $(ARGS)
 
 .PHONY: docs
@@ -134,7 +134,7 @@ docs: $(READY) ## build the documentation into docs/_build
 	@echo "docs/_build/index.html"
 
 .PHONY: test-all
-test-all: $(CLUSTER) $(CONSOLE) $(QUICK) lint docs demo ## run everything: checks, documentation, demo, benchmarks, all tests at length (as test-api and e2e)
+test-all: $(CLUSTER) $(CONSOLE) $(QUICK) lint docs demo ## run everything: checks, documentation, demo, benchmarks, all tests in full length (requires what test-api and e2e do)
 	@$(MAKE) --no-print-directory bench
 	@scripts/tools.sh >/dev/null
 	@$(SPARK) CHROMIUM="$$(scripts/chromium.sh)" HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 SPATIALSTREAM_FUZZ_MESSAGES=100000 $(BIN)/python -m pytest -q --ignore=tests/e2e
@@ -143,7 +143,7 @@ test-all: $(CLUSTER) $(CONSOLE) $(QUICK) lint docs demo ## run everything: check
 ##@ Set up
 
 .PHONY: venv
-venv: $(READY) ## make .venv with the locked packages, the project and a Java (the others do this by themselves)
+venv: $(READY) ## create .venv with the locked packages, the project and a Java (the other targets do this when needed)
 
 $(VENV)/.packages: requirements/build.lock requirements/dev.lock
 	@scripts/venv.sh packages
@@ -154,34 +154,34 @@ $(VENV)/.project: pyproject.toml $(VENV)/.packages
 $(VENV)/java_home: | $(VENV)/.packages
 	@scripts/jdk.sh > $@
 
-# The jars of a Kafka broker; the stamp names the folder that they are in.
+# The jars of a Kafka broker; the stamp file contains their directory.
 $(VENV)/.jars: requirements/jars.pom.xml scripts/jars.sh | $(VENV)/java_home
 	@scripts/jars.sh > $@
 
 .PHONY: console
-console: $(CONSOLE) ## fetch what the gateway's console is made of besides its own files (with npm)
+console: $(CONSOLE) ## fetch the third-party files of the gateway's console (with npm)
 
 $(CONSOLE): requirements/console.lock scripts/console.sh
 	@scripts/console.sh
 	@touch $@
 
-# The compiled kernels live in the user's cache, shared by all clones and environments; the stamp only saves looking there.
+# The compiled kernels are in the user's cache, shared by all clones and environments; the stamp file only saves a check.
 $(VENV)/.kernels: $(shell find $(addprefix jobs/src/spatialstream/,model records index local) -name '*.py') | $(VENV)/.project
-	@echo "==> compiling the kernels, unless this user has the same ones: some minutes of processor time, shared by two or more" >&2
+	@echo "==> compiling the kernels, unless this user's cache has them: some minutes of CPU time, on two or more cores" >&2
 	@$(BIN)/python -m spatialstream.kernels >&2
 	@touch $@
 
-# Spark's Java classes as they are in memory, in the same place: with them a start of Spark takes a quarter less processor time.
+# A class data archive of Spark's Java classes, in the same place: it saves a quarter of the CPU time of a start of Spark.
 $(VENV)/.classes: $(VENV)/java_home | $(VENV)/.project
 	@echo "==> archiving Spark's Java classes, once: about 20 s" >&2
-	@$(SPARK) $(BIN)/python -m spatialstream.spark.class_data >&2 || echo "    this Java makes none; Spark starts without it" >&2
+	@$(SPARK) $(BIN)/python -m spatialstream.spark.class_data >&2 || echo "    this Java cannot create one; Spark starts without it" >&2
 	@touch $@
 
 .PHONY: lock
-lock: ## write the locks under requirements/ anew from pyproject.toml (UPGRADE=1: with the newest versions)
+lock: ## update the locks under requirements/ from pyproject.toml (UPGRADE=1: to the newest versions)
 	@scripts/lock.sh
 
 .PHONY: clean
-clean: ## remove what the other targets made, but not .venv and .jdk
+clean: ## remove what the other targets created, except .venv and .jdk
 	@rm -rf bench-output browser-output build dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
 	@find jobs tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Write the table of characters by which texts are cut into words, from the Unicode data of the running Python.
+"""Write the table of characters that tokenization uses, from the Unicode data of the running Python.
 
 Usage: python scripts/characters.py
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of a Chromium, for the tests of the console. Without one, it is installed from the distribution's packages
-# (Debian, Ubuntu; as root), with a font, without which its pages have no letters.
+# Prints the path of a Chromium, for the tests of the console. If there is none, it is installed from the distribution's
+# packages (Debian, Ubuntu; as root), with a font, without which pages show no text.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -20,4 +20,4 @@ if ! is_root || ! command -v apt-get >/dev/null; then
 fi
 step "looking for Chromium among the distribution's packages" apt update
 step "installing chromium" apt install --no-install-recommends chromium fonts-dejavu-core
-find_chromium || die "chromium has been installed, and is not on the PATH"
+find_chromium || die "chromium has been installed, but is not on the PATH"

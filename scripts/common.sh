@@ -1,4 +1,4 @@
-# Functions that the scripts of this folder share; to be sourced. All messages go to standard error.
+# Functions shared by the scripts of this directory; to be sourced. All messages go to standard error.
 
 say() { printf '==> %s\n' "$*" >&2; }
 
@@ -7,7 +7,7 @@ die() {
     exit 1
 }
 
-# lock FILE: waits until no other script holds this lock; this one holds it until it ends, in whatever way.
+# lock FILE: acquires a lock, waiting while another script holds it; it is released when this script ends, in any way.
 lock() {
     mkdir -p "$(dirname "$1")"
     exec 9>"$1"
@@ -17,16 +17,15 @@ lock() {
     fi
 }
 
-# last_line FILE: what a command has said last, so much of it as fits into a line; whole characters, and no others than can
-# be seen.
+# last_line FILE: the last output of a command, truncated to one line; only whole, printable characters.
 last_line() {
     local LC_ALL=C.UTF-8 line
     line=$(tail -n 1 "$1" | tr '\r' '\n' | tail -n 1 | sed 's/\x1b\[[0-9;?]*[A-Za-z]//g' | tr -d '\000-\037')
     printf '%s' "${line:0:100}"
 }
 
-# step MESSAGE COMMAND...: runs a command that may take long. Says so, shows every half minute that it still runs, with the
-# last line of its output where that is another one than before, and shows the rest of that only if it fails.
+# step MESSAGE COMMAND...: runs a command that may take long. Prints the message, reports every half minute that the command
+# is still running, with the last line of its output if that has changed, and prints the whole output only if it fails.
 step() {
     local message=$1 log beat status=0 began=$SECONDS
     shift
@@ -55,5 +54,5 @@ step() {
 
 is_root() { [ "$(id -u)" = 0 ]; }
 
-# apt COMMAND...: apt-get that asks nothing and waits for another one to finish.
+# apt COMMAND...: non-interactive apt-get that waits for another one to finish.
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -y -q -o DPkg::Lock::Timeout=120 "$@"; }

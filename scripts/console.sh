@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# Fetches what the gateway's console is made of besides its own files: the packages of requirements/console.lock, each checked
-# against its hash.
+# Fetches the third-party packages of the gateway's console, listed in requirements/console.lock, and verifies their hashes.
 #
 #   jobs/src/spatialstream/gateway/console/vendor   the library of the map, the land and its borders; goes into the package
-#   tests/browser/vendor                            what tests look at the pages with
+#   tests/browser/vendor                            libraries with which tests examine the pages
 #
-# npm fetches them, from whichever registry it is set up to use. As long as the lock is the same nothing is done. Of several at
-# once, one fetches and the others wait. Without an npm, it is installed from the distribution's packages (Debian, Ubuntu; as
-# root).
+# npm fetches them, from its configured registry. Does nothing while the lock is unchanged. If several run at once, one
+# fetches and the others wait. If npm is missing, it is installed from the distribution's packages (Debian, Ubuntu; as root).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -23,7 +21,7 @@ complete() {
 
 install_npm() {
     if ! is_root || ! command -v apt-get >/dev/null; then
-        die "npm is needed to fetch what the console is made of, and there is none on the PATH." \
+        die "npm is needed to fetch the packages of the console, and there is none on the PATH." \
             "Install it (Debian, Ubuntu: sudo apt-get install npm) and run make again."
     fi
     step "looking for npm among the distribution's packages" apt update
@@ -40,7 +38,7 @@ fetch() {
     tar --extract --gzip --file "$archive" --directory "$new/$name" --strip-components=1
 }
 
-# put FOLDER: what was gathered in $new/FOLDER, in place of what is there; the lock last, which says that all is.
+# put FOLDER: replaces FOLDER by $new/FOLDER; the lock comes last and marks it as complete.
 put() {
     rm -rf "$1"
     mkdir -p "$1"

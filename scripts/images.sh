@@ -2,12 +2,12 @@
 # Builds the images of this repository, named NAME:VERSION: spatialstream-spark, spatialstream-operator and, for development,
 # spatialstream-services. Arguments are the names without the prefix (all if there are none).
 #
-# IMAGE_COMMAND is how an image is made, and brought to where the cluster finds it: a shell command in which {tag}, {file} and
-# {context} are replaced. By default docker, podman or buildah, whichever is there, and nothing is brought anywhere. For kind:
+# IMAGE_COMMAND builds an image and makes it available to the cluster: a shell command in which {tag}, {file} and {context}
+# are replaced. By default docker, podman or buildah, whichever is installed, only builds the image. For kind:
 #
 #   IMAGE_COMMAND='docker build --tag {tag} --file {file} {context} && kind load docker-image {tag}' make images
 #
-# IMAGE_PREFIX goes before the names, such as a registry with its folder and a slash at the end.
+# IMAGE_PREFIX is prepended to the names, such as a registry and repository path with a trailing slash.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh

@@ -4,9 +4,9 @@
 #   .jars/kafka      a Kafka broker, for developers and tests
 #   .jars/zookeeper  a ZooKeeper server, for the image of development services
 #
-# Maven fetches them, from wherever it is set up to, and checks them. As long as the pom is the same and the files are those that
-# were fetched, nothing is done; `scripts/jars.sh check` says by its status whether that is so. Of several at once, one fetches
-# and the others wait. Without a Maven, it is installed from the distribution's packages (Debian, Ubuntu; as root).
+# Maven fetches them, from its configured repositories, and verifies them. Does nothing while the pom and the fetched files are
+# unchanged; `scripts/jars.sh check` reports that by its status. If several run at once, one fetches and the others wait. If
+# Maven is missing, it is installed from the distribution's packages (Debian, Ubuntu; as root).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -30,7 +30,7 @@ fetch() {
         dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$2"
 }
 
-# The files there are and their sizes. Not what is hidden: the lock, and folders that are being filled.
+# Names and sizes of the files, without hidden ones: the lock, and directories that are being filled.
 contents() { (cd "$1" && find "${profiles[@]}" -type f -printf '%p %s\n' | sort); }
 
 complete() {
@@ -60,7 +60,7 @@ new=$(mktemp -d "$jars/.new.XXXXXX") # of this script alone: a Maven whose scrip
 trap 'rm -rf "$new"' EXIT
 for profile in "${profiles[@]}"; do
     step "fetching the jars of $pom: $profile" fetch "$profile" "$new/$profile"
-    [ -n "$(find "$new/$profile" -name '*.jar' -print -quit)" ] || die "Maven ended well, but fetched no jars for $profile"
+    [ -n "$(find "$new/$profile" -name '*.jar' -print -quit)" ] || die "Maven succeeded, but fetched no jars for $profile"
 done
 contents "$new" >"$new/contents"
 cp "$pom" "$new/pom.xml"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prints the JAVA_HOME of a Java that Spark can run on: version 17 or newer, with the module jdk.incubator.vector.
 #
-# Takes the first of: $JAVA_HOME; java on the PATH; what is under /usr/lib/jvm; the private copy under .jdk/. If there is none,
+# Uses the first of: $JAVA_HOME; java on the PATH; those under /usr/lib/jvm; the private copy under .jdk/. If there is none,
 # it gets one from the distribution's packages (Debian, Ubuntu): as root by installing it, otherwise by unpacking the package
-# into .jdk/, which needs no rights.
+# into .jdk/, which needs no privileges.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -12,7 +12,7 @@ oldest=17
 wanted=(17 21 25) # the first of these that the distribution has
 copy=$PWD/.jdk
 
-# probe JAVA: prints "VERSION HOME" of a Java that will do; otherwise fails.
+# probe JAVA: prints "VERSION HOME" of a suitable Java; otherwise fails.
 probe() {
     local settings version home modules
     settings=$("$1" -XshowSettings:properties -version 2>&1 </dev/null) || return 1
@@ -24,14 +24,14 @@ probe() {
     printf '%s %s\n' "$version" "$home"
 }
 
-# home_of JAVA: as probe, the home alone.
+# home_of JAVA: like probe, but prints only the home.
 home_of() {
     local found
     found=$(probe "$1") || return 1
     printf '%s\n' "${found#* }"
 }
 
-# among FOLDER...: the home of the oldest version that will do, for it is the one that Spark knows longest.
+# among FOLDER...: the home of the oldest suitable version, because Spark has supported it longest.
 among() {
     local folder found=""
     found=$(for folder in "$@"; do
@@ -50,7 +50,7 @@ installed() {
     among /usr/lib/jvm/* "$copy"/usr/lib/jvm/*
 }
 
-# first_package APT-CACHE...: the name of the first wanted package that the distribution has.
+# first_package APT-CACHE...: the name of the first suitable package of the distribution.
 first_package() {
     local version
     for version in "${wanted[@]}"; do
@@ -70,13 +70,13 @@ install_as_root() {
     step "installing $package" apt install --no-install-recommends "$package"
 }
 
-# The libraries that the Java machine itself needs (C, C++, zlib) are there wherever apt is, which needs them too; the others on
-# the package's list serve fonts, sound, printers and smart cards.
+# The libraries that the JVM itself needs (C, C++, zlib) exist wherever apt does, which needs them too; the package's other
+# dependencies are for fonts, sound, printers and smart cards.
 unpack_as_user() {
     local package work
     rm -rf "$copy".new.*
     work=$(mktemp -d "$copy.new.XXXXXX")
-    # A list of packages of its own: the system's may be absent (in container images it is) and only root can renew it.
+    # Its own package list: the system's may be missing (as in container images), and only root can update it.
     mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
     local own=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o "Debug::NoLocking=true")
     step "looking for a Java among the distribution's packages" apt "${own[@]}" update
@@ -89,8 +89,8 @@ unpack_as_user() {
     rm -rf "$work"
 }
 
-# unpack DEB FOLDER: its links to files of its own by absolute path (the settings under /etc) are turned to .jdk, where the
-# folder is to be.
+# unpack DEB FOLDER: rewrites the package's absolute links to its own files (the settings under /etc) to .jdk, the final
+# location of the directory.
 unpack() {
     local link target
     dpkg-deb -x "$1" "$2"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Writes the locks under requirements/ from pyproject.toml: one for all platforms and Python versions, with the hashes of the
-# published files. Keeps the versions locked already where they still fit; UPGRADE=1 takes the newest ones.
+# Writes the locks under requirements/ from pyproject.toml, for all platforms and Python versions, with the hashes of the
+# published files. Keeps locked versions that still fit; UPGRADE=1 updates to the newest ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
 
 uv_version=0.13.9
 
-# Local wheel folders would put hashes and paths of this machine into the locks.
+# Local wheel directories would put hashes and paths of this machine into the locks.
 unset PIP_FIND_LINKS UV_FIND_LINKS
 
 work=$(mktemp -d)
@@ -30,8 +30,8 @@ step "getting uv $uv_version" make_uv
 mkdir -p requirements
 step "locking the build tools" compile build --group build
 step "locking the packages" compile dev --extra dev pyproject.toml
-# What the images hold: of the same versions, and no more than they need.
+# The packages of the images: the same versions, and only what they need.
 step "locking what the Spark image holds" compile spark --constraint requirements/dev.lock pyproject.toml
 step "locking what the operator's image holds" compile operator --constraint requirements/dev.lock --group operator-image
 step "locking what the services' image holds" compile services --constraint requirements/dev.lock --group services-image
-if grep -nE '://|^-' requirements/*.lock; then die "a lock names a place of this machine or a registry"; fi
+if grep -nE '://|^-' requirements/*.lock; then die "a lock contains a path of this machine or a registry"; fi

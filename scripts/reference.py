@@ -23,7 +23,7 @@ Schema = dict[str, Any]
 
 HEAD = """# The resource {kind}
 
-<!-- Made from {source} by scripts/reference.py; change that. -->
+<!-- Generated from {source} by scripts/reference.py; edit that file. -->
 
 Every field of `{kind}` (`{group}/{version}`; short name `{short}`). The API server checks a spec against this
 schema and its rules, and fills in the defaults. {durations}
@@ -43,7 +43,7 @@ spec:
 SMALLEST = {
     "SpatialStream": {
         "name": "quakes",
-        "durations": "Durations are a whole number and a unit: `500ms`, `30s`, `5m`,\n`2h`, `7d`.",
+        "durations": "Durations are an integer and a unit: `500ms`, `30s`, `5m`,\n`2h`, `7d`.",
         "spec": """  kafka:
     bootstrapServers: kafka:9092
   zookeeper:
@@ -53,7 +53,7 @@ SMALLEST = {
     },
     "SpatialQuery": {
         "name": "floods",
-        "durations": "[Standing queries as resources](queries.md) says what is done\nwith it.",
+        "durations": "[Continuous queries as resources](queries.md) explains how it is\nprocessed.",
         "spec": """  stream: quakes
   type: CRQ
   region:
@@ -63,7 +63,7 @@ SMALLEST = {
 
 
 def fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
-    """Path, schema and whether it is required, of all fields within; those of list items have ``[]`` in their path."""
+    """Path, schema and requiredness of all nested fields; fields of list items have ``[]`` in their path."""
     required = schema.get("required", [])
     for name, field in schema.get("properties", {}).items():
         here = f"{path}.{name}" if path else name
@@ -91,7 +91,7 @@ def kind_of(schema: Schema) -> str:
 
 
 def default_of(schema: Schema, required: bool) -> str:
-    """What holds when the field is absent; objects have their fields' defaults."""
+    """Default of a field; objects have the defaults of their fields."""
     if required:
         return "required"
     value = schema.get("default")
@@ -102,12 +102,12 @@ def default_of(schema: Schema, required: bool) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that stands in one cell of a table."""
+    """Text of a table cell."""
     return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;").strip()
 
 
 def table(schema: Schema, path: str, *, defaults: bool = True) -> Iterator[str]:
-    """The fields of an object, a row each."""
+    """A table of the fields of an object."""
     columns = ["field", "type", *(["default"] if defaults else []), "meaning"]
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
@@ -117,7 +117,7 @@ def table(schema: Schema, path: str, *, defaults: bool = True) -> Iterator[str]:
 
 
 def rules(schema: Schema, path: str) -> Iterator[str]:
-    """What the rules of a schema say, with the field that each is about."""
+    """Messages of the validation rules of a schema, with the field of each."""
     seen = set()
     for name, field, _ in [(path, schema, False), *fields(schema, path)]:
         for rule in field.get("x-kubernetes-validations", []):
@@ -129,10 +129,10 @@ def rules(schema: Schema, path: str) -> Iterator[str]:
 
 
 def sections(spec: Schema) -> Iterator[str]:
-    """A section for each object of the spec, and one for the fields beside them."""
+    """A section for each object of the spec, and one for the other fields."""
     parts = spec["properties"]
     plain = {name: field for name, field in parts.items() if not field.get("properties")}
-    yield from ("## spec", "", "Fields of `spec` that have no fields of their own; the others follow.", "")
+    yield from ("## spec", "", "Fields of `spec` without nested fields; the others follow.", "")
     yield from table({"properties": plain, "required": spec.get("required", [])}, "")
     for name, field in parts.items():
         if name not in plain:
@@ -142,7 +142,7 @@ def sections(spec: Schema) -> Iterator[str]:
 
 
 def columns(version: Schema) -> Iterator[str]:
-    """What ``kubectl get`` shows."""
+    """The columns of ``kubectl get``."""
     yield from ("| column | shown | meaning |", "|---|---|---|")
     for column in version["additionalPrinterColumns"]:
         shown = "with `-o wide`" if column.get("priority") else "always"
@@ -150,7 +150,7 @@ def columns(version: Schema) -> Iterator[str]:
 
 
 def render(definition: Schema, source: str) -> str:
-    """The page."""
+    """Render the page of a resource."""
     version, names = definition["spec"]["versions"][0], definition["spec"]["names"]
     schema = version["schema"]["openAPIV3Schema"]
     spec, status = schema["properties"]["spec"], schema["properties"]["status"]
@@ -164,7 +164,7 @@ def render(definition: Schema, source: str) -> str:
     )
     lines = [
         *sections(spec),
-        *("", "## Rules", "", "What the API server refuses, and what it says then:", ""),
+        *("", "## Rules", "", "What the API server rejects, and its message:", ""),
         *rules({key: value for key, value in schema.items() if key != "properties"}, "metadata.name"),
         *rules(spec, "spec"),
         *("", "## status", "", cell(status["description"]), ""),

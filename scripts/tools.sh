@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Prints the paths of the tools with which charts are tested and installed, one a line, in the order asked for:
+# Prints the paths of the tools with which charts are tested and installed, one per line, in the order of the arguments:
 #
 #   scripts/tools.sh [helm|helm-unittest|kubectl|promtool]...     (without arguments: all of them)
 #
-# Takes each from the PATH, or else from .tools/bin of this repository. What is in neither is put there: Go builds helm,
-# helm-unittest and kubectl from their modules, at the versions below, which it checks; promtool is in the distribution's
-# package `prometheus` (Debian, Ubuntu), which is unpacked, not installed, so this needs no rights.
+# Uses each from the PATH, or else from .tools/bin of this repository. Tools in neither are installed there: Go builds helm,
+# helm-unittest and kubectl from their modules, at the versions below, and verifies them; promtool comes from the
+# distribution's package `prometheus` (Debian, Ubuntu), which is unpacked, not installed, so this needs no privileges.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -28,7 +28,7 @@ get_helm() {
     CGO_ENABLED=0 GOBIN=$new step "building helm $HELM" go install -ldflags "-s -w" "helm.sh/helm/v3/cmd/helm@$HELM"
 }
 
-# Built in its module's own folder: it replaces a module, which `go install` refuses to do.
+# Built in the directory of its module: it has a replace directive, which `go install` rejects.
 get_helm-unittest() {
     local module=github.com/helm-unittest/helm-unittest folder
     need_go helm-unittest
@@ -37,7 +37,7 @@ get_helm-unittest() {
     (cd "$folder" && step "building helm-unittest $HELM_UNITTEST" build -o "$new/helm-unittest" ./cmd/helm-unittest)
 }
 
-# Built in a module made for it: Kubernetes keeps the modules that it consists of beside it, under version v0.0.0.
+# Built in a module created for it: Kubernetes keeps its own modules in its source tree, under version v0.0.0.
 get_kubectl() {
     local module=k8s.io/kubernetes folder=$new/source staged mod
     need_go kubectl
@@ -59,7 +59,7 @@ get_promtool() {
     command -v apt-get >/dev/null || die "there is no promtool on the PATH, and no apt-get to get it with." \
         "Install Prometheus and run this again."
     work=$(mktemp -d)
-    # A list of packages of its own: the system's may be absent, and only root can renew it.
+    # Its own package list: the system's may be missing, and only root can update it.
     mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
     local own=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o "Debug::NoLocking=true" -o "APT::Sandbox::User=")
     step "looking for the package prometheus" apt "${own[@]}" update
@@ -69,7 +69,7 @@ get_promtool() {
     rm -rf "$work"
 }
 
-# get TOOL: of several scripts at once, one builds it; it appears when it is whole.
+# get TOOL: if several scripts run at once, one builds it; it appears only when complete.
 get() {
     mkdir -p "$bin"
     printf '*\n' >"$tools/.gitignore"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The Python environment of the project, .venv, in parts; the Makefile calls them when what they depend on has changed.
+# Sets up the project's Python environment .venv in parts; the Makefile runs them when their prerequisites have changed.
 #
-#   scripts/venv.sh check      forgets what was set up if it no longer holds (Python, the JDK or jars gone, folder moved)
-#   scripts/venv.sh packages   makes .venv and installs the locked packages, every one checked against its hash
-#   scripts/venv.sh project    installs the project itself, editable
+#   scripts/venv.sh check      invalidates parts that no longer work (Python, the JDK or jars gone, directory moved)
+#   scripts/venv.sh packages   creates .venv and installs the locked packages, with verified hashes
+#   scripts/venv.sh project    installs the project itself in editable mode
 #
-# Of several at once, one works and the others wait. What was killed in the middle is made from nothing.
+# If several run at once, one works and the others wait. Interrupted work is repeated from the beginning.
 #
-# $PYTHON names the Python to use, and no other is taken then; otherwise the first of python3, python3.11 .. python3.14 that is new enough.
+# $PYTHON names the Python to use, then no other one is tried; by default the first of python3, python3.11 .. python3.14 that
+# is new enough.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -17,7 +18,7 @@ venv=.venv
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' </dev/null >/dev/null 2>&1; }
 makes_venvs() { "$1" -c 'import ensurepip, venv' </dev/null >/dev/null 2>&1; }
 
-# Prints a Python that can make the environment.
+# Prints a Python that can create the environment.
 find_python() {
     local candidate candidates=(python3 python3.11 python3.12 python3.13 python3.14) found=() seen=()
     [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")
@@ -65,7 +66,7 @@ pip() {
     "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"
 }
 
-# install MESSAGE ARGUMENT...: pip install, which undoes what it has begun if it fails, but not if it is killed.
+# install MESSAGE ARGUMENT...: pip install, which rolls back if it fails, but not if it is killed.
 install() {
     local message=$1 status=0
     shift
@@ -75,7 +76,7 @@ install() {
     return "$status"
 }
 
-# Whether another script has installed the packages while this one waited.
+# Whether another script installed the packages while this one was waiting.
 up_to_date() {
     [ "$(cat "$venv/.packages" 2>/dev/null)" = "$(pwd)" ] && ! [ -e "$venv/.moved" ] && ! [ -e "$venv/.begun" ] &&
         [ "$venv/.packages" -nt requirements/build.lock ] && [ "$venv/.packages" -nt requirements/dev.lock ]
@@ -90,7 +91,7 @@ packages() {
         python=$(find_python)
         step "making $venv with $("$python" --version)" "$python" -m venv --clear "$venv"
     fi
-    # The build tools come first, and builds are not isolated: so nothing is fetched that the locks do not know.
+    # The build tools come first, and builds are not isolated, so that nothing outside the locks is fetched.
     install "installing the locked build tools" --require-hashes -r requirements/build.lock
     install "installing the locked packages (pyspark alone is 450 MB: some minutes the first time)" \
         --require-hashes --no-build-isolation -r requirements/dev.lock

@@ -1,4 +1,4 @@
-"""Runs whole streams through the pipeline's stages without Spark, cut, spread, lost and replayed as a test likes."""
+"""Runs complete streams through the pipeline's stages without Spark, with configurable epochs, slots and failures."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import Ranges, Records
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.records.decode import REJECTED, Decoded
-from spatialstream.sources.contracts import Ranges, Records
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages import state, views
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import NEVER
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
@@ -32,20 +32,20 @@ T = TypeVar("T")
 
 
 def forget() -> None:
-    """Drop what this process has in memory, as if it had died."""
+    """Drop the in-memory state of this process, as if it had crashed."""
     state.forget()
     views.forget()
 
 
 class Processes:
-    """An engine whose processes may die after each function; of those of a try that has failed some are still at work.
+    """An engine whose processes may crash after each function; functions of a failed attempt may still be running.
 
-    Which of several is done first is left to chance.
+    The order of concurrent functions is random.
 
     Args:
         world: see :class:`~spatialstream.stream.engine.Engine`.
-        step: is called after each function.
-        chance: says who is late.
+        step: called after each function.
+        chance: random generator for the order and for late functions.
     """
 
     is_near = True
@@ -60,10 +60,10 @@ class Processes:
         lines: dict[int, list[str]] = {}
         late, self._late = self._late, []
         for place in self._chance.sample(range(len(items)), len(items)):
-            if anywhere:  # INGEST, whose tries may read different messages
+            if anywhere:  # INGEST, whose attempts may read different messages
                 self._late.append(lambda item=items[place]: list(do(self.world, item)))
             lines[place] = list(do(self.world, items[place]))
-            if self._chance.random() < 0.5:  # else the next item is of the same process
+            if self._chance.random() < 0.5:  # otherwise the next item runs in the same process
                 self.world.storage.await_puts()
             self._step("done")
         self.world.storage.await_puts()
@@ -73,7 +73,7 @@ class Processes:
         return [line for place in range(len(items)) for line in lines[place]]
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
-        rows: dict[int, list[Row]] = {part: [] for part in parts}
+        rows: dict[int, list[Block]] = {part: [] for part in parts}
         for item in self._chance.sample(items, len(items)):
             for part, row in do(self.world, item):
                 rows[part].append(row)
@@ -97,7 +97,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class Given:
-    """A source of records that are there, a block a partition."""
+    """A source of given records, one block per partition."""
 
     blocks: Mapping[str, tuple[ObjectBatch | QueryBatch, np.ndarray]]
 
@@ -111,15 +111,15 @@ class Given:
 
 @dataclass(frozen=True)
 class Shape:
-    """How a stream is run: none of it may show in the results.
+    """Parameters of running a stream, none of which may affect the results.
 
     Attributes:
-        slots, leaves, partitions: of the pipeline.
-        epoch_records: records an epoch.
-        forget: drop all memory after every epoch, as if every process died.
-        replays: chance that an epoch is run twice.
-        checkpoints: chance that a turn ends with a checkpoint.
-        blocks: number of runs that the input is dealt out to, in random order of time.
+        slots, leaves, partitions: sizes of the pipeline.
+        epoch_records: records per epoch.
+        forget: drop all in-memory state after every epoch, as if every process crashed.
+        replays: probability that an epoch is run twice.
+        checkpoints: probability that a turn ends with a checkpoint.
+        blocks: number of partitions that the objects are distributed over, in random order of time.
     """
 
     slots: int = 1
@@ -134,7 +134,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out: rows in file order, the bytes of all result files, rejected records."""
+    """The output: rows in file order, the bytes of all result files, rejected records."""
 
     rows: list[dict[str, Any]]
     text: bytes

@@ -116,7 +116,7 @@ _MAINS = {
     "org.apache.spark.deploy.SparkSubmit": "driver's JVM",
     "org.apache.spark.executor.CoarseGrainedExecutorBackend": "executor's JVM",
     "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend": "executor's JVM",
-    "spatialstream.spark.daemon": "seats",
+    "spatialstream.spark.daemon": "actors",
     "spatialstream_operator": "operator",
     "kafka.Kafka": "broker",
     "org.apache.zookeeper.server.ZooKeeperServerMain": "ZooKeeper",

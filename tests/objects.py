@@ -21,9 +21,9 @@ from unittest.mock import patch
 import obstore
 from obstore.store import from_url
 
+from spatialstream.connectors import object_store
 from spatialstream.servers.ports import free_port
 from spatialstream.servers.process import Server
-from spatialstream.sources import object_store
 from tests.certificates import Files
 
 KEY, SECRET = "AKIATESTSTESTSTESTS1", "this-is-the-secret-of-the-tests"

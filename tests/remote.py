@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
-from spatialstream.sources.contracts import File, Puts
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.object_store import _KEPT, _PUTS_AT_ONCE
+from spatialstream.connectors.contracts import File, Puts
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.object_store import _KEPT, _PUTS_AT_ONCE
 
 
 class Underway:

@@ -1,10 +1,10 @@
-"""A stream without Spark and without servers: the router, the worker and the rebalancer of the real code, over logs and
-a routing store in memory, in any interleaving, with crashes before each of their steps.
+"""A simulated stream without Spark and servers: the real router, worker and rebalancer, with in-memory logs and an
+in-memory routing store, in arbitrary interleavings, with crashes before each of their steps.
 
-A stage can be made to fail on a record: a test puts a function that raises :class:`StageError` in its place. A job that
-has failed twice in a row is then narrowed down, as the real ones are.
+A stage can be made to fail on a record: a test replaces it by a function that raises :class:`StageError`. After a job
+has failed twice in a row, bisection finds the record, as in the real jobs.
 
-An epoch reads what there is of the logs when it begins, which may be more when it begins once again.
+An epoch reads the messages in the logs when it starts; a retry of the epoch may read more.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import pyarrow as pa
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.delivery import Assembler, Deduplicator
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import Conflict, Lost, NoStorage, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.delivery import Assembler, Deduplicator
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
 from spatialstream.stages import state
-from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.ingest import CLOCK, watermark
 from spatialstream.stages.learning import Learner
-from spatialstream.stages.leaving import Left
 from spatialstream.stages.merge import merger_owner
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.route import registry_owner
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import forget
@@ -55,15 +55,15 @@ LIMITS = RowLimits(part=300)
 
 
 class Crash(BaseException):
-    """The process has died."""
+    """A simulated crash of the process."""
 
 
 class StageError(Exception):
-    """A stage cannot be done with one of its records."""
+    """A stage fails on one of its records."""
 
 
 class Topic(MemoryLog):
-    """A log, before each message of which the process that sends it may die."""
+    """A log whose producer may crash before each message."""
 
     def __init__(self, step: Callable[[str], None]) -> None:
         super().__init__()
@@ -77,24 +77,23 @@ class Topic(MemoryLog):
 
 
 class Channel(MemoryChannel):
-    """One whose server has been away: it does not know yet what has been taken meanwhile."""
+    """A channel whose server was unavailable: it does not know yet which messages were accepted meanwhile."""
 
     def ends(self) -> list[int]:
         return self.begins()
 
 
 class Simulation:
-    """One stream.
+    """A simulated stream.
 
     Args:
-        folder: for state, unless there is another storage for it.
+        folder: folder of the state, unless another storage is given.
         space, objects, queries: the stream, in time order.
-        settings: of the stream.
-        seed: decides everything that is left to chance.
-        chaos: chance that a step does not happen because its process dies; a quarter of it, that an owner's state is
-            lost.
-        checkpoints: chance that a turn ends with a checkpoint.
-        beside: whether turns go on while one is being written.
+        settings: settings of the stream.
+        seed: seed of all random decisions.
+        chaos: probability that a process crashes before a step; an owner's state is lost with a quarter of it.
+        checkpoints: probability that a turn ends with a checkpoint.
+        beside: whether turns continue while a checkpoint is being written.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class Simulation:
         self.router: Router | None = None
         self.worker: Worker | None = None
         self.failures = {"router": 0, "worker": 0}
-        self.left: list[Left] = []
+        self.left: list[QuarantinedRecord] = []
         self.rounds: list[tuple[RoundRecord, Summary]] = []
         channel, sink = Channel(self.blocks, self.announced), MemorySink(self.results, self.rejected, 3)
         world = settings.world(self.storage, channel, sink, archive, source=self.source, limits=LIMITS)
@@ -147,7 +146,7 @@ class Simulation:
     def _unsent(
         self, space: Space, objects: Sequence[SpatialObject], queries: Sequence[Query | Cancellation]
     ) -> dict[str, list[Message]]:
-        """What each partition is going to get: records in time order, several to a message at times, and marks."""
+        """The messages of each partition: records in time order, sometimes several per message, and watermarks."""
         lanes: dict[str, list[tuple[int, bytes]]] = {name: [] for name in self.source.logs}
         first, second = space.axes
         for item in objects:
@@ -166,14 +165,14 @@ class Simulation:
         i = 0
         while i < len(records):
             if self.random.random() < 0.3:
-                result.append((CLOCK, mark(records[i][0])))
+                result.append((CLOCK, watermark(records[i][0])))
             size = self.random.choice([1, 1, 2, 5]) if lane.startswith("objects") else 1
             result.append((None, b"\n".join(text for _, text in records[i : i + size])))
             i += size
-        return [*result, (CLOCK, mark(end))]
+        return [*result, (CLOCK, watermark(end))]
 
     def produce(self) -> None:
-        """Some messages reach the broker."""
+        """Append some messages to the broker's logs."""
         lanes = [lane for lane, messages_ in self.unsent.items() if messages_]
         if lanes:
             lane = self.random.choice(lanes)
@@ -184,7 +183,7 @@ class Simulation:
     # --------------------------------------------------------------------------------------------------------- router
 
     def step(self, name: str) -> None:
-        """A process is about to do a step; it may die now."""
+        """Called before each step of a process, which may crash now."""
         self.time += 1
         self.again += name == "again"
         if self.random.random() < self.chaos:
@@ -193,12 +192,12 @@ class Simulation:
             self.lose()
 
     def lose(self) -> None:
-        """The process that has some owner's state in memory is gone."""
+        """Drop the in-memory state of an owner, as if its process had crashed."""
         if known := sorted(owner for place, owner in state._kept if place == self.storage.place):
             del state._kept[self.storage.place, self.random.choice(known)]
 
     def run_router(self) -> None:
-        """One epoch, or its repetition."""
+        """Run an epoch, or repeat it."""
         try:
             if self.router is None:
                 names, view = list(self.source.logs), self.views[0]
@@ -212,19 +211,19 @@ class Simulation:
             self.failures["router"] = 0
         except StageError:
             self._failed("router", turns.leave_out)
-        except Lost:  # once more, while it was being made anew
+        except Lost:  # again, while the state was being rebuilt
             pass
         except Crash:
             self.crashes += 1
             self.router = None
-        except NoStorage:  # it is tried again, as jobs do
+        except NoStorage:  # retried later, as jobs do
             self.away += 1
         except Unavailable:
             assert self.router is not None
             assert self.router.last is None, "without the store there is no first version; with one, the stream goes on"
 
-    def _failed(self, name: str, leave_out: Callable[[], Sequence[Left]]) -> None:
-        """A turn has failed; one that has done so twice is narrowed down, unless its process dies meanwhile."""
+    def _failed(self, name: str, leave_out: Callable[[], Sequence[QuarantinedRecord]]) -> None:
+        """Handle a failed turn; after the second failure, bisect it, unless its process crashes meanwhile."""
         self.failures[name] += 1
         assert self.failures[name] < 50, "nothing was found"
         if self.failures[name] % 2:
@@ -239,7 +238,7 @@ class Simulation:
 
     @property
     def unheard(self) -> int:
-        """How many announcements no round has taken."""
+        """Number of announcements that no round has processed."""
         taken = 0 if self.worker is None else self.worker.announced or 0
         return self.announced.bounds[1] - taken
 
@@ -249,7 +248,7 @@ class Simulation:
         return [*map(merger_owner, range(settings.mergers)), *map(slot_owner, range(settings.slots))]
 
     def run_worker(self) -> None:
-        """One round, or its repetition."""
+        """Run a round, or repeat it."""
         try:
             if self.worker is None:
                 for owner in self._owners:
@@ -279,7 +278,7 @@ class Simulation:
     # ----------------------------------------------------------------------------------------------------- rebalancing
 
     def version(self, number: int) -> RoutingVersion:
-        """Some version: another tree, other leaves on other slots."""
+        """A random version with a different tree and mapping."""
         objects, queries = self.sample
         learned = self.random.random() < 0.5 and self.learner.learn()
         sample = read_sample(self.store) if learned else None
@@ -296,7 +295,7 @@ class Simulation:
         return RoutingVersion(number, version.index, pa.array(slots, pa.int32()).to_numpy().copy(), version.slots)
 
     def rebalance(self) -> None:
-        """Publish a new version, or take the pending one back."""
+        """Publish a new version, or withdraw the pending one."""
         try:
             state = self.store.state()
             if state.pending is None:
@@ -309,7 +308,7 @@ class Simulation:
             pass
 
     def disturb(self) -> None:
-        """A store that cannot be reached, or the loss of an answer, for one of the jobs."""
+        """Simulate an unreachable store, or a lost response, for one of the jobs."""
         view = self.random.choice(self.views)
         if self.random.random() < 0.5:
             view.reachable = not view.reachable
@@ -319,7 +318,7 @@ class Simulation:
     # ------------------------------------------------------------------------------------------------------------ runs
 
     def run(self, rebalances: float = 0.2, disturbances: float = 0.1) -> None:
-        """Everything, in random order, until all that was produced has been answered."""
+        """Run all processes in random order until all produced messages have been processed."""
         while any(self.unsent.values()):
             self.produce()
             for action, chance in (
@@ -343,7 +342,7 @@ class Simulation:
         assert left <= {self.worker.last.round.number}, "what second phases needed goes with the next round"
 
     def _listed(self, prefix: str) -> list[str]:
-        """Names in the storage, which may be away for some time."""
+        """Names in the storage, which may be temporarily unavailable."""
         while True:
             with suppress(NoStorage):
                 return self.storage.list(prefix)
@@ -357,20 +356,20 @@ class Simulation:
         return not router.last.held and not router.wants_epoch()
 
     def rows(self) -> list[dict[str, Any]]:
-        """What a consumer of the results has: repeated messages dropped, parts put together, of each partition."""
+        """The rows that a consumer of the results sees: without repeated messages, with parts joined, by partition."""
         return [row for part in range(len(self.results)) for row in self.rows_of(part)]
 
     def rows_of(self, part: int) -> list[dict[str, Any]]:
-        """What a consumer of one partition has."""
+        """The rows that a consumer of one partition sees."""
         known, whole = Deduplicator(), Assembler()
         sent = self.results[part].read(*self.results[part].bounds)
         parts = (part for key, value in sent for part in known.new_rows(key or b"", value or b""))
         return [json.loads(row) for part in parts for row in whole.add(part)]
 
     def refused(self) -> list[int]:
-        """Positions of the queries that were rejected, repeated dead letters dropped."""
+        """Positions of the rejected queries, without repeated dead letters."""
         return sorted(self.query_at[letter["offset"]] for letter in self.letters() if "epoch" not in letter)
 
     def letters(self) -> list[dict[str, Any]]:
-        """The dead letters, each once."""
+        """The dead letters, without repetitions."""
         return [json.loads(value or b"") for _, value in dict.fromkeys(self.rejected.read(*self.rejected.bounds))]

@@ -201,7 +201,10 @@ def accumulators(host: str, port: int) -> str | None:
 
 
 def flight(host: str, port: int) -> str | None:
-    """The desk of a driver, and seats: every call is refused, with or without TLS, with no secret and with a guess."""
+    """The actor registry of a driver, and actors.
+
+    Every call is refused, with or without TLS, with no secret and with a guess.
+    """
     import pyarrow as pa
     from pyarrow import flight as arrow
 
@@ -225,7 +228,7 @@ def flight(host: str, port: int) -> str | None:
     if tls:
         with closing(_client(place, tls=False)) as client:
             try:
-                list(client.do_action(arrow.Action("directory", b""), arrow.FlightCallOptions(timeout=5.0)))
+                list(client.do_action(arrow.Action("read_point", b""), arrow.FlightCallOptions(timeout=5.0)))
                 wrong.append("it answers without TLS too")
             except arrow.FlightUnauthenticatedError:
                 wrong.append("it refuses without TLS too, and so has heard what was said")
@@ -265,7 +268,7 @@ def _calls(client: object, how: object) -> Iterator[tuple[str, Callable[[], obje
             writer.done_writing()
             return reader.read_chunk()
 
-    for name in ("hello", "directory", "map", "gather", "listed", "end", "anything"):
+    for name in ("heartbeat", "read_point", "map", "gather", "listed", "end", "anything"):
         yield f"the action {name}", lambda name=name: list(given.do_action(arrow.Action(name, b"{}"), how))
     yield "the list of actions", lambda: given.list_actions(how)
     for ticket in (b"{}", b'{"round": [0, 0], "slots": [0]}\nquestions'):
@@ -286,8 +289,8 @@ TRIED: dict[str, Callable[[str, int], str | None]] = {
     "Python's way into the JVM": py4j,
     "Spark's accumulators": accumulators,
     "Spark's daemon of Python": daemon,
-    "desk": flight,
-    "seat": flight,
+    "registry": flight,
+    "actor": flight,
 }
 """What listens, as docs/production.md calls it, and how it is tried out."""
 

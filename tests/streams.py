@@ -1,8 +1,8 @@
-"""Whole streams for tests: hypothesis strategies that look for trouble, a seeded generator for volume, and their files.
+"""Test streams: hypothesis strategies for edge cases, a seeded generator for large streams, and files of streams.
 
-The strategies draw few distinct places, times, words and ids, so that ties, duplicates and border cases are the rule:
-poles, both sides of the antimeridian, corners of the space and borders of its cells, regions of no area, circles whose
-border runs through an object, durations and windows of zero, k beyond the matches, ids that are taken or taken again.
+The strategies draw few distinct positions, times, words and ids, so that ties, duplicates and edge cases are frequent:
+poles, both sides of the antimeridian, corners of the space and borders of its cells, regions of area 0, circles whose
+border passes through an object, durations and windows of 0, k larger than the number of matches, ids in use and reused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import TIME_LIMIT
 
 PLANE = Space.planar(-8.0, -8.0, 8.0, 8.0)
-"""Its halves, quarters, ... are exact, and so are the borders of a quadtree's cells."""
+"""Its halves, quarters, ... are exact floats, and so are the borders of a quadtree's cells."""
 
 TERMS = ("a", "b", "c", "fire", "strasse", "水")
 """The whole vocabulary of the strategies."""
@@ -68,7 +68,7 @@ _NAMES = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"]
 
 @dataclass(frozen=True)
 class Stream:
-    """A space, objects and queries, both in input order, which need not be that of time."""
+    """A space, objects and queries, both in input order, which need not be the order of time."""
 
     space: Space
     objects: list[SpatialObject]
@@ -87,7 +87,7 @@ def streams(
     max_queries: int = 10,
     cancellations: bool = True,
 ) -> Stream:
-    """Small streams of objects and of queries of the given types, with cancellations unless they are unwanted."""
+    """Small streams of objects and of queries of the given types, with cancellations unless disabled."""
     space = draw(st.sampled_from(spaces))
     pool = draw(st.lists(places(space), min_size=1, max_size=6))
     base = draw(st.sampled_from(_BASES))
@@ -104,7 +104,7 @@ def streams(
 
 
 def places(space: Space) -> st.SearchStrategy[tuple[float, float]]:
-    """Points of the space, most of them awkward ones."""
+    """Points of the space, most of them edge cases."""
     special = _WGS84_PLACES if space.geographic else _PLANAR_PLACES
     inside = [
         point for point in special if space.west <= point[0] <= space.east and space.south <= point[1] <= space.north
@@ -149,12 +149,12 @@ def _radius_to(space: Space, pool: Sequence[tuple[float, float]], x: float, y: f
 
 
 Text = tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]
-"""Of a predicate: keywords; groups of them; terms that must be absent."""
+"""The text condition of a predicate: keywords; groups; forbidden terms."""
 
 
 @st.composite
 def expressions(draw: st.DrawFn, words: Sequence[str] = TERMS) -> Text:
-    """Keywords or groups of them, and terms that must be absent, which may be among those."""
+    """Keywords or groups, and forbidden terms, which may overlap with them."""
     term = st.sampled_from(words)
     keywords = tuple(draw(st.lists(term, max_size=2, unique=True)))
     if draw(st.integers(0, 2)):
@@ -172,7 +172,7 @@ def queries(
     times: st.SearchStrategy[int],
     types: Sequence[QueryType] = tuple(QueryType),
 ) -> Query:
-    """Queries of the given types, of a few ids."""
+    """Queries of the given types, with few distinct ids."""
     kind = draw(st.sampled_from(types))
     keywords, groups, none = draw(expressions())
     k = draw(st.sampled_from([1, 1, 2, 3, 100]))
@@ -219,12 +219,12 @@ def random_stream(
     repeated: float = 0.02,
     expressions: float = 0.3,
 ) -> Stream:
-    """A stream of ``objects`` objects over ``span`` ms, and queries that look for what is there.
+    """A stream of ``objects`` objects over ``span`` ms, and queries that match some of them.
 
-    Two thirds of the objects gather round a few centres; words follow Zipf's law; one object in twenty repeats the time
-    of the one before it, one in fifty the place. Queries are centred on objects and take keywords from them; a share
-    ``cancelled`` of the continuous ones is cancelled, a share ``repeated`` of all comes twice,
-    and a share ``expressions`` of those with several keywords has a group of each.
+    Two thirds of the objects are clustered around a few centres; words follow Zipf's law; one object in twenty repeats
+    the time of the previous one, one in fifty its position. Queries are centred on objects and take keywords from them;
+    a share ``cancelled`` of the continuous ones is cancelled, a share ``repeated`` of all queries is sent twice, and in
+    a share ``expressions`` of those with several keywords, each keyword becomes a group.
     """
     rng = random.Random(seed)
     width, height = space.east - space.west, space.north - space.south
@@ -340,7 +340,7 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
 
 
 def write_lines(path: Path, records: Iterable[object]) -> Path:
-    """Write records as JSON Lines; a ``str`` goes in as it is, as a line that need not be JSON. Returns the path."""
+    """Write records as JSON Lines and return the path; a ``str`` is written unchanged, and need not be JSON."""
     lines = (record if isinstance(record, str) else json.dumps(record, ensure_ascii=False) for record in records)
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path

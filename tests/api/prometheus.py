@@ -1,4 +1,4 @@
-"""A server that answers the operator's questions as Prometheus would, with figures that a test sets."""
+"""A server that answers the operator's queries as Prometheus would, with figures that a test sets."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Known:
     routing: float = 0.5
     waiting: float = 0.0
 
-    def answer(self, question: str) -> list[tuple[dict[str, str], float]]:
-        """The series that a question finds."""
+    def answer(self, query: str) -> list[tuple[dict[str, str], float]]:
+        """The series that a query finds."""
         at = time.time() - self.age
-        if question.startswith("{__name__"):
+        if query.startswith("{__name__"):
             single = {
                 "spatialstream_imbalance_ratio": max(self.loads) / min(self.loads),
                 "spatialstream_worker_active_version": self.version,
@@ -60,9 +60,9 @@ class Known:
                 for slot, load in enumerate(self.loads)
             ]
             return [({"__name__": name}, value) for name, value in single.items()] + slots
-        if question.startswith("sum by (kind) (increase(spatialstream_router_records_total"):
+        if query.startswith("sum by (kind) (increase(spatialstream_router_records_total"):
             return [({"kind": kind}, value) for kind, value in self.accepted.items()]
-        if question.startswith("sum by (kind, reason) (increase(spatialstream_router_rejected_total"):
+        if query.startswith("sum by (kind, reason) (increase(spatialstream_router_rejected_total"):
             return [({"kind": kind, "reason": reason}, value) for (kind, reason), value in self.rejected.items()]
         for begin, value in (
             ("sum(increase(spatialstream_worker_rejected_total", 0.0),
@@ -80,9 +80,9 @@ class Known:
             ("sum(deriv(spatialstream_router_lag_messages", 0.0),
             ("sum(rate(spatialstream_router_messages_total", 100.0),
         ):
-            if question.startswith(begin):
+            if query.startswith(begin):
                 return [({}, value)]
-        raise AssertionError(f"an unexpected question: {question}")
+        raise AssertionError(f"an unexpected query: {query}")
 
 
 @dataclass
@@ -91,7 +91,7 @@ class FakePrometheus:
 
     Attributes:
         known: by (namespace, stream).
-        away: whether it answers every question with an error.
+        away: whether it answers every query with an error.
     """
 
     known: dict[tuple[str, str], Known] = field(default_factory=dict)
@@ -108,8 +108,8 @@ class FakePrometheus:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 length = int(self.headers["Content-Length"])
-                (question,) = urllib.parse.parse_qs(self.rfile.read(length).decode())["query"]
-                content = b"upstream is away" if fake.away else json.dumps(fake.asked(question)).encode()
+                (query,) = urllib.parse.parse_qs(self.rfile.read(length).decode())["query"]
+                content = b"upstream is away" if fake.away else json.dumps(fake.asked(query)).encode()
                 with contextlib.suppress(ConnectionError):  # who has asked may have been killed meanwhile
                     self.send_response(503 if fake.away else 200)
                     self.send_header("Content-Length", str(len(content)))
@@ -129,11 +129,11 @@ class FakePrometheus:
         self._server.server_close()
         self._thread.join()
 
-    def asked(self, question: str) -> dict[str, Any]:
-        """The answer to a question."""
-        found = re.search(r'namespace="([^"]*)",pod="([^"]*)-(?:router|worker)"', question)
-        assert found is not None, question
+    def asked(self, query: str) -> dict[str, Any]:
+        """The answer to a query."""
+        found = re.search(r'namespace="([^"]*)",pod="([^"]*)-(?:router|worker)"', query)
+        assert found is not None, query
         known = self.known.get((found[1], found[2]))
-        series = [] if known is None else known.answer(question)
+        series = [] if known is None else known.answer(query)
         result = [{"metric": labels, "value": [time.time(), str(value)]} for labels, value in series]
         return {"status": "success", "data": {"resultType": "vector", "result": result}}

@@ -92,11 +92,11 @@ def test_a_pod_goes_without_its_nodes_word_and_no_other_of_its_name_does(api, as
     found = api.get(path)
     other = {**found, "metadata": {**found["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}}
 
-    assert ask(lambda cluster: cluster.strike(other)) is False
+    assert ask(lambda cluster: cluster.force_delete(other)) is False
     assert api.get(path)["metadata"]["deletionTimestamp"]
-    assert ask(lambda cluster: cluster.strike(found)) is True
+    assert ask(lambda cluster: cluster.force_delete(found)) is True
     assert api.find(path) is None
-    assert ask(lambda cluster: cluster.strike(found)) is False
+    assert ask(lambda cluster: cluster.force_delete(found)) is False
 
 
 def test_an_object_is_created_once_and_removed_once(api, ask):
@@ -230,7 +230,7 @@ def test_a_resource_that_is_not_installed_is_no_object_that_is_not_there(ask):
         ask(lambda cluster: cluster.get("PodMonitor", "it", SPACE))
 
     assert not isinstance(caught.value, ApiError)
-    assert (caught.value.code, str(caught.value)) == (404, "the API server answers with 404: 404 page not found")
+    assert (caught.value.code, str(caught.value)) == (404, "the API server returned 404: 404 page not found")
 
 
 def test_a_server_that_cannot_prove_who_it_is_is_told_nothing(ask):

@@ -11,8 +11,8 @@ from spatialstream.gateway import reviews
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
-from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.reviews import Reviews
+from spatialstream.gateway.stream_registry import ReadPoint
 from spatialstream.servers.process import Server, await_condition
 from tests.api.client import RefusalError, eventually
 from tests.api.installation import install, token_of
@@ -28,7 +28,7 @@ def quick(monkeypatch):
     """What the cluster has said counts for a moment."""
     monkeypatch.setattr(reviews, "KEEP", 0.1)
     monkeypatch.setattr(reviews, "KEEP_REFUSAL", 0.1)
-    monkeypatch.setattr("spatialstream.gateway.directory.EVERY", 0.1)
+    monkeypatch.setattr("spatialstream.gateway.stream_registry.EVERY", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def statuses(port, token, stream):
 
 @pytest.mark.gate
 def test_rights_are_those_of_roles(api, cluster, quick):
-    account(api, "gw-geo", "asker", ["ask", "watch"], ["quakes"])
+    account(api, "gw-geo", "session", ["ask", "watch"], ["quakes"])
     account(api, "gw-geo", "writer", ["write"])
     account(api, "gw-geo", "reader", ["get", "list"])
     gateway = Gateway([served("gw-geo.quakes"), served("gw-geo.ships")], Access(reviews=Reviews(cluster)))
@@ -95,9 +95,9 @@ def test_rights_are_those_of_roles(api, cluster, quick):
         def of(name, stream="gw-geo.quakes"):
             return statuses(nobody.port, token_of(api, "gw-geo", name), stream)
 
-        assert of("asker") == {"ask": 400, "watch": 400, "write": 403}
-        assert of("asker", "gw-geo.ships") == dict.fromkeys(("ask", "watch", "write"), 403)
-        assert of("asker", "gw-system.quakes") == dict.fromkeys(("ask", "watch", "write"), 403)
+        assert of("session") == {"ask": 400, "watch": 400, "write": 403}
+        assert of("session", "gw-geo.ships") == dict.fromkeys(("ask", "watch", "write"), 403)
+        assert of("session", "gw-system.quakes") == dict.fromkeys(("ask", "watch", "write"), 403)
         assert of("writer", "gw-geo.ships") == {"ask": 403, "watch": 403, "write": 400}
         assert of("writer", "gw-geo.unknown") == {"ask": 403, "watch": 403, "write": 404}
         assert of("reader") == dict.fromkeys(("ask", "watch", "write"), 403)
@@ -125,11 +125,11 @@ def test_a_right_that_is_taken_away_and_an_account_that_is_deleted_end(api, clus
     [((), False, [()]), ((AUDIENCE,), False, [(AUDIENCE,)]), ((AUDIENCE,), True, [(), (AUDIENCE,)])],
 )
 def test_a_token_for_others_is_not_taken(api, cluster, audiences, api_server, known):
-    account(api, "gw-geo", "asker", ["ask", "watch"], ["quakes"])
+    account(api, "gw-geo", "session", ["ask", "watch"], ["quakes"])
     reviewed = Access(reviews=Reviews(cluster, audiences, api_server=api_server))
     with serving(Gateway([served("gw-geo.quakes")], reviewed)) as nobody:
         for meant in ((), (AUDIENCE,), ("https://else",)):
-            token = token_of(api, "gw-geo", "asker", *meant)
+            token = token_of(api, "gw-geo", "session", *meant)
             answer = Client(nobody.port, token)("POST", "/streams/gw-geo.quakes/ask?no=1", {})
             assert answer.status == (400 if meant in known else 401), meant
 
@@ -158,7 +158,7 @@ def test_who_may_not_ask_the_cluster_lets_nobody_in(server, api, namespace):
 def test_streams_are_served_while_they_exist(api, cluster, quick):
     secured = {"zookeeper": {"servers": "zk:2181", "credentialsSecret": {"name": "zk"}}}
     told = []
-    directory = Directory(cluster, lambda place: served(place.name), ["gw-geo"], told.append)
+    directory = ReadPoint(cluster, lambda place: served(place.name), ["gw-geo"], told.append)
     with serving(Gateway([], directory=directory)) as client:
 
         def status(name):
@@ -215,8 +215,8 @@ class GatewayProcess(Server):
 
 @pytest.mark.gate
 def test_the_command_serves_a_cluster(server, api, installed, tmp_path):
-    account(api, "gw-geo", "asker", ["ask", "watch"], ["quakes"])
-    token = token_of(api, "gw-geo", "asker")
+    account(api, "gw-geo", "session", ["ask", "watch"], ["quakes"])
+    token = token_of(api, "gw-geo", "session")
     api.apply(stream("gw-geo", "quakes", {"zookeeper": {"servers": "127.0.0.1:1"}}))
     try:
         with GatewayProcess(tmp_path, server, token_of(api, installed.namespace, installed.gateway)) as gateway:
@@ -237,7 +237,7 @@ def test_the_command_serves_a_cluster(server, api, installed, tmp_path):
 
 def test_a_namespace_that_is_not_the_gateways(cluster):
     told = []
-    directory = Directory(cluster, lambda place: served(place.name), ["default"], told.append)
+    directory = ReadPoint(cluster, lambda place: served(place.name), ["default"], told.append)
     with serving(Gateway([], directory=directory)) as client:
         assert await_condition(lambda: told, 60)
         assert client("GET", "/ready").status == 503

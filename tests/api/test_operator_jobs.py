@@ -74,7 +74,7 @@ def test_a_driver_that_fails_comes_again_and_its_failures_are_told(operator, pla
 
     second = stream.runs("router", other_than=first)
     assert stream.status["router"]["restarts"] == 1
-    assert stream.condition("Degraded")["message"] == "No lasting problem is known."
+    assert stream.condition("Degraded")["message"] == "There is no known lasting problem."
     stream.fails("router", 1)
     stream.says("Degraded", "True", "RouterFailing")
     assert stream.status["phase"] == "Degraded"
@@ -227,7 +227,7 @@ def test_a_spec_that_only_the_operator_can_refuse_is_told_once(operator, played)
 
     said = stream.says("Degraded", "True", "SpecRefused")
 
-    assert f"{space}.quakes.blocks is the topic of objects; name another one" in said["message"]
+    assert f"{space}.quakes.blocks is already the objects topic; name another one" in said["message"]
     assert stream.status["phase"] == "Degraded"
     assert stream.pod("router") is None
     looks = operator.looks(stream)
@@ -244,7 +244,7 @@ def test_a_topic_of_another_stream_is_refused_with_that_streams_name(operator, p
     said = stream.says("Degraded", "True", "SpecRefused")["message"]
 
     topic = f"{space}.first.objects"
-    whose = f"{topic} is the topic of objects of the stream {space}.first"
+    whose = f"{topic} is the objects topic of the stream {space}.first"
     assert said == f"spec.kafka.topics.queries: {whose}; name another one"
     assert stream.pod("router") is None
     both = played("second", kafka={"topics": {"objects": topic}})
@@ -348,7 +348,7 @@ def test_executors_that_find_no_room_are_told_once_until_they_come(operator, pla
     since = stream.until(lambda status: status["workers"].get("missing"), "an executor is missing")["since"]
     assert stream.condition("Degraded")["status"] == "False"
     assert stream.says("Progressing", "True", "Scaling")["message"].startswith(
-        "Ready executors of the worker: 1; wanted: 2"
+        "Ready executors of the worker: 1; desired: 2"
     )
 
     said = stream.says("Degraded", "True", "ExecutorsMissing")["message"]
@@ -382,7 +382,7 @@ def test_a_stream_that_rejects_all_its_queries_is_degraded_and_ready(operator, p
 
     said = stream.says("Degraded", "True", "RecordsRejected")["message"]
 
-    assert said.startswith("100 % of the queries are rejected, most because their field type is missing")
+    assert said.startswith("100 % of the queries are rejected, mostly because their field type is missing")
     assert stream.condition("Ready")["status"] == "True"
     assert stream.status["rejected"]["reason"] == "type"
     known.rejected = {}

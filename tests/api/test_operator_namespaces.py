@@ -51,7 +51,7 @@ def test_a_stream_says_that_rights_are_missing_and_goes_on_with_them(bounded, ap
 
     said = stream.says("Degraded", "True", "Refused")
 
-    assert said["message"].startswith("A right of the operator is missing: ")
+    assert said["message"].startswith("The operator lacks a permission: ")
     for kind, role in roles.items():
         del role["metadata"]["resourceVersion"], role["metadata"]["uid"]
         api.post(paths[kind], role)
@@ -74,7 +74,7 @@ def test_a_namespace_with_a_live_stream_goes_although_the_rights_go_first(bounde
 
         assert store.versions() == ()
     assert stream.pod("remover") is None
-    (line,) = lines(bounded, "no pod can remove what the stream has made")
+    (line,) = lines(bounded, "no pod can remove the stream's external state")
     assert f"{GOING}/quakes: " in line
     assert "The routing state in ZooKeeper is removed" in line
     other.runs("router")

@@ -65,7 +65,7 @@ def test_it_goes_after_three_tries(operator, played):
     stream.gone()
     said = [each["note"] for each in stream.events("CleanupFailed")]
     assert len(said) == 3
-    assert "removal has failed 3 times, and is given up: Error: Kafka cannot be reached" in said
+    assert "cleanup has failed 3 times and is given up: Error: Kafka cannot be reached" in said
 
 
 def test_it_goes_with_its_namespace(operator, api, played):

@@ -83,7 +83,7 @@ def test_the_examples_are_accepted(api, namespace):
         (CRQ, {"window": "1h"}, "a CRQ takes none"),
         (CRQ, {"duration": "soon"}, "spec.duration"),
         (CRQ, {"duration": -1}, "spec.duration"),
-        (CRQ, {"keywords": ["a"], "any": [["b"]]}, "any stands in place of keywords"),
+        (CRQ, {"keywords": ["a"], "any": [["b"]]}, "any cannot be combined with keywords"),
         (CRQ, {"any": [[]]}, "spec.any"),
         (CRQ, {"t": 5}, "unknown field"),
         (CKQ, {"k": 0}, "spec.k"),
@@ -185,11 +185,11 @@ def test_a_query_waits_for_its_stream_stands_is_shown_and_is_cancelled(api, oper
     table = api.get(queries(), accept=TABLE)
     columns = [each["name"] for each in table["columnDefinitions"] if each["priority"] == 0]
     (row,) = [dict(zip(columns, each["cells"], strict=False)) for each in table["rows"] if each["cells"][0] == "early"]
-    shown = {name: row[name] for name in ("Name", "Stream", "Type", "Standing", "Reason", "Rows")}
-    told = {"Name": "early", "Stream": "quakes", "Type": "CRQ", "Standing": "True", "Reason": "Registered", "Rows": 3}
+    shown = {name: row[name] for name in ("Name", "Stream", "Type", "Registered", "Reason", "Rows")}
+    told = {"Name": "early", "Stream": "quakes", "Type": "CRQ", "Registered": "True", "Reason": "Registered", "Rows": 3}
     assert shown == told
     labels = {"namespace": SPACE, "query": "early"}
-    assert operator.metric("spatialstream_operator_query_standing", **labels) == 1.0
+    assert operator.metric("spatialstream_operator_query_registered", **labels) == 1.0
     events = [each["reason"] for each in api.list(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")]
     assert {"NoStream", "Registered"} <= set(events)
     api.delete(asked.path)
@@ -204,7 +204,7 @@ def test_a_change_takes_the_place_of_what_stood_and_what_cannot_stand_says_why(a
     api.patch(asked.path, {"spec": {"region": {"box": [0, 0, 200, 1]}}})
     told = asked.says("False", "Refused")
     assert "longitude" in told["message"] or "200" in told["message"]
-    assert told["message"].endswith(f"{old}, which it was before, still stands.")
+    assert told["message"].endswith(f"the previous query {old} is still registered.")
     assert old in behind.standing
     api.patch(asked.path, {"spec": {"region": {"box": [0, 0, 2, 2]}}})
     asked.says("True", "Registered")

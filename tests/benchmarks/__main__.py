@@ -1,10 +1,10 @@
-"""``make bench``: every benchmark beside the figures to reach; a table on the terminal, figures and charts on disk.
+"""``make bench``: all benchmarks compared with their target figures; prints a table, writes figures and charts.
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``segment``,
-``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``seats``, ``limits``, ``scale``,
-``rebalance``, ``live``; all of them by default. ``soak`` takes an hour, and is done where it is named
-alone. Each runs in a process of its own, one after the other; so do the curves (``growth-*.svg``) of those that have
-some. One that fails does not keep the others from running; the exit status is then 1.
+``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``actors``, ``limits``, ``scale``,
+``rebalance``, ``live``; all of them by default. ``soak`` takes an hour, and runs only if it is named. Benchmarks run
+one after the other, each in its own process, and so do the curves (``growth-*.svg``) of those that have any. If one
+fails, the others still run, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ NAMES = (
     "asked",
     "gateway",
     "pipeline",
-    "seats",
+    "actors",
     "limits",
     "scale",
     "rebalance",
     "live",
 )
 LONG = ("soak",)
-"""These are done where they are named alone."""
+"""Benchmarks that run only if they are named."""
 DRAWING = ("rebalance", "live", "soak")
-"""These draw charts of their own."""
+"""Benchmarks that draw their own charts."""
 
 
 def in_process(module: str, expression: str) -> Any:
-    """The JSON-able value of an expression, in a fresh process so that none inherits another's memory.
+    """Evaluate an expression with a JSON-serializable value in a new process, so that none inherits another's memory.
 
     Raises:
-        CalledProcessError: it failed, after printing why.
+        CalledProcessError: the process failed, after printing the reason.
     """
     code = (
         "import dataclasses, importlib, json\n"
@@ -78,7 +78,7 @@ def show(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def chart(path: Path, results: dict[str, list[dict[str, Any]]]) -> None:
-    """Every figure that has a floor, as a multiple of it (above 1 is better), in one picture."""
+    """Chart of every figure that has a floor, as a multiple of the floor (above 1 is better)."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def grow(name: str, output: Path) -> None:
-    """Measure and draw the curves of one benchmark, and keep their points."""
+    """Measure and draw the curves of one benchmark, and save their points."""
     for each in in_process("growth", f"list(module.CURVES[{name!r}]())"):
         drawn = Chart(**each)
         draw(drawn, output / f"growth-{drawn.name}.svg")

@@ -1,9 +1,9 @@
-"""What a question costs with its transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds] [together]``.
+"""Cost of a snapshot query with transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds] [together]``.
 
-A driver's desk, two seats with two slots each, and clients that ask one question in a call, or so many together, all of
-them processes: no Kafka, no Spark, no rounds. Told is the processor time that each kind of process has for a question,
-which is much the same on a busy machine; answered whole by a seat, and by the slots, as questions are that have times
-of their own.
+An actor registry, two actors with two slots each, and clients that send one query per call, or ``together`` queries,
+all as processes: no Kafka, no Spark, no rounds. Reports the CPU time per query of each kind of process, which hardly
+depends on the load of the machine, for queries that one actor answers completely, and for queries that the slots
+answer, as is done for queries with their own times.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from typing import Any
 import numpy as np
 
 from spatialstream import kernels
+from spatialstream.actors.actor import ActorSpec, run_actor
+from spatialstream.actors.query_endpoint import QueryEndpoint
+from spatialstream.actors.registry import ActorRegistry
 from spatialstream.client import Stream
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.seats.desk import Desk
-from spatialstream.seats.door import Door
-from spatialstream.seats.seat import Invitation, sit
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
-from tests.benchmarks.bench_asked import EPOCH, PLACE, SLOTS, Slots, questions
+from tests.benchmarks.bench_asked import EPOCH, PLACE, SLOTS, Slots, query_block
 from tests.benchmarks.workload import SPACE, objects
 
 HOST, OWN, ASKING = "127.0.0.1", "own", "asking"
-SEATS = 2
+ACTORS = 2
 WARM = 100
 RUNS = [(kind, clients) for clients in (1, 8) for kind in ("SRQ", "SKQ", "STQ", "all")]
 
@@ -55,27 +55,27 @@ def spent() -> float:
 
 
 def serve() -> None:
-    """Tell the processor time whenever a line comes, until there are no more."""
+    """Print the CPU time whenever a line is read, until the end of input."""
     for _ in sys.stdin:
         print(spent(), flush=True)
 
 
-def desk(n: int) -> None:
+def registry(n: int) -> None:
     """The driver's endpoint."""
     known: dict[str, Any] = {}
-    made = Desk(HOST, OWN, 10.0, None, ASKING, lambda: known)
+    made = ActorRegistry(HOST, OWN, 10.0, None, ASKING, lambda: known)
     print(made.port, flush=True)
-    while len(there := made.seats()) < SEATS:
+    while len(there := made.actors()) < ACTORS:
         made.wait(made.changes, 1.0)
     addresses, last = [each.address for each in there], (n - 1) // EPOCH
-    known |= Directory.record(Round(last, (last,), (0,), int(objects(n, seed=1).t[-1]), 0))
-    known |= {"seats": {str(i): addresses[i * SEATS // SLOTS] for i in range(SLOTS)}, "parts": {}}
+    known |= ReadPoint.record(Round(last, (last,), (0,), int(objects(n, seed=1).t[-1]), 0))
+    known |= {"actors": {str(i): addresses[i * ACTORS // SLOTS] for i in range(SLOTS)}, "parts": {}}
     print("ready", flush=True)
     serve()
 
 
-def seat(n: int, port: int, number: int) -> None:
-    """A seat with all objects."""
+def actor(n: int, port: int, number: int) -> None:
+    """An actor with all objects."""
     kernels.prepare()
     slots, batch = slots_of(n)
     for start in range(0, n, EPOCH):
@@ -85,22 +85,24 @@ def seat(n: int, port: int, number: int) -> None:
     world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
     world.storage.place = PLACE
     save_version(world.storage, slots.version)
-    invitation = Invitation(f"{HOST}:{port}", OWN, world, ASKING)
-    threading.Thread(target=sit, args=(invitation, number), daemon=True).start()
+    spec = ActorSpec(f"{HOST}:{port}", OWN, world, ASKING)
+    threading.Thread(target=run_actor, args=(spec, number), daemon=True).start()
     serve()
 
 
 def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: float, together: int) -> None:
-    """Asks one question after the other; tells how many, the seconds, its processor time, p50 and p95 (ms)."""
+    """Send one query after the other; print their number, the seconds, the CPU time, p50 and p95 (ms)."""
     slots, batch = slots_of(n)
     store = MemoryStore()
     store.create(slots.version)
-    Door.of({"address": f"{HOST}:{port}", "secret": ASKING, "certificate": None}, SPACE, DEFAULT_RULE).save(store)
-    kinds = [records for name, records in questions(batch).items() if kind == "all" or name.startswith(kind)]
+    QueryEndpoint.of({"address": f"{HOST}:{port}", "secret": ASKING, "certificate": None}, SPACE, DEFAULT_RULE).save(
+        store
+    )
+    kinds = [records for name, records in query_block(batch).items() if kind == "all" or name.startswith(kind)]
     records = [each[i] for i in range(len(kinds[0])) for each in kinds]
     with Stream(store) as stream:
         if not whole:
-            stream._whole = lambda questions, seconds: None
+            stream._whole = lambda query_block, seconds: None
         for record in records[:WARM]:
             stream.ask(record, timeout=120.0)
         print("ready", flush=True)
@@ -120,13 +122,13 @@ def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: floa
 
 
 def begun(*arguments: object) -> subprocess.Popen[str]:
-    """A process that is one of those above."""
+    """Start one of the above as a process."""
     command = [sys.executable, "-m", "tests.benchmarks.asked_ends", *map(str, arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def said(process: subprocess.Popen[str], line: str = "") -> str:
-    """What a process says, to a line if one is given."""
+    """Read a line from a process, after sending it a line if given."""
     assert process.stdin is not None
     assert process.stdout is not None
     if line:
@@ -137,9 +139,9 @@ def said(process: subprocess.Popen[str], line: str = "") -> str:
 
 def measure(n: int, seconds: float, together: int) -> None:
     """Print a line for each run, the two ways alternating."""
-    driver = begun("desk", n)
+    driver = begun("registry", n)
     port = int(said(driver))
-    seats = [begun("seat", n, port, number) for number in range(SEATS)]
+    actors = [begun("actor", n, port, number) for number in range(ACTORS)]
     assert said(driver) == "ready"
     for kind, clients in RUNS:
         for whole in (False, True):
@@ -147,22 +149,22 @@ def measure(n: int, seconds: float, together: int) -> None:
             asking = [begun("client", *given, number, seconds, together) for number in range(clients)]
             for each in asking:
                 assert said(each) == "ready"
-            before = [_sum([driver]), _sum(seats)]
+            before = [_sum([driver]), _sum(actors)]
             threads_told = _all(asking)
             told = np.array([json.loads(each) for each in threads_told])
             asked = told[:, 0].sum()
-            rest = (np.array([_sum([driver]), _sum(seats)]) - before) / asked
+            rest = (np.array([_sum([driver]), _sum(actors)]) - before) / asked
             own = told[:, 2].sum() / asked
             print(
                 f"{kind}, {clients} clients, {'whole' if whole else 'slots'}: {own + rest.sum():.2f} ms CPU each "
-                f"(clients {own:.2f}, driver {rest[0]:.2f}, seats {rest[1]:.2f}); "
+                f"(clients {own:.2f}, driver {rest[0]:.2f}, actors {rest[1]:.2f}); "
                 f"{(told[:, 0] / told[:, 1]).sum():.0f}/s, p50 {np.median(told[:, 3]):.1f}, "
                 f"p95 {np.median(told[:, 4]):.1f} ms",
                 flush=True,
             )
             for each in asking:
                 each.wait(60.0)
-    for each in (driver, *seats):
+    for each in (driver, *actors):
         each.kill()
         each.wait(60.0)
 
@@ -172,7 +174,7 @@ def _sum(processes: Sequence[subprocess.Popen[str]]) -> float:
 
 
 def _all(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
-    """What all say that have begun at once."""
+    """The output of processes that are started at the same time."""
     found = [""] * len(processes)
 
     def go(i: int) -> None:
@@ -187,12 +189,12 @@ def _all(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
 
 
 def main(given: Sequence[str]) -> None:
-    """Measure, or be one of the processes that are measured."""
+    """Measure, or run as one of the measured processes."""
     match given:
-        case ["desk", n]:
-            desk(int(n))
-        case ["seat", n, port, number]:
-            seat(int(n), int(port), int(number))
+        case ["registry", n]:
+            registry(int(n))
+        case ["actor", n, port, number]:
+            actor(int(n), int(port), int(number))
         case ["client", n, port, kind, whole, number, seconds, together]:
             client(int(n), int(port), kind, whole == "1", int(number), float(seconds), int(together))
         case _:

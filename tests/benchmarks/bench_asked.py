@@ -1,8 +1,8 @@
 """Snapshot queries between the rounds, without transport: ``python -m tests.benchmarks.bench_asked [objects]``.
 
-Four slots in one process, which are asked as seats are: questions are checked, routed, answered from views, and their
-rows made. Then the same while the slots take in objects, as their turns do. Wall-clock time, unless
-said otherwise.
+Four slots in one process, queried like actors: queries are validated, routed, answered from views, and converted to
+rows. Then the same while the slots process objects, as their turns do. Figures are wall-clock times unless stated
+otherwise.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream import kernels
-from spatialstream.client import SnapshotAsker
+from spatialstream.actors.coordinator import LARGEST, Whole
+from spatialstream.client import SnapshotClient
 from spatialstream.index.version import build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query
-from spatialstream.seats.whole import LARGEST, Whole
 from spatialstream.stages import views
-from spatialstream.stages.messages import Row
-from spatialstream.stages.questions import Directory, lines_here
+from spatialstream.stages.messages import Block
 from spatialstream.stages.routing import Routing
+from spatialstream.stages.snapshot_queries import ReadPoint, lines_here
 from spatialstream.stages.turns import Round
 from spatialstream.stages.views import RoundId, View
 from tests.benchmarks.bench_index import make_queries
@@ -40,12 +40,12 @@ SLOTS, LEAVES = 4, 64
 EPOCH = 50_000
 QUESTIONS, BATCH = 2_000, 100
 RATE, ROUND = 20_000, 0.1
-"""Objects a second while it is asked, and seconds of a round."""
+"""Objects per second during the queries, and duration of a round in seconds."""
 PLACE = "benchmark"
 
 
 class Slots:
-    """The slots of a stream, their views, and what an asker is told."""
+    """The slots of a stream, their views, and the parameters of a query session."""
 
     def __init__(self, sample: ObjectBatch) -> None:
         self.version = build(SPACE, sample, make_queries(sample, 10_000, "SRQ"), LEAVES, SLOTS)
@@ -54,19 +54,21 @@ class Slots:
 
     def round(self, batch: ObjectBatch) -> None:
         """All slots do a round."""
-        slots, upto = self.version.route_objects(batch), int(batch.t[-1])
-        turn = Round(self.number, (self.number,), (0,), upto, self.version.number)
+        slots, watermark = self.version.route_objects(batch), int(batch.t[-1])
+        turn = Round(self.number, (self.number,), (0,), watermark, self.version.number)
         for slot, store in enumerate(self.stores):
             store.append(batch.take(np.flatnonzero(slots == slot)))
             views.keep(PLACE, slot, View.of(store, turn, None))
-        self.directory = Directory((turn.number, turn.take), upto, Routing(self.version, two_phase=True))
+        self.directory = ReadPoint((turn.number, turn.revision), watermark, Routing(self.version, two_phase=True))
         self.number += 1
 
-    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:
-        return views.answer_at(PLACE, slots, round_id, questions)
+    def call(
+        self, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
+    ) -> Iterable[Block]:
+        return views.answer_at(PLACE, slots, round_id, query_block)
 
     def whole(self, asked: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float) -> Whole:
-        """What a seat answers that has all slots."""
+        """What an actor answers that has all slots."""
         now = self.directory
         assert now is not None
         queries = [replace(query, t=now.clock) for query, _ in asked]
@@ -74,8 +76,8 @@ class Slots:
         return {"round": now.round[0], "clock": now.clock}, [lines[i] for i in range(len(asked))]
 
 
-def questions(batch: ObjectBatch) -> dict[str, list[Question]]:
-    """Records of each type, with keywords of objects that are there."""
+def query_block(batch: ObjectBatch) -> dict[str, list[Question]]:
+    """Records of each query type, with keywords of existing objects."""
     source = queries(batch, QUESTIONS, seed=2)
     shapes, centres = source.regions.shape.tolist(), source.centres.tolist()
     words = [list(source.keywords[i]) for i in range(QUESTIONS)]
@@ -111,32 +113,32 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
     for _ in range(100):
         slots.stores[0].view()
     row("a view is taken in", (time.perf_counter() - began) * 1e4, "us", None, f"{slots.stores[0].segments} segments")
-    asked = questions(batch)
-    asker = SnapshotAsker(lambda seconds: slots.directory, slots.call, SPACE)
-    whole = SnapshotAsker(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
+    asked = query_block(batch)
+    session = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE)
+    whole = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
     for name, records in asked.items():
-        measure(name, asker, records, row, "idle", (1.5, 10.0))
-        one_by_one(f"{name}, whole by one seat, idle", whole, records, row, (1.5, 10.0))
+        measure(name, session, records, row, "idle", (1.5, 10.0))
+        one_by_one(f"{name}, whole by one actor, idle", whole, records, row, (1.5, 10.0))
     with TakingIn(slots):
         for name, records in asked.items():
-            measure(name, asker, records, row, f"under {RATE:,} objects/s", (4.0, 40.0))
+            measure(name, session, records, row, f"under {RATE:,} objects/s", (4.0, 40.0))
     return result
 
 
 def measure(
     name: str,
-    asker: SnapshotAsker,
+    session: SnapshotClient,
     records: list[Question],
     row: Callable[..., None],
     load: str,
     floors: Sequence[float],
 ) -> None:
-    """One question at a time, and some together."""
-    one_by_one(f"{name}, {load}", asker, records, row, floors)
+    """Measure single queries, and several in one call."""
+    one_by_one(f"{name}, {load}", session, records, row, floors)
     times, spent = [], time.thread_time()
     for part in (records[first : first + BATCH] for first in range(0, len(records), BATCH)):
         began = time.perf_counter()
-        asker.ask(part)
+        session.ask(part)
         times.append((time.perf_counter() - began) * 1e3 / len(part))
     spent = (time.thread_time() - spent) * 1e3 / len(records)
     note = f"{spent:.2f} ms of its thread's CPU"
@@ -144,13 +146,13 @@ def measure(
 
 
 def one_by_one(
-    name: str, asker: SnapshotAsker, records: list[Question], row: Callable[..., None], floors: Sequence[float]
+    name: str, session: SnapshotClient, records: list[Question], row: Callable[..., None], floors: Sequence[float]
 ) -> None:
-    asker.ask(records[:BATCH])
+    session.ask(records[:BATCH])
     times, spent = [], time.thread_time()
     for record in records:
         began = time.perf_counter()
-        asker.ask(record)
+        session.ask(record)
         times.append((time.perf_counter() - began) * 1e3)
     spent = (time.thread_time() - spent) * 1e3 / len(records)
     row(f"{name}: median", float(np.median(times)), "ms", floors[0], f"{spent:.2f} ms of its thread's CPU")
@@ -158,7 +160,7 @@ def one_by_one(
 
 
 class TakingIn:
-    """While it lasts, the slots do rounds in another thread."""
+    """Context in which the slots do rounds in another thread."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots, self._over = slots, threading.Event()

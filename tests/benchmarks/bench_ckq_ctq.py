@@ -1,7 +1,7 @@
 """Speed of continuous nearest and top-terms queries, one core: ``python -m tests.benchmarks.bench_ckq_ctq [objects]``.
 
-Figures are CPU time, of the default workload in epochs of 10,000 objects (10 s of the stream's time). A slot and the
-merger are measured apart, and so is the first epoch of CKQs, in which every query looks for its first k objects.
+Figures are CPU times for the default workload in epochs of 10,000 objects (10 s of stream time). A slot and the merger
+are measured separately, and so is the first epoch of CKQs, in which every query finds its first k objects.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def top_terms(figures: Figures, n: int, count: int, window: int, step: int) -> N
 
 
 def query_batch(columns: Any, code: int, k: int, window: int, step: int) -> QueryBatch:
-    """Standing queries from columns of the workload, all issued at 0."""
+    """Continuous queries from columns of the workload, all issued at 0."""
     n = len(columns)
     regional = code == 5
     return QueryBatch(

@@ -1,4 +1,4 @@
-"""CRQ: objects matched against standing queries, and queries registered, on one core.
+"""CRQ: objects matched against continuous queries, and queries registered, on one core.
 
 ``python -m tests.benchmarks.bench_crq [--large]``; ``--large`` adds 10,000,000 queries (some 4 GB). Times are CPU
 times. Every figure of matching is checked on a sample of its objects against a scan of all queries.
@@ -45,10 +45,10 @@ def register(index: ContinuousRangeIndex, columns: QueryColumns, first: int = 0)
     """All queries of ``columns`` at once, for ever, numbered from ``first``."""
     n = len(columns)
     ids = pa.array([f"q{i}" for i in range(first, first + n)], pa.string())
-    index.register(np.arange(first, first + n), standing(ids, columns))
+    index.register(np.arange(first, first + n), continuous(ids, columns))
 
 
-def standing(ids: pa.StringArray, columns: QueryColumns) -> QueryBatch:
+def continuous(ids: pa.StringArray, columns: QueryColumns) -> QueryBatch:
     """CRQs that live for ever."""
     n = len(ids)
     absent = np.full(n, -1)
@@ -157,7 +157,7 @@ def registration_one_at_a_time(source: ObjectBatch, n: int = 30_000) -> list[Row
     register(index, queries(source, DEFAULT_QUERIES, QUERY_SEED))
     more = queries(source, n, QUERY_SEED + 1)
     ids = pa.array([f"r{i}" for i in range(n)], pa.string())
-    numbers, batch = np.arange(n) + DEFAULT_QUERIES, standing(ids, more)
+    numbers, batch = np.arange(n) + DEFAULT_QUERIES, continuous(ids, more)
     columns = [(numbers[i : i + 1], batch.take(np.array([i]))) for i in range(n)]
     times = np.array([cpu_seconds(lambda each=each: index.register(*each)) for each in columns])
     return [

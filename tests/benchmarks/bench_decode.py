@@ -1,7 +1,7 @@
 """Speed of decoding on one core: JSON Lines to terms, and to queries: ``python -m tests.benchmarks.bench_decode``.
 
-Figures are CPU time of one thread, the best of several runs, of the default workload written as JSON Lines. pyarrow,
-which parses the same bytes into columns and does nothing about terms, is measured in the same run.
+Figures are CPU times of one thread, the best of several runs, for the default workload as JSON Lines. pyarrow, which
+parses the same bytes into columns without term extraction, is measured in the same run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def object_lines(n: int, digits: int = 6) -> tuple[bytes, pa.StringArray]:
 
 
 def query_lines(n: int) -> bytes:
-    """n standing range-keyword queries of the default workload as JSON Lines."""
+    """n continuous range-keyword queries of the default workload as JSON Lines."""
     columns = queries(objects(100_000, seed=1), n, seed=2)
     kind = QueryType.CRQ.value
     lines = (

@@ -1,12 +1,11 @@
-"""The gateway: asks a second, and result rows to many connections: ``python -m tests.benchmarks.bench_gateway``.
+"""The gateway: queries per second, and rows to many connections: ``python -m tests.benchmarks.bench_gateway``.
 
-The gateway is a process of its own, in which the slots of a stream are that is idle, so what is measured is HTTP and
-the answer, not transport to seats; rows come from a topic in memory. Clients speak over sockets, in another process, on
-the same cores. Processor time is that of the gateway's process alone; it says more than wall-clock time where something
-else runs.
+The gateway runs in its own process together with the slots of an idle stream, so the figures cover HTTP and the
+answers, not transport to actors; rows come from a topic in memory. Clients use sockets, in another process, on the same
+cores. CPU time is that of the gateway's process only; it is more meaningful than wall-clock time on a loaded machine.
 
-Left out are, besides transport and the broker: STQs, rounds that are under way, TLS, tokens and their reviews, who
-reads what lies back, polls, objects and registrations, the console, and several gateways beside each other.
+Not covered, besides transport and the broker: STQs, concurrent rounds, TLS, tokens and their reviews, reading of older
+rows, polls, objects and registrations, the console, and several gateways at once.
 """
 
 from __future__ import annotations
@@ -27,41 +26,41 @@ from typing import Any
 import numpy as np
 
 from spatialstream import kernels
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.client.results import Row
+from spatialstream.connectors.delivery import Place
 from spatialstream.gateway import logs
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.server import listen, server_of
 from spatialstream.gateway.streams import ServedStream
-from spatialstream.sources.delivery import Place
-from tests.benchmarks.bench_asked import SPACE, Slots, questions
+from tests.benchmarks.bench_asked import SPACE, Slots, queries
 from tests.benchmarks.workload import objects
 
 OBJECTS, ASKS, ASKING = 200_000, 6_000, 16
-CONNECTIONS, ROWS, SECONDS = 1_000, 20_000, 6.0
-"""Who follows, rows a second over all of them, and for how long."""
+CONNECTIONS, BLOCKS, SECONDS = 1_000, 20_000, 6.0
+"""Number of connections, total rows per second, and duration in seconds."""
 _TICK = 0.05
 _LINE = b'{"query": "q%d", "type": "CRQ", "t": %d, "object": {"id": "o%d", "t": %d, "lon": 13.4, "lat": 52.5}}'
-"""Bytes, as rows are in a topic: to make them is no work of a gateway."""
+"""A row as it is in a topic: creating rows is not the gateway's work."""
 _ASK, _RESULTS = "POST /streams/s/ask", "GET /streams/s/results"
 
 
-class Opened(SnapshotAsker):
+class Opened(SnapshotClient):
     def close(self) -> None:
         pass
 
 
 class Rows:
-    """A topic of results in which rows come at a rate, each with the time at which it came."""
+    """A topic of results in which rows arrive at a fixed rate, each with its time of arrival."""
 
     start, end, mark = (0,), (0,), ""
 
     def messages_with_rows(
         self, stop: Callable[[], bool], patience: float | None = None
     ) -> Iterator[tuple[int, int, int, list[Row]]]:
-        each = int(ROWS * _TICK)
+        each = int(BLOCKS * _TICK)
         due = time.monotonic()
         for number in itertools.count():
             while time.monotonic() < due:
@@ -81,7 +80,7 @@ class Rows:
 
 
 def serve() -> None:
-    """The gateway's process: tells its port, and ends with its standard input."""
+    """The gateway's process: prints its port, and ends when its standard input is closed."""
     logs.set_up(quiet=True)
     kernels.prepare()
     everything = objects(OBJECTS, 3)
@@ -158,7 +157,7 @@ async def ask(port: int, asked: list[bytes]) -> list[float]:
 
 
 async def follow(port: int) -> tuple[int, list[float]]:
-    """Rows that come to all connections within some seconds, and how old some of them are, s."""
+    """The number of rows that all connections receive within the duration, and the ages of some of them in seconds."""
     opened = [
         await connected(port, f"{_RESULTS}?query=q{i}", headers="accept: text/event-stream\r\n")
         for i in range(CONNECTIONS)
@@ -190,7 +189,7 @@ def run() -> list[dict[str, Any]]:
         more = ({} if floor is None else {"floor": floor}) | ({"note": note} if note else {})
         figures.append({"name": name, "value": value, "unit": unit} | more)
 
-    asked = questions(objects(2_000, 3))
+    asked = queries(objects(2_000, 3))
     with serving() as (port, pid):
         for name, records in asked.items():
             if name.startswith("STQ"):
@@ -209,7 +208,7 @@ def run() -> list[dict[str, Any]]:
         rows, ages = asyncio.run(follow(port))
         used = spent(pid) - before
         note = "without a broker, TLS and tokens, from now on"
-        figure(f"rows by events to {CONNECTIONS} connections", rows / SECONDS, "rows/s", 0.98 * ROWS, note)
+        figure(f"rows by events to {CONNECTIONS} connections", rows / SECONDS, "rows/s", 0.98 * BLOCKS, note)
         figure("  age of a row, p95", float(np.percentile(ages, 95)) * 1e3, "ms")
         figure("  the gateway's processor time for a row", used / max(1, rows) * 1e6, "us")
     return figures

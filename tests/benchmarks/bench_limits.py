@@ -1,8 +1,8 @@
-"""Where one unit of each thing ends, on one core: ``python -m tests.benchmarks.bench_limits``.
+"""The capacity of one unit of each kind, on one core: ``python -m tests.benchmarks.bench_limits``.
 
-What is divided is divided into units that are no further divisible (a router partition, a slot, a part of MERGE), and
-what decides is single. Each figure is how much one of these does in a second, or what a turn costs it, by CPU time;
-``docs/architecture.md`` says what follows.
+Distributed work is divided into indivisible units (a router partition, a slot, a part of MERGE); decisions are made by
+a single process. Each figure is the throughput of one such unit per second, or its cost per turn, in CPU time;
+``docs/architecture.md`` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
+from spatialstream.actors.call_pool import CallPool, serve_calls
+from spatialstream.actors.wire import client_of
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.row_counts import Counts
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.queries import QueryBatch
-from spatialstream.seats.exchanges import Exchanges, served
-from spatialstream.seats.wire import client_of
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.merge import merge
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.route import route_epoch
 from spatialstream.stages.runs import write_run
 from spatialstream.stages.tasks import InputTasks, Summary, World
@@ -41,7 +41,7 @@ from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.router import Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import Worker
-from tests.benchmarks.bench_crq import standing
+from tests.benchmarks.bench_crq import continuous
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE, objects, queries
 from tests.harness import forget
@@ -51,7 +51,7 @@ Figure = dict[str, Any]
 REGISTRATIONS = 20_000
 """Of an epoch; the first :data:`_WARM` epochs fill the registry and are not counted."""
 _WARM, _EPOCHS = 10, 8
-ROWS, SLOTS = 400_000, 4
+BLOCKS, SLOTS = 400_000, 4
 HAVING = 200_000
 """Queries that rows are of."""
 TURNS = 200
@@ -80,7 +80,7 @@ def admission(partitions: int) -> Iterator[Figure]:
     seconds, before = [], None
     for number in range(_WARM + _EPOCHS):
         ids = pa.array([f"q{number}-{i}" for i in range(REGISTRATIONS)])
-        asked = standing(ids, queries(stream, REGISTRATIONS, seed=number))
+        asked = continuous(ids, queries(stream, REGISTRATIONS, seed=number))
         asked = replace(asked, t=np.full(REGISTRATIONS, number), keywords=asked.keywords.compact())
         name = f"{number:09d}-queries.arrow"
         times = write_run(storage.put, name, asked, np.arange(len(asked)))
@@ -107,13 +107,13 @@ def markers(slots: int) -> Iterator[Figure]:
 # ---------------------------------------------------------------------------------------------------------------- rows
 
 
-def _lines() -> list[Row]:
+def _lines() -> list[Block]:
     """Rows of CRQs as four slots give them: how many each query has, and then by time, in blocks of about 4 MB."""
-    found: list[Row] = []
+    found: list[Block] = []
     text = json.dumps({"query": "q" * 12, "type": "CRQ", "t": 10**12, "object": {"id": "o" * 12, "x": 0.123456789}})
     for slot in range(SLOTS):
         rng = np.random.default_rng(slot)
-        t = np.sort(rng.integers(0, 1_000, ROWS // SLOTS))
+        t = np.sort(rng.integers(0, 1_000, BLOCKS // SLOTS))
         counts = Counts.of(rng.integers(0, HAVING, len(t)), t)
         content = messages.columns(number=counts.numbers, rows=counts.rows, last=counts.last)
         found.append((slot, messages.COUNTED, content))
@@ -129,7 +129,7 @@ def rows() -> Iterator[Figure]:
     """What MERGE costs a row of a CRQ: put into order with those of other slots, and made into messages."""
     lines, storage, sink = _lines(), MemoryStorage(), MemorySink([MemoryLog()], MemoryLog())
 
-    def merged_rows(given: Sequence[Row]) -> None:
+    def merged_rows(given: Sequence[Block]) -> None:
         forget()
         turn = Round(0, (0,), (0,), 1_000, 0, two_phase=False, checkpoint=False)
         sink.rows(0, 0, merge(given, turn, SPACE, storage).lines)
@@ -140,18 +140,18 @@ def rows() -> Iterator[Figure]:
             sink.rows(0, 0, (pa.compute.cast(each, pa.large_string()) for each in given))
 
     both, alone = (min(cpu(work) for _ in range(5)) for work in (lambda: merged_rows(lines), sent))
-    yield {"name": "rows of CRQs, one part of MERGE", "value": ROWS / both, "unit": "rows/s"}
-    yield {"name": "of a row, messages", "value": 1e6 * alone / ROWS, "unit": "us"}
-    yield {"name": "of a row, order and counts", "value": 1e6 * (both - alone) / ROWS, "unit": "us"}
+    yield {"name": "rows of CRQs, one part of MERGE", "value": BLOCKS / both, "unit": "rows/s"}
+    yield {"name": "of a row, messages", "value": 1e6 * alone / BLOCKS, "unit": "us"}
+    yield {"name": "of a row, order and counts", "value": 1e6 * (both - alone) / BLOCKS, "unit": "us"}
     firsts = range(0, len(lines), len(lines) // SLOTS)  # of a slot: its counts, and its first lines
     few = [(slot, kind, content.slice(0, 20)) for at in firsts for slot, kind, content in lines[at : at + 2]]
     few_seconds = min(cpu(lambda: merged_rows(few)) for _ in range(50))
     yield {"name": f"a round of {20 * SLOTS} rows", "value": 1e3 * few_seconds, "unit": "ms"}
     packed = [messages.pack(content) for _, _, content in lines]
     passed = min(cpu(lambda: [messages.unpack(messages.pack(content)) for _, _, content in lines]) for _ in range(5))
-    size = sum(each.size for each in packed) / ROWS
+    size = sum(each.size for each in packed) / BLOCKS
     note = f"{size:.0f} bytes"
-    yield {"name": "of a row, packed and unpacked", "value": 1e6 * passed / ROWS, "unit": "us", "note": note}
+    yield {"name": "of a row, packed and unpacked", "value": 1e6 * passed / BLOCKS, "unit": "us", "note": note}
 
 
 # ---------------------------------------------------------------------------------------------------------------- turns
@@ -162,7 +162,7 @@ class _Idle:
     """An engine that does nothing: what is left of a turn is the driver's."""
 
     world: World
-    upto: int = 0
+    watermark: int = 0
     is_near = True
     width = 1
     moves = 0
@@ -175,14 +175,14 @@ class _Idle:
         found = []
         for i, (name, _, end) in enumerate(items):
             kind = name.partition("/")[0]
-            times = tuple(range(self.upto, self.upto + 128))
+            times = tuple(range(self.watermark, self.watermark + 128))
             found.append(
-                to_json(Intake(name, self.upto, Run(f"{run}-{i}", kind, 200, name, times), "", 200, 0, end - 1))
+                to_json(Intake(name, self.watermark, Run(f"{run}-{i}", kind, 200, name, times), "", 200, 0, end - 1))
             )
         return found
 
     def gather(self, do: Any, items: Sequence[Any], merged: Any, parts: Sequence[int] = (0,)) -> list[str]:
-        load = {"objects": 50, "matches": 75, "held": 10**6, "bytes": 10**8, "standing": {}, "spent": {}}
+        load = {"objects": 50, "matches": 75, "held": 10**6, "bytes": 10**8, "continuous": {}, "spent": {}}
         loads = {int(slot): load for slot in items}
         return [to_json(Summary(100, 0, {"CRQ": 100}, {} if part else loads)) for part in parts]
 
@@ -201,13 +201,13 @@ def turns(slots: int, partitions: int) -> Iterator[Figure]:
     channel = MemoryChannel([MemoryLog() for _ in range(slots)], MemoryLog())
     engine = _Idle(settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog())))
     names = [f"objects/{i}" for i in range(partitions)]
-    router = Router(settings, storage, store, names, lambda: engine.upto, due=lambda: False)
+    router = Router(settings, storage, store, names, lambda: engine.watermark, due=lambda: False)
     worker = Worker(settings, storage, store, due=lambda: True)
     epochs, rounds = RouterTurns(router, engine), WorkerTurns(worker, engine, slots)
     spent = {"router": 0.0, "worker": 0.0}
 
     def epoch() -> None:
-        bounds = dict.fromkeys(names, (0, engine.upto))
+        bounds = dict.fromkeys(names, (0, engine.watermark))
         epochs.epoch(epochs.ingestion(news(bounds, router.read, 10**9)))
 
     def round_() -> None:
@@ -216,7 +216,7 @@ def turns(slots: int, partitions: int) -> Iterator[Figure]:
         rounds.do(record)
 
     for turn in range(TURNS + 20):
-        engine.upto += 200
+        engine.watermark += 200
         took = cpu(epoch), cpu(round_)
         for job, seconds in zip(spent, took, strict=True):
             spent[job] += seconds if turn >= 20 else 0.0
@@ -264,14 +264,14 @@ class _Echo(flight.FlightServerBase):  # type: ignore[misc]
         yield flight.Result(action.body)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        served(reader, writer, lambda body: body)
+        serve_calls(reader, writer, lambda body: body)
 
 
-def calls(standing: int = 500) -> Iterator[Figure]:
-    """What a question costs both sides in a call of its own, and on one that stands; and what those take that stand."""
+def calls(continuous: int = 500) -> Iterator[Figure]:
+    """What a query costs both sides in a call of its own, and on one that stands; and what those take that stand."""
     server = _Echo("grpc+tcp://127.0.0.1:0")
     address, body = f"127.0.0.1:{server.port}", b"x" * 200
-    client, asking = client_of(address), Exchanges("echo", client_of)
+    client, asking = client_of(address), CallPool("echo", client_of)
 
     def of_its_own() -> None:
         for _ in range(2_000):
@@ -283,14 +283,14 @@ def calls(standing: int = 500) -> Iterator[Figure]:
 
     for name, work in (("a call of its own", of_its_own), ("a call that stands", on_one_that_stands)):
         work()
-        yield {"name": f"a question in {name}, both sides", "value": 1e6 * cpu(work) / 2_000, "unit": "us"}
+        yield {"name": f"a query in {name}, both sides", "value": 1e6 * cpu(work) / 2_000, "unit": "us"}
     before, held = _held(), []
-    for _ in range(standing):
+    for _ in range(continuous):
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_command("echo"))
         writer.write_metadata(pa.py_buffer(body))
         reader.read_chunk()
         held.append((writer, reader))
-    yield {"name": "a call that stands, both sides", "value": (_held() - before) / standing / 1e6, "unit": "MB"}
+    yield {"name": "a call that stands, both sides", "value": (_held() - before) / continuous / 1e6, "unit": "MB"}
     for writer, _ in held:
         writer.close()
     asking.close()

@@ -1,4 +1,5 @@
-"""The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 standing CRQs.
+"""The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 continuous
+CRQs.
 
 ``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [asked] [embedded] [--short]
 [--no-profile] [--rate R] [--seconds S] [--store MS] [--output DIR]``; all of them without a name.
@@ -8,7 +9,7 @@
 - *throughput*: a burst, sent faster than it can be done, shows the ceiling; then objects for two minutes at the highest
   rate of a few that lasts. The lag is the day's clock minus the timestamp up to which results are out, by the worker's
   metrics, sampled every second; it must not grow.
-- *killed*: under 5,000 objects/s a seat of the worker, then the worker with all its processes, are killed; the worker
+- *killed*: under 5,000 objects/s an actor of the worker, then the worker with all its processes, are killed; the worker
   is started again at once. How long until results are out of what was sent after that.
 - *rebalance*: a stream that began without any history gets 5,000 objects/s; FM and then FG are forced. How long from
   proposal to activation, and the longest time without a round and without an epoch, beside the time before.
@@ -104,7 +105,7 @@ class Scale:
         busy: cores that something else takes, as the object store does where it is on this machine.
     """
 
-    standing: int = 200_000
+    continuous: int = 200_000
     slots: int = 4
     rate: float | None = None
     seconds: float = 120.0
@@ -121,7 +122,7 @@ class Scale:
     busy: float = 0.0
 
 
-SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0, held=200_000)
+SHORT = Scale(continuous=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0, held=200_000)
 
 
 def say(text: str) -> None:
@@ -263,7 +264,7 @@ class Live:
         store: what is before the object store that has the checkpoint; None: a folder has it.
         history: make the first tree from a sample of the workload.
         profile: clock the tasks too.
-        executors: of the worker, each a process of its own with one seat; 0: the seats are below the job itself.
+        executors: of the worker, each a process of its own with one actor; 0: the actors are below the job itself.
         more: arguments of both jobs.
     """
 
@@ -344,14 +345,14 @@ class Live:
         return workload.objects(200_000, seed=2)
 
     def register(self) -> float:
-        """Register the standing CRQs; the seconds until all slots have them."""
-        queries = asked_for(self.source, self.scale.standing, QueryType.CRQ)
+        """Register the continuous CRQs; the seconds until all slots have them."""
+        queries = asked_for(self.source, self.scale.continuous, QueryType.CRQ)
         n, began = len(queries), time.monotonic()
         sender = self.sender(0.0)
         sender.register(queries, YEAR)
-        sender.send_marks(int(time.time() * 1000) + 1)
+        sender.send_watermarks(int(time.time() * 1000) + 1)
         sender.flush()
-        self.await_worker(lambda m: total(m, "slot_standing_queries", '"CRQ"') >= n, 240.0, "CRQs are not registered")
+        self.await_worker(lambda m: total(m, "slot_continuous_queries", '"CRQ"') >= n, 240.0, "CRQs are not registered")
         return time.monotonic() - began
 
     def asked_of_store(self) -> dict[str, Sample]:
@@ -535,7 +536,7 @@ def _drain(live: Live, timeout: float = 120.0) -> bool:
     """Wait until everything that was sent has its results; whether it has."""
     upto = time.time()
     sender = live.sender(0.0)
-    sender.send_marks(int(upto * 1000) + 2)
+    sender.send_watermarks(int(upto * 1000) + 2)
     sender.flush()
     return await_condition(
         lambda: scraped(live.worker.port).get("spatialstream_worker_clock_seconds", 0.0) >= upto, timeout
@@ -661,8 +662,8 @@ def _ages(
 # --------------------------------------------------------------------------------------------------------------- killed
 
 
-def seats_below(pid: int) -> list[int]:
-    """The processes that are seats of a job: those that Spark's daemon of Python has forked."""
+def actors_below(pid: int) -> list[int]:
+    """The processes that are actors of a job: those that Spark's daemon of Python has forked."""
     parents, commands = dict[int, int](), dict[int, bytes]()
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -681,10 +682,10 @@ def seats_below(pid: int) -> list[int]:
 
 
 def killed(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A seat, then the worker, killed under load."""
+    """An actor, then the worker, killed under load."""
     return _recovered(
         live,
-        ("one Python process", lambda: os.kill(seats_below(live.worker.pid or 0)[0], signal.SIGKILL), 4, 2),
+        ("one Python process", lambda: os.kill(actors_below(live.worker.pid or 0)[0], signal.SIGKILL), 4, 2),
         ("the worker", live.worker.restart_killed, 20, 10),
     ), {}
 

@@ -1,4 +1,4 @@
-"""What loads from queries counted by leaf are worth, beside those that J alone says: by counted work.
+"""Benefit of loads from queries counted by leaf, compared with loads from J alone, measured as counted work.
 
 ``python -m tests.benchmarks.bench_loads [--seeds N]``. An hour of a stream, 100 objects and 40 queries a second (SRQs,
 and every fourth a CRQ that stands to the end), half of the queries within one small region. In the case *moved* that
@@ -6,8 +6,8 @@ region is another one in the last ten minutes. 8 slots begin with a QT-tree of 6
 are rebalanced at the end of the hour: by what was counted by leaf in the last ten minutes, and, as if no query had been
 counted, by J, which is of a sample with a memory of six hours. Objects are counted by leaf in both.
 
-The *work* is that of the next ten minutes, whose queries and objects nobody has seen: pairs of an SRQ and an object
-held by a leaf that its region meets, and of a standing CRQ and an object that comes to such a leaf. Deterministic.
+The *work* is that of the next ten minutes, with unseen queries and objects: pairs of an SRQ and an object in a leaf
+that its region intersects, and of a CRQ and an object that arrives in such a leaf. It is deterministic.
 """
 
 from __future__ import annotations

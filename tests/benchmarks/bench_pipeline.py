@@ -1,6 +1,6 @@
 """The embedded pipeline on real Spark: from files to results, and the latency of small epochs.
 
-``python -m tests.benchmarks.bench_pipeline``. Wall-clock times on all cores. Throughput: 200,000 standing
+``python -m tests.benchmarks.bench_pipeline``. Wall-clock times on all cores. Throughput: 200,000 continuous
 CRQs and two million objects of the default workload, from JSON Lines to JSON Lines, decoding, ordering and registration
 included. Latency: epochs of 1,000 objects and 10 snapshot queries, from the end of one to that of the next.
 """
@@ -42,16 +42,16 @@ class Clock:
 
 
 def throughput(
-    spark: SparkSession, folder: Path, count: int = OBJECTS, standing: int = QUERIES, epoch_records: int = 250_000
+    spark: SparkSession, folder: Path, count: int = OBJECTS, continuous: int = QUERIES, epoch_records: int = 250_000
 ) -> list[dict[str, Any]]:
-    """Objects a second from file to results, with standing CRQs."""
+    """Objects a second from file to results, with continuous CRQs."""
     objects, queries = folder / "objects.jsonl", folder / "queries.jsonl"
     generated = GenerateSettings(
         kind="clusters",
         objects=count,
         space=PLANE,
         rate=200_000.0,
-        queries={QueryType.CRQ: standing},
+        queries={QueryType.CRQ: continuous},
         duration=3_600_000,
         registered=(0.0, 0.0),
     )
@@ -65,8 +65,10 @@ def throughput(
     answering = ended - clock.phases["answering"]
     matches = summary.results.get("CRQ", 0)
     return [
-        row(f"file to results, {standing:,} CRQs", count / (reading + answering), "objects/s", 150_000, "aim 250,000"),
-        row("   decoding and ordering alone", (count + standing) / reading, "records/s"),
+        row(
+            f"file to results, {continuous:,} CRQs", count / (reading + answering), "objects/s", 150_000, "aim 250,000"
+        ),
+        row("   decoding and ordering alone", (count + continuous) / reading, "records/s"),
         row("   route, work, merge alone", count / answering, "objects/s"),
         row("   result rows", matches / (reading + answering), "rows/s"),
         row("   the whole run, of a warm session", ended - began, "s"),

@@ -43,6 +43,8 @@ import pyarrow as pa
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
 from spatialstream.balance.proposal import Proposal, propose
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.keys import block_key
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.kernels import compile_kernels
@@ -51,11 +53,9 @@ from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.terms import TermLists
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
 from spatialstream.stages.division import buckets_of, numbers_of
-from spatialstream.stages.messages import Row
+from spatialstream.stages.messages import Block
 from spatialstream.stages.route import Share, registry_owner, route
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.runs import ObjectShare, QueryShare, in_order
@@ -63,7 +63,7 @@ from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import LOAD, PREPARE, Control, Round
 from spatialstream.stages.two_phase import answer_second, second_phase
 from spatialstream.stages.versions import save_version
-from spatialstream.stages.work import Block, WorkSettings, slot_objects, slot_state, work
+from spatialstream.stages.work import BlockMessage, WorkSettings, slot_objects, slot_state, work
 from tests.benchmarks import workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
@@ -99,7 +99,7 @@ class Scale:
     """
 
     preload: int = 600_000
-    standing: int = 40_000
+    continuous: int = 40_000
     while_inserting: int = 200_000
     objects: tuple[int, ...] = (200_000, 600_000, 1_000_000)
     queries: tuple[int, ...] = (100_000, 300_000, 600_000)
@@ -149,7 +149,7 @@ def named(queries: QueryBatch, prefix: str, t: int, duration: int) -> QueryBatch
     return replace(queries, ids=ids, t=np.full(n, t, np.int64), duration=np.full(n, duration, np.int64))
 
 
-def standing(objects: ObjectBatch, n: int, prefix: str, t: int) -> QueryBatch:
+def continuous(objects: ObjectBatch, n: int, prefix: str, t: int) -> QueryBatch:
     """Continuous range queries around objects."""
     return named(make_queries(objects, n, "CRQ"), prefix, t, LIFETIME)
 
@@ -178,14 +178,14 @@ class Slots:
         active: the routing version.
         past: the ones before, with the times of their objects.
         number: of the next round.
-        upto: ms up to which objects have come.
+        watermark: ms up to which objects have come.
     """
 
     storage: Folder
     active: RoutingVersion
     past: tuple[PastVersion, ...] = ()
     number: int = 0
-    upto: int = -1
+    watermark: int = -1
     settings: WorkSettings = field(default_factory=lambda: WorkSettings(SPACE, 300_000, None))
     matches: int = 0
 
@@ -195,19 +195,19 @@ class Slots:
         queries: QueryBatch | None = None,
         controls: tuple[Control, ...] = (),
         pending: RoutingVersion | None = None,
-    ) -> tuple[npt.NDArray[np.float64], list[Row]]:
+    ) -> tuple[npt.NDArray[np.float64], list[Block]]:
         """One round: the CPU seconds of each slot, float64[slots], and the partials but those of CRQs."""
         if objects is not None and len(objects):
-            self.upto = int(objects.t[-1])
+            self.watermark = int(objects.t[-1])
         routing = Routing(self.active, pending, self.past, two_phase=True)
-        inbox: dict[int, list[Block]] = {slot: [] for slot in range(SLOTS)}
+        inbox: dict[int, list[BlockMessage]] = {slot: [] for slot in range(SLOTS)}
         before = (self.number - 1, 0) if self.number else None
         registry = OwnerState(self.storage, registry_owner(0), (self.number, 0), before, before)
         routed = route(self._share(objects, queries), routing, registry)
         for i, (slot, kind, content) in enumerate(routed):
             inbox[slot].append((block_key(self.number, 0, i, kind), messages.pack(content)))
         past = tuple((each.version.number, each.first, each.last) for each in self.past)
-        turn = Round(self.number, (self.number,), (0,), self.upto, self.active.number, controls, past)
+        turn = Round(self.number, (self.number,), (0,), self.watermark, self.active.number, controls, past)
         turn = replace(turn, before=before, since=before)
         seconds, partials = np.zeros(SLOTS), []
         for slot, blocks in inbox.items():
@@ -233,9 +233,9 @@ class Slots:
             number = numbers_of(self.number, rows, buckets_of(queries.ids))
             asked = QueryShare(queries, number, nowhere, nowhere, ("queries",))
         came = ObjectShare(objects, 0) if objects is not None and len(objects) else None
-        return Share(self.number, self.upto, 0, 1, came, asked)
+        return Share(self.number, self.watermark, 0, 1, came, asked)
 
-    def _second(self, partials: Sequence[Row], turn: Round, routing: Routing) -> npt.NDArray[np.float64]:
+    def _second(self, partials: Sequence[Block], turn: Round, routing: Routing) -> npt.NDArray[np.float64]:
         """The CPU seconds of each slot in the second phase of SKQs; it begins when all slots have done the first."""
         seconds = np.zeros(SLOTS)
         second = second_phase(partials, routing, SPACE)
@@ -258,7 +258,7 @@ class Slots:
         taken = 0.0
         for control in (PREPARE, LOAD):
             taken += self.round(controls=((control, version.number),), pending=version)[0].max()
-        self.past = (*self.past, PastVersion(self.active, first, self.upto))
+        self.past = (*self.past, PastVersion(self.active, first, self.watermark))
         self.active = version
         return float(taken + self.round()[0].max())
 
@@ -332,15 +332,15 @@ class Start:
     """What is preloaded: objects, continuous queries, and the version that was made for them."""
 
     objects: ObjectBatch
-    standing: QueryBatch
+    continuous: QueryBatch
     version: RoutingVersion
 
     @classmethod
     def of(cls, scale: Scale) -> Start:
         """What a scale says."""
         before = spread(scale.preload, 1, 0, RATE)
-        asked = standing(spread(scale.standing, 2, 0, RATE), scale.standing, "c", 0)
-        history = QueryBatch.concat([asked, snapshots(before, scale.standing, "h", int(before.t[-1]))])
+        asked = continuous(spread(scale.continuous, 2, 0, RATE), scale.continuous, "c", 0)
+        history = QueryBatch.concat([asked, snapshots(before, scale.continuous, "h", int(before.t[-1]))])
         sample = before.take(np.arange(0, len(before), max(1, len(before) // 100_000)))
         return cls(before, asked, build(SPACE, sample, history, LEAVES, SLOTS))
 
@@ -374,7 +374,7 @@ class Change:
 
     def added(self, start: int) -> QueryBatch:
         """The queries."""
-        return standing(within(self.region, 50_000, 4, 0, RATE), self.queries, "r", start)
+        return continuous(within(self.region, 50_000, 4, 0, RATE), self.queries, "r", start)
 
     def learned(self, start: Start, coming: ObjectBatch, thinned: int = 1) -> tuple[LeafCounts, Statistics]:
         """What the rebalancer knows after it: counts of leaves, and J of the time since the load has changed.
@@ -382,7 +382,7 @@ class Change:
         Snapshot queries are as many as continuous ones, and asked where objects come. J is made from a sample of both.
         """
         version, span = start.version, self.span * 1000.0
-        asked = QueryBatch.concat([start.standing, self.added(0)]) if self.queries else start.standing
+        asked = QueryBatch.concat([start.continuous, self.added(0)]) if self.queries else start.continuous
         leaves = len(version.index.leaves)
         held = np.bincount(version.index.route_objects(start.objects), minlength=leaves)
         new = np.bincount(version.index.route_objects(coming), minlength=leaves) * float(thinned)
@@ -417,11 +417,11 @@ def unbalanced(folder: Path, scale: Scale, start: Start, change: Change) -> Scen
     """Preload, then insert objects or queries into the region."""
     save_version(Folder(folder), start.version)
     slots = Slots(Folder(folder), start.version)
-    slots.round(queries=start.standing)
+    slots.round(queries=start.continuous)
     feed(slots, start.objects, scale.round)
-    coming = change.stream(change.meanwhile + change.objects, 3, slots.upto + 1)
+    coming = change.stream(change.meanwhile + change.objects, 3, slots.watermark + 1)
     if change.queries:
-        slots.round(queries=change.added(slots.upto + 1))
+        slots.round(queries=change.added(slots.watermark + 1))
     feed(slots, coming, scale.round)
     return Scene(slots, *change.learned(start, coming), change.stream, change.objects or change.queries)
 
@@ -450,14 +450,14 @@ def tried(proposal: Proposal | None, scene: Scene, folder: Path, scale: Scale) -
     """Carry a proposal out, and measure what comes after."""
     forget()
     slots, outcome = scene.slots.twin(folder), Outcome("", scene.inserted)
-    slots.round(scene.stream(scale.beside, 10, slots.upto + 1))  # restores the slots from their files
+    slots.round(scene.stream(scale.beside, 10, slots.watermark + 1))  # restores the slots from their files
     if proposal is not None:
         outcome.adopted = proposal.strategy
         outcome.seconds = slots.adopt(proposal.version, 0)
         outcome.moved = slots.moved(proposal.version.number)
     outcome.expected = imbalance(slot_model(scene) if proposal is None else proposal.after)
     slots.matches = 0
-    seconds = feed(slots, scene.stream(scale.round * scale.rounds, 11, slots.upto + 1), scale.round)
+    seconds = feed(slots, scene.stream(scale.round * scale.rounds, 11, slots.watermark + 1), scale.round)
     outcome.matches = slots.matches
     busy = np.median(seconds, axis=0)
     outcome.throughput = scale.round / float(busy.max())
@@ -477,7 +477,7 @@ def slot_model(scene: Scene) -> npt.NDArray[np.float64]:
 def _asked(slots: Slots, scene: Scene, scale: Scale) -> Iterator[npt.NDArray[np.float64]]:
     """Rounds with snapshot queries: the seconds of all slots in each."""
     for i in range(scale.batches):
-        objects = scene.stream(scale.beside, 20 + i, slots.upto + 1)
+        objects = scene.stream(scale.beside, 20 + i, slots.watermark + 1)
         queries = snapshots(objects, scale.asked, f"s{i}-", int(objects.t[-1]))
         yield slots.round(objects, queries)[0]
 

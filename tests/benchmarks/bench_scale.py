@@ -1,9 +1,9 @@
-"""What every part needs of 1,000 slots, 10^7 standing queries and 1,000,000 objects/s, counted in the real code.
+"""Cost of every component at 1,000 slots, 10^7 continuous queries and 1,000,000 objects/s, measured in the real code.
 
-``python -m tests.benchmarks.bench_scale [PART...]``; parts are those of :data:`PARTS`. There are no thousand machines
-here, so no stream of that size runs: each part is given what such a stream would give it, over memory, and its work is
-counted: CPU time, bytes, calls, messages, series. 10^7 queries are counted as 10^4 to 10^6 of a slot: one of 1,024 has
-some 20,000 of them. ``docs/scale.md`` says what follows.
+``python -m tests.benchmarks.bench_scale [PART...]``; parts are those of :data:`PARTS`. A stream of that size would need
+a thousand machines, so none is run: each component gets the input of such a stream, from memory, and its work is
+counted: CPU time, bytes, calls, messages, series. 10^7 queries are measured as 10^4 to 10^6 of a slot: one of 1,024
+slots has about 20,000 of them. ``docs/scale.md`` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy as np
 import pyarrow as pa
 from prometheus_client import generate_latest
 
+from spatialstream.actors.actor import Actor, ActorSpec
+from spatialstream.actors.wire import Command, Gathering, act, client_of, options
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.kinds import TYPES, QueryType
-from spatialstream.seats.seat import Invitation, Seat
-from spatialstream.seats.wire import Command, Gathering, act, client_of, options
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.route import route_epoch
 from spatialstream.stages.runs import write_run
 from spatialstream.stages.tasks import RoundTasks, Summary
@@ -47,7 +47,7 @@ from tests.benchmarks import bench_crq
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE, objects, queries
 from tests.harness import forget
-from tests.mute_seats import Driven, MuteSeating
+from tests.mute_actors import Driven, MuteActorLauncher
 
 Figure = dict[str, Any]
 
@@ -57,17 +57,17 @@ class Size:
     """How large a stream is.
 
     Attributes:
-        slots, partitions, seats: of the worker, of the router (and parts of MERGE), of each job.
+        slots, partitions, actors: of the worker, of the router (and parts of MERGE), of each job.
         leaves: of the routing version.
     """
 
     slots: int
     partitions: int
-    seats: int
+    actors: int
     leaves: int
 
     def __str__(self) -> str:
-        return f"{self.slots:,} slots, {self.partitions} partitions, {self.seats} seats"
+        return f"{self.slots:,} slots, {self.partitions} partitions, {self.actors} actors"
 
 
 SIZES = (Size(4, 2, 1, 64), Size(64, 16, 16, 1_024), Size(1_024, 64, 256, 16_384))
@@ -128,7 +128,7 @@ def loads(size: Size) -> dict[int, dict[str, Any]]:
             "held": 10**6,
             "bytes": 10**8,
             "queries": {"CRQ": 3},
-            "standing": {kind.value: 10**4 for kind in QueryType},
+            "continuous": {kind.value: 10**4 for kind in QueryType},
             "spent": {"match": 0.01, "results": 0.001, "objects": 0.001, "queries": 0.0},
             "leaves": leaves,
             **of_leaves,
@@ -140,8 +140,8 @@ def loads(size: Size) -> dict[int, dict[str, Any]]:
 
 
 def drivers(size: Size, found: Figures) -> None:
-    """Both drivers with the real engine and seats that do nothing, and what the worker's makes of the slots' loads."""
-    with Driven(version(size.leaves, size.slots), size.partitions, size.seats, loads(size)) as driven:
+    """Both drivers with the real engine and actors that do nothing, and what the worker's makes of the slots' loads."""
+    with Driven(version(size.leaves, size.slots), size.partitions, size.actors, loads(size)) as driven:
         metrics, window = WorkerMetrics(size.slots, size.leaves), LoadWindow(1_000 * WINDOW_SECONDS, None)
         spent: dict[str, list[tuple[float, int, int]]] = {"epoch": [], "round": [], "loads": []}
         done: list[tuple[RoundRecord, Summary]] = []
@@ -149,8 +149,8 @@ def drivers(size: Size, found: Figures) -> None:
         def observe() -> None:
             record, summary = done.pop()
             metrics.observe(record, summary, 0.1, {})
-            window.use(version(size.leaves, size.slots), record.round.upto)
-            window.take(record.round.upto, summary.loads)
+            window.use(version(size.leaves, size.slots), record.round.watermark)
+            window.take(record.round.watermark, summary.loads)
 
         steps = (("epoch", driven.epoch), ("round", lambda: done.append(driven.round())), ("loads", observe))
         for _ in range(1 + TRIES):
@@ -169,8 +169,8 @@ def drivers(size: Size, found: Figures) -> None:
 def series(size: Size, found: Figures) -> None:
     """What Prometheus reads of both jobs."""
     worker, router = WorkerMetrics(size.slots, size.leaves), RouterMetrics()
-    worker.seats(lambda: dict.fromkeys(range(size.seats), size.slots // size.seats))
-    router.seats(lambda: dict.fromkeys(range(size.seats), 1))
+    worker.actors(lambda: dict.fromkeys(range(size.actors), size.slots // size.actors))
+    router.actors(lambda: dict.fromkeys(range(size.actors), 1))
     for job, registry in (("worker", worker.registry), ("router", router.registry)):
         text = generate_latest(registry)
         count = sum(line[:1] != b"#" for line in text.splitlines())
@@ -194,21 +194,22 @@ def windows(size: Size, found: Figures) -> None:
     found.add(f"counts of {size.leaves:,} leaves in ten minutes, held", window.nbytes, "bytes")
 
 
-# ------------------------------------------------------------------------------------------------------- seats to seats
+# ------------------------------------------------------------------------------------------------------- actors to
+# actors
 
 
 def fan_in(size: Size, found: Figures) -> None:
-    """What a part of MERGE costs by the seats that it reads, none of which has anything to say."""
+    """What a part of MERGE costs by the actors that it reads, none of which has anything to say."""
     settings = StreamSettings("s", slots=size.slots, space=SPACE, partitions=size.partitions)
     channel = MemoryChannel([MemoryLog()], MemoryLog())
     storage = MemoryStorage()
     save_version(storage, version(size.leaves, size.slots))
     world = settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog()))
-    seating = MuteSeating(1, {})
-    with Seat(Invitation("127.0.0.1:0", "known", world, silence=1e6), "127.0.0.1") as seat:
-        address = seating.serve()
-        client, spent = client_of(seat.address), []
-        each = size.slots // size.seats
+    launcher = MuteActorLauncher(1, {})
+    with Actor(ActorSpec("127.0.0.1:0", "known", world, silence=1e6), "127.0.0.1") as actor:
+        address = launcher.serve()
+        client, spent = client_of(actor.address), []
+        each = size.slots // size.actors
         for gathering in range(1 + TRIES):
             forget()
             tasks = RoundTasks(Round(gathering, (gathering,), (0,), 10**12, 0, checkpoint=False))
@@ -216,11 +217,11 @@ def fan_in(size: Size, found: Figures) -> None:
             told = [(slot, 10**9, 10**9 + 64) for slot in range(size.slots)]
             sources = [(address, tuple(told[at : at + each])) for at in range(0, size.slots, each)]
             body = next(Gathering(merge, work, sources, [address]).of_parts([0]))
-            spent.append(cpu(lambda body=body: act(client, "gather", body, options("known"), seat.address)))
+            spent.append(cpu(lambda body=body: act(client, "gather", body, options("known"), actor.address)))
         ticket = len(Gathering.read(json.loads(body)).commands()[0][1].to_json())
-        seating.end()
-    note = f"{ticket} bytes are what each is told; {size.partitions * size.seats:,} calls a round in all"
-    found.add(f"a part of MERGE that reads {size.seats} seats, nothing else", 1e3 * min(spent[1:]), "ms", note)
+        launcher.end()
+    note = f"{ticket} bytes are what each is told; {size.partitions * size.actors:,} calls a round in all"
+    found.add(f"a part of MERGE that reads {size.actors} actors, nothing else", 1e3 * min(spent[1:]), "ms", note)
 
 
 # --------------------------------------------------------------------------------------------------------------- broker
@@ -269,12 +270,12 @@ def routing_store(size: Size, found: Figures) -> None:
     """Nodes and bytes of a version, of the confirmations of its slots, and of a load report."""
     n = size.leaves
     rng = np.random.default_rng(0)
-    columns = ("objects", "arrivals", "standing", "checked", "seconds")
+    columns = ("objects", "arrivals", "continuous", "checked", "seconds")
     counts = {name: rng.poisson(100.0, n).astype(float) for name in columns}
     counts["queries"] = rng.poisson(3.0, (len(TYPES), n)).astype(float)
     for name, parts in (
         ("a version", version(n, size.slots).pack()),
-        ("a load report", pack_arrays(counts, {"version": 1, "span": 600_000, "upto": 10**12})),
+        ("a load report", pack_arrays(counts, {"version": 1, "span": 600_000, "watermark": 10**12})),
     ):
         client: Any = _Written()
         Block(client, "/spatialstream/stream/versions/1/block", parts).write(lambda result: result)
@@ -316,7 +317,7 @@ def operator(size: Size, found: Figures) -> None:
 
 
 def slots(found: Figures) -> None:
-    """A slot's standing queries: how many it has, and what these take in memory, on disk and to be read again."""
+    """A slot's continuous queries: how many it has, and what these take in memory, on disk and to be read again."""
     source = objects(100_000, seed=bench_crq.SOURCE_SEED)
     for size in SIZES:
         row, _ = version(max(size.slots, 64), size.slots).route_queries(queries(source, 20_000, seed=3))

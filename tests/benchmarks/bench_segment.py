@@ -1,6 +1,6 @@
 """Speed and size of the snapshot index on one core: ``python -m tests.benchmarks.bench_segment [objects]``.
 
-Figures are CPU time. The segment holds all objects; the store holds the same ones, as they come in epochs.
+Figures are CPU times. The segment holds all objects; the store holds the same objects, appended epoch by epoch.
 """
 
 from __future__ import annotations

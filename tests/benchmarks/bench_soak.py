@@ -1,12 +1,12 @@
-"""A live stream for an hour: does the memory of its processes stay what it is, once retention drops what has come?
+"""A live stream for an hour: is the memory of its processes stable once retention drops objects?
 
-``python -m tests.benchmarks.bench_soak [--minutes M] [--retention MINUTES] [--rate R] [--standing N] [--changes C]
-[--output DIR]``. Objects come at 3,000 a second, 20,000 CRQs stand, and twice a second one more is registered and one
-that was registered before is cancelled. Every few seconds it is noted how much memory each process of both jobs has, by
-``spatialstream_process_memory_bytes``, and how large the slots' state is.
+``python -m tests.benchmarks.bench_soak [--minutes M] [--retention MINUTES] [--rate R] [--continuous N] [--changes C]
+[--output DIR]``. 3,000 objects arrive per second, 20,000 CRQs are registered, and twice a second another one is
+registered and an earlier one is cancelled. Every few seconds the memory of each process of both jobs is recorded, from
+``spatialstream_process_memory_bytes``, and the size of the slots' state.
 
-The verdict: from the retention on, and a warm-up after it, no process has at the end more than 5 % above what it had at
-the beginning: medians of the first and of the last quarter. Leaves ``soak.json`` and ``soak.svg``.
+The run passes if, after the retention period and a warm-up, no process ends with more than 5 % above its initial
+memory: the medians of the first and of the last quarter are compared. Writes ``soak.json`` and ``soak.svg``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Soak:
     minutes: float = 60.0
     retention: float = 10.0
     rate: float = 3_000.0
-    standing: int = 20_000
+    continuous: int = 20_000
     changes: float = 2.0
     every: float = 5.0
 
@@ -87,16 +87,16 @@ def growth(times: Sequence[float], sizes: Sequence[float], settled: float) -> fl
 
 def _change(live: Live, soak: Soak, ended: threading.Event) -> None:
     """Register and cancel queries until all is over."""
-    sender = Sender(live.connection, live.name, live.sender(0.0)._space, marks=False)
-    queries, number, standing = asked_for(live.source, 1_000, QueryType.CRQ), 0, list[str]()
+    sender = Sender(live.connection, live.name, live.sender(0.0)._space, watermarks=False)
+    queries, number, continuous = asked_for(live.source, 1_000, QueryType.CRQ), 0, list[str]()
     while not ended.wait(1.0 / soak.changes):
         now = int(time.time() * 1000)
         given = replace(queries[number % len(queries)], id=f"soak-{number}", t=now)
-        standing.append(f"soak-{number}")
+        continuous.append(f"soak-{number}")
         number += 1
         more: list[Any] = [replace(given, lifetime=replace(given.lifetime, duration=YEAR))]  # type: ignore[union-attr]
-        if len(standing) > 100:
-            more.append(Cancellation(standing.pop(0), now))
+        if len(continuous) > 100:
+            more.append(Cancellation(continuous.pop(0), now))
         sender.send_queries(QueryBatch.of(more))
     sender.flush()
 
@@ -122,7 +122,7 @@ def run(output: str | Path = "bench-output", soak: Soak | None = None) -> list[d
     soak, output = soak or Soak(), Path(output)
     output.mkdir(parents=True, exist_ok=True)
     compile_kernels()
-    scale = Scale(standing=soak.standing, slots=4)
+    scale = Scale(continuous=soak.continuous, slots=4)
     kept = soak.retention * 60_000
     retention = ["--retention", f"{kept:.0f}", "--interval", f"{kept / 10:.0f}"]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -186,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_soak")
     for name in ("minutes", "retention", "rate", "changes"):
         parser.add_argument(f"--{name}", type=float, default=getattr(Soak, name), help="default %(default)s")
-    parser.add_argument("--standing", type=int, default=Soak.standing, help="default %(default)s")
+    parser.add_argument("--continuous", type=int, default=Soak.continuous, help="default %(default)s")
     parser.add_argument("--output", type=Path, default=Path("bench-output"), help="for figures and the picture")
     options = vars(parser.parse_args())
     output = options.pop("output")

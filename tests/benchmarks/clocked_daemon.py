@@ -1,6 +1,6 @@
-"""Spark's Python daemon with clocks: each task that its processes do leaves a line in a file.
+"""Spark's Python daemon with clocks: each task in its processes writes a line to a file.
 
-Set as ``spark.python.daemon.module`` in place of :mod:`spatialstream.spark.daemon`, which it goes on as; the folder of
+Set as ``spark.python.daemon.module`` instead of :mod:`spatialstream.spark.daemon`, to which it delegates; the folder of
 the files is in :data:`VARIABLE`.
 """
 

@@ -1,8 +1,8 @@
-"""Clocks around the tasks of an engine, and around their parts.
+"""Time measurement of the tasks of an engine, and of their parts.
 
-A task is clocked in the process that does it (:func:`clock_tasks`); each leaves a line in a file of its process. The
-times of parts are *exclusive*: that of a part within another one counts for the inner alone, and that of a generator is
-what it takes to go on. So the parts of a task, and what is left of it (``rest``), add up to the whole.
+A task is timed in the process that runs it (:func:`clock_tasks`), which writes a line per task to its own file. The
+times of parts are *exclusive*: the time of a nested part counts only for the inner part, and the time of a generator is
+that of resuming it. So the parts of a task and the remainder (``rest``) add up to its total time.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ def _clocked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _clock_parts() -> None:
     """Put clocks around the parts of the stages."""
+    from spatialstream.connectors import result_files
+    from spatialstream.connectors.folder import Folder
+    from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.local.nearest.ckq import ContinuousNearestIndex
     from spatialstream.local.range.crq import ContinuousRangeIndex
     from spatialstream.local.registry import QueryRegistry
     from spatialstream.local.snapshot.segments import SegmentStore
     from spatialstream.local.terms.ctq import ContinuousTermsIndex
-    from spatialstream.sources import result_files
-    from spatialstream.sources.folder import Folder
-    from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.stages import ingest, merge, messages, route, work
 
     for owner, attribute, name in (

@@ -1,7 +1,7 @@
-"""How each figure grows with objects, queries, leaves and the size of an epoch: the curves behind ``make bench``.
+"""Growth of each figure with objects, queries, leaves and the size of an epoch: the curves of ``make bench``.
 
-A curve is measured like the figure of the same name in the tables, on one core and in CPU time where those are; points
-are few and runs are short, so a single point may be off by what else the machine does.
+A curve is measured like the figure of the same name in the tables, on one core and in CPU time where applicable. There
+are few points and runs are short, so single points may be affected by other load on the machine.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def best_of(work: Callable[[], object], repeat: int = 3) -> float:
 
 
 def crq(largest: int = 10_000_000) -> Iterator[Chart]:
-    """Matching and registration by the number of standing queries."""
+    """Matching and registration by the number of continuous queries."""
     crq_module.prepare()
     source, stream = (workload.objects(200_000, seed) for seed in (bench_crq.SOURCE_SEED, bench_crq.STREAM_SEED))
-    speed = Chart("crq-queries", "CRQ matching, one core", "standing queries", "objects/s", floor=1e6)
+    speed = Chart("crq-queries", "CRQ matching, one core", "continuous queries", "objects/s", floor=1e6)
     bulk = Chart(
         "crq-registration",
         "CRQ registration in bulks that grow it to",
-        "standing queries",
+        "continuous queries",
         "queries/s, all bulks so far",
     )
     parts = bench_crq.batches(stream)
@@ -159,7 +159,7 @@ def _asked(store: SegmentStore, batch: ObjectBatch, n: int = 300) -> Iterator[tu
 
 
 def pipeline(objects: int = 1_000_000) -> Iterator[Chart]:
-    """From file to results on Spark, by the number of standing CRQs and by the size of an epoch."""
+    """From file to results on Spark, by the number of continuous CRQs and by the size of an epoch."""
     from spatialstream.kernels import compile_kernels
     from spatialstream.spark.session import embedded_session
     from tests.benchmarks.bench_pipeline import throughput
@@ -167,7 +167,7 @@ def pipeline(objects: int = 1_000_000) -> Iterator[Chart]:
     compile_kernels()
     spark = embedded_session("benchmarks")
     measured = f"objects/s, {objects:,} objects"
-    by_queries = Chart("pipeline-queries", "File to results, all cores", "standing CRQs", measured, floor=8e4)
+    by_queries = Chart("pipeline-queries", "File to results, all cores", "continuous CRQs", measured, floor=8e4)
     by_epoch = Chart("pipeline-epoch", "File to results, all cores, 200,000 CRQs", "records an epoch", measured)
 
     def point(chart: Chart, x: int, queries: int, records: int) -> None:

@@ -1,6 +1,6 @@
-"""Questions to a live stream at once, with transport: one client by itself, and several in processes of their own.
+"""Snapshot queries to a live stream, with transport: a single client, and several clients in separate processes.
 
-``live_asked NAME ZOOKEEPER SEED SECONDS TOGETHER`` is what such a client runs.
+``live_asked NAME ZOOKEEPER SEED SECONDS TOGETHER`` is the command of such a client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spatialstream.client import connect
 from spatialstream.model.queries import QueryBatch
 from tests.benchmarks import bench_live as live_stream
 from tests.benchmarks import workload
-from tests.benchmarks.bench_asked import questions
+from tests.benchmarks.bench_asked import queries
 from tests.benchmarks.bench_live import Live, row, say
 
 CLIENTS = 8
@@ -41,7 +41,7 @@ def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     record: dict[str, Any] = {"held": held}
     for load, floor in (("idle", 10.0), (f"under {RATE:,.0f} objects/s", 40.0)):
         with _coming(live) if load != "idle" else _nothing():
-            for kind, records in questions(live.source).items():
+            for kind, records in queries(live.source).items():
                 before = _spent(live)
                 found = one_client(live, records)
                 spent = {who: 1e3 * (now - before[who]) / EACH for who, now in _spent(live).items()}
@@ -50,13 +50,13 @@ def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
                 rows.append(row("   p95", found["p95"], "ms", floor, f"oldest answer {found['oldest']:.0f} ms old"))
                 if load == "idle":  # otherwise most of it is that of turns
                     note = f"client {spent['client']:.2f}, driver {spent['driver']:.2f}"
-                    rows.append(row("   CPU of the seats", spent["Python"], "ms/question", None, note))
+                    rows.append(row("   CPU of the actors", spent["Python"], "ms/query", None, note))
             for together in (1, 100):
                 rate, refused, spent = several_clients(live, together)
                 name = f"asked snapshots, {CLIENTS} clients, {together} at a time, {load}"
-                rows.append(row(name, rate, "questions/s", 1_500 if load == "idle" else None, f"{refused} refused"))
+                rows.append(row(name, rate, "queries/s", 1_500 if load == "idle" else None, f"{refused} refused"))
                 if load == "idle":
-                    rows += [row(f"   CPU of {who}", each, "ms/question") for who, each in spent.items()]
+                    rows += [row(f"   CPU of {who}", each, "ms/query") for who, each in spent.items()]
     return rows, record
 
 
@@ -96,7 +96,7 @@ def _coming(live: Live) -> Iterator[None]:
 
 
 def one_client(live: Live, records: list[dict[str, Any]]) -> dict[str, float]:
-    """Percentiles of one question after the other, ms; and how old the clock of an answer was at most."""
+    """Percentiles of one query after the other, ms; and how old the clock of an answer was at most."""
     times, ages = [], []
     with connect(live.name, live.zookeeper.hosts) as stream:
         stream.ask(records[:20], timeout=120.0)
@@ -110,7 +110,7 @@ def one_client(live: Live, records: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def several_clients(live: Live, together: int) -> tuple[float, int, dict[str, float]]:
-    """Questions answered a second, calls without an answer, and the processor time of a question by process, ms."""
+    """Queries answered a second, calls without an answer, and the processor time of a query by process, ms."""
     command = [sys.executable, "-m", "tests.benchmarks.live_asked", live.name, live.zookeeper.hosts]
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     clients = [subprocess.Popen([*command, str(seed), str(SECONDS), str(together)], **piped) for seed in range(CLIENTS)]
@@ -138,7 +138,7 @@ def _begun(clients: list[subprocess.Popen[str]]) -> list[str]:
 
 def client(name: str, zookeeper: str, seed: int, seconds: float, together: int) -> dict[str, float]:
     """One client: asks all kinds, as fast as it is answered, from when it is told to on."""
-    kinds = list(questions(workload.objects(200_000, seed=1)).values())
+    kinds = list(queries(workload.objects(200_000, seed=1)).values())
     records = [kind[i] for i in range(len(kinds[0])) for kind in kinds]
     answered = refused = 0
     with connect(name, zookeeper) as stream:

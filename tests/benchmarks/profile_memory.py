@@ -1,10 +1,10 @@
-"""The memory that an epoch of many result rows takes: all processes of a run together, the JVM among them.
+"""The memory use of an epoch with many result rows: the total of all processes of a run, including the JVM.
 
 Usage: python -m tests.benchmarks.profile_memory [--objects N] [--queries N] [--type TYPE] [--folder DIR]
 
-Makes objects and queries that all of them answer, runs ``spatialstream run`` over them as one epoch, and prints the
-largest sum of the processes' proportional set sizes (pages that several share are counted once), looked at four times
-a second. Compare with a run of one query. Results take 126 bytes a row of a CRQ; the folder is deleted in the end.
+Generates objects and queries that match all of them, runs ``spatialstream run`` over them as one epoch, and prints the
+largest sum of the processes' proportional set sizes (shared pages are counted once), sampled four times a second.
+Compare with a run of one query. Results take 126 bytes per row of a CRQ; the folder is deleted at the end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where the time of an epoch goes in the embedded pipeline: by stage, by part of a stage, by process.
+"""Time profile of an epoch in the embedded pipeline: by stage, by part of a stage, by process.
 
 ``python -m tests.benchmarks.profile_pipeline [--objects N] [--queries N] [--epoch-records N]``. The tasks of a run
-over generated files are clocked in the processes that do them (:mod:`tests.benchmarks.clocks`), and the averages of the
-epochs after the first two are printed. Wall-clock seconds, unless CPU is said.
+over generated files are timed in the processes that run them (:mod:`tests.benchmarks.clocks`), and the averages of the
+epochs after the first two are printed. Times are wall-clock seconds unless marked as CPU.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _processes() -> dict[str, float]:
     return below
 
 
-def profile(objects: int, standing: int, epoch_records: int) -> None:
+def profile(objects: int, continuous: int, epoch_records: int) -> None:
     """Run and print."""
     from spatialstream.kernels import compile_kernels
     from spatialstream.spark.session import embedded_session
@@ -70,7 +70,7 @@ def profile(objects: int, standing: int, epoch_records: int) -> None:
                     before.update(_processes())
 
         bench_pipeline.Clock.report = watch
-        rows = bench_pipeline.throughput(spark, folder, objects, standing, epoch_records)
+        rows = bench_pipeline.throughput(spark, folder, objects, continuous, epoch_records)
         after = _processes()
         lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.open() if '"stage"' in line]
     for row in rows:

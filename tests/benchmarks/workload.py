@@ -100,7 +100,7 @@ def objects(n: int, seed: int, start: int = 0, rate: float = 1000.0, clusters: i
 
 @dataclass(frozen=True, slots=True)
 class QueryColumns:
-    """n standing range-keyword queries as columns: regions, keywords, and their centres float64[n, 2]."""
+    """n continuous range-keyword queries as columns: regions, keywords, and their centres float64[n, 2]."""
 
     regions: Regions
     keywords: TermLists

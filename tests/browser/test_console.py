@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, TimeoutError, expect
 
-from spatialstream.client import Inlet
+from spatialstream.client import RecordWriter
 from spatialstream.servers.process import await_condition
 from tests.browser.conftest import ELSEWHERE
 from tests.cluster.stream import LiveStream
@@ -175,23 +175,23 @@ def test_a_link_that_hands_a_token_over_loses_it(visit: Visit) -> None:
 
 
 def test_who_may_only_ask_asks_once_and_no_more(visit: Visit, gateway: GatewayServer) -> None:
-    asker = "may-only-ask-0123456789"
-    may = {"name": "asker", "token": asker, "rights": ["ask"], "streams": ["gateway"]}
+    session = "may-only-ask-0123456789"
+    may = {"name": "session", "token": session, "rights": ["ask"], "streams": ["gateway"]}
     with (gateway.folder / "tokens").open("a") as tokens:
         tokens.write(f"\n{json.dumps(may)}")
-    session = Client(gateway.port, asker)
+    session = Client(gateway.port, session)
     assert await_condition(lambda: session("GET", "/console/session").status == 200, PATIENCE / 1000)
     page = visit.page
     page.goto(link(page, {"id": "others", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}}))
-    visit.sign_in(asker)
+    visit.sign_in(session)
     expect(page.locator("#rate")).to_have_text(re.compile(r"[1-9]"))
     expect(page.locator("#behind")).to_have_text(re.compile(r"\d"))
-    expect(visit.card("Standing")).to_have_attribute("data-state", "unseen")
+    expect(visit.card("Continuous query")).to_have_attribute("data-state", "unseen")
     expect(page.get_by_role("button", name="Inside")).to_be_disabled()
-    expect(page.get_by_role("button", name="Let it stand")).to_be_disabled()
+    expect(page.get_by_role("button", name="Register", exact=True)).to_be_disabled()
     visit.flood()
-    page.get_by_role("button", name="Ask once").click()
-    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    page.get_by_role("button", name="Run once").click()
+    expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
     visit.live()
     visit.accessible()
 
@@ -204,30 +204,30 @@ def test_objects_pass(visit: Visit) -> None:
 
 
 @pytest.mark.gate
-def test_a_question_asked_once(visit: Visit) -> None:
+def test_a_query_asked_once(visit: Visit) -> None:
     visit.sign_in()
     visit.flood()
-    visit.page.get_by_role("button", name="Ask once").click()
-    card = visit.card("Asked once")
+    visit.page.get_by_role("button", name="Run once").click()
+    card = visit.card("Snapshot query")
     expect(card).to_have_attribute("data-state", "answered")
     expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
     expect(card.locator(".objects li").first).to_contain_text("flood")
     visit.page.get_by_role("button", name=re.compile("^Remove")).click()
-    expect(visit.page.get_by_text("Nothing is asked yet.")).to_be_visible()
+    expect(visit.page.get_by_text("No query yet.")).to_be_visible()
 
 
-def test_the_questions_are_skipped_to_and_stay(visit: Visit) -> None:
+def test_the_queries_are_skipped_to_and_stay(visit: Visit) -> None:
     visit.sign_in()
     page = visit.page
     page.get_by_role("button", name="Everywhere").click()
-    page.get_by_role("button", name="Ask once").click()
-    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    page.get_by_role("button", name="Run once").click()
+    expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
     expect(page).to_have_url(re.compile("q="))
-    page.get_by_role("link", name="Skip to the questions").press("Enter")
+    page.get_by_role("link", name="Skip to the queries").press("Enter")
     expect(page.locator("#panel")).to_be_focused()
     page.evaluate("() => (location.hash = 'panel')")  # as a link to a place in the page
     expect(page).to_have_url(re.compile("q="))
-    expect(visit.card("Asked once")).to_have_count(1)
+    expect(visit.card("Snapshot query")).to_have_count(1)
 
 
 @pytest.mark.gate
@@ -244,8 +244,8 @@ def test_a_box_is_drawn_on_the_map(either: Visit) -> None:
     page.mouse.up()
     west, east = (float(page.get_by_label(each, exact=True).input_value()) for each in ("West", "East"))
     assert west < east
-    page.get_by_role("button", name="Ask once").click()
-    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    page.get_by_role("button", name="Run once").click()
+    expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
 
 
 def test_a_corner_that_is_dragged_beyond_the_opposite_one_is_the_other_side(either: Visit) -> None:
@@ -278,8 +278,8 @@ def test_a_circle_is_made_with_keys(visit: Visit) -> None:
     assert float(radius.input_value()) > 0
     for name, value in (("Longitude", "4.5"), ("Latitude", "52"), ("Radius, km", "100")):
         page.get_by_label(name).fill(value)
-    page.get_by_role("button", name="Ask once").press("Enter")
-    card = visit.card("Asked once")
+    page.get_by_role("button", name="Run once").press("Enter")
+    card = visit.card("Snapshot query")
     expect(card).to_have_attribute("data-state", "answered")
     expect(card).to_contain_text("within 100 km of 52.00° N 4.50° E")
     expect(card.locator(".objects li").first).to_contain_text("flood")
@@ -292,8 +292,8 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     visit.sign_in()
     visit.flood()
     page = visit.page
-    page.get_by_role("button", name="Let it stand").click()
-    card = visit.card("Standing")
+    page.get_by_role("button", name="Register", exact=True).click()
+    card = visit.card("Continuous query")
     expect(card).to_have_attribute("data-state", "standing")
     expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
     (query,) = Client(gateway.port, TOKEN)("GET", "/streams/gateway/queries").json["queries"][-1:]
@@ -311,7 +311,7 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     other.sign_in()
     other.page.goto(page.evaluate("() => navigator.clipboard.readText()"))
     other.page.reload()
-    expect(other.card("Standing").locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    expect(other.card("Continuous query").locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
     other.end()
 
     page.get_by_role("button", name=re.compile("^Cancel")).click()
@@ -325,9 +325,9 @@ def number(card: Locator) -> int:
     return int(card.locator(".figure b").inner_text().replace(",", ""))
 
 
-def link(page: Page, *questions: dict[str, Any]) -> str:
-    """The address of the page with these questions."""
-    said = urlencode({"stream": "gateway", "q": json.dumps(questions)})
+def link(page: Page, *queries: dict[str, Any]) -> str:
+    """The address of the page with these queries."""
+    said = urlencode({"stream": "gateway", "q": json.dumps(queries)})
     return f"{page.url.partition('#')[0]}#{said}"
 
 
@@ -336,12 +336,12 @@ def test_what_stands_no_more_says_so(visit: Visit, gateway: GatewayServer) -> No
     query = {"id": "brief", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}, "duration": "15s"}
     assert Client(gateway.port, TOKEN)("POST", "/streams/gateway/queries", query).status == 201
     visit.page.goto(link(visit.page, query, query | {"id": "nobody"}))
-    brief, nobody = visit.card("Standing").nth(0), visit.card("Standing").nth(1)
+    brief, nobody = visit.card("Continuous query").nth(0), visit.card("Continuous query").nth(1)
     expect(brief).to_have_attribute("data-state", "standing")
-    expect(brief.locator(".status")).to_contain_text("stands since")
+    expect(brief.locator(".status")).to_contain_text("registered at")
     expect(nobody).to_have_attribute("data-state", "ended")
     expect(brief).to_have_attribute("data-state", "ended")  # while the page is open
-    expect(brief.locator(".status")).to_contain_text("its time was over at")
+    expect(brief.locator(".status")).to_contain_text("expired at")
     expect(visit.page).to_have_url(re.compile("brief.*nobody"))  # its results stay, and may be replayed
     visit.page.reload()
     expect(brief).to_have_attribute("data-state", "ended")
@@ -351,10 +351,10 @@ def test_what_stands_no_more_says_so(visit: Visit, gateway: GatewayServer) -> No
 
 
 def stand(visit: Visit) -> Locator:
-    """The flood's matches, a standing question, of which some have come."""
+    """The flood's matches, a continuous query, of which some have come."""
     visit.flood()
-    visit.page.get_by_role("button", name="Let it stand").click()
-    card = visit.card("Standing")
+    visit.page.get_by_role("button", name="Register", exact=True).click()
+    card = visit.card("Continuous query")
     expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
     return card
 
@@ -373,9 +373,9 @@ def test_rows_are_followed_from_before_the_first_one_on(visit: Visit) -> None:
         page.expect_request(re.compile("/results[?]")) as followed,
         page.expect_response(lambda answer: answer.request.method == "POST") as registered,
     ):
-        page.get_by_role("button", name="Let it stand").click()
+        page.get_by_role("button", name="Register", exact=True).click()
     assert followed.value.headers["last-event-id"] == registered.value.json()["position"]
-    expect(visit.card("Standing").locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    expect(visit.card("Continuous query").locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
     cancel(visit)
 
 
@@ -390,7 +390,7 @@ def test_what_is_changed_takes_the_place_of_what_stood(visit: Visit, gateway: Ga
 
     (before,) = standing()[-1:]
     card.get_by_role("button", name=re.compile("^Put into the form")).click()
-    expect(page.locator("#composer")).to_contain_text("takes the place of")
+    expect(page.locator("#composer")).to_contain_text("Registering replaces")
     expect(page.locator(".handle")).to_have_count(4)
     page.wait_for_timeout(1_000)  # for the map to come to rest
     corner = page.locator(".handle").first.bounding_box()
@@ -399,7 +399,7 @@ def test_what_is_changed_takes_the_place_of_what_stood(visit: Visit, gateway: Ga
     page.mouse.down()
     page.mouse.move(corner["x"] - 34, corner["y"] + 46, steps=5)
     page.mouse.up()
-    page.get_by_role("button", name="Let it stand").click()
+    page.get_by_role("button", name="Register", exact=True).click()
     expect(page.locator(".card")).to_have_count(1)
     expect(card).to_have_attribute("data-state", "standing")
     (after,) = standing()[-1:]
@@ -409,7 +409,7 @@ def test_what_is_changed_takes_the_place_of_what_stood(visit: Visit, gateway: Ga
     cancel(visit)
 
 
-def test_a_question_stands_also_where_the_page_is_not_served_safely(browser: Browser, gateway: GatewayServer) -> None:
+def test_a_query_stands_also_where_the_page_is_not_served_safely(browser: Browser, gateway: GatewayServer) -> None:
     visit = Visit(browser, gateway, ELSEWHERE)
     assert not visit.page.evaluate("() => isSecureContext")
     visit.sign_in()
@@ -418,7 +418,7 @@ def test_a_question_stands_also_where_the_page_is_not_served_safely(browser: Bro
     visit.end()
 
 
-def test_what_a_question_has_had_is_replayed_and_live_again_without_a_gap(visit: Visit) -> None:
+def test_what_a_query_has_had_is_replayed_and_live_again_without_a_gap(visit: Visit) -> None:
     visit.sign_in()
     card = stand(visit)
     before = number(card)
@@ -469,15 +469,15 @@ def test_a_replay_of_nothing_and_one_that_cannot_be_read(visit: Visit) -> None:
     page = visit.page
     visit.flood()
     page.get_by_role("textbox", name="Words").fill("nobody-says-this")
-    page.get_by_role("button", name="Let it stand").click()
-    expect(visit.card("Standing")).to_have_attribute("data-state", "standing")
+    page.get_by_role("button", name="Register", exact=True).click()
+    expect(visit.card("Continuous query")).to_have_attribute("data-state", "standing")
     page.route("**/results/counts?**", lambda route: route.fulfill(status=503, json={"detail": "the broker is away"}))
     page.get_by_role("button", name=re.compile("^Replay")).click()
     replay = page.get_by_role("region", name="Replay")
     expect(replay.locator(".told")).to_contain_text("the broker is away")
     page.unroute("**/results/counts?**")
     replay.get_by_role("button", name="Try again").click()
-    expect(replay.locator(".told")).to_contain_text("No row of this question came")
+    expect(replay.locator(".told")).to_contain_text("No row of this query arrived")
     expect(replay.get_by_role("slider")).to_be_disabled()
     visit.accessible()
     replay.get_by_role("button", name="Back to live").click()
@@ -492,11 +492,11 @@ def test_what_stands_in_the_stream_is_listed_and_followed(
     stand(visit)
     other = Visit(browser, gateway, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     other.sign_in()
-    other.page.get_by_text("What stands in this stream").click()
+    other.page.get_by_text("Registered queries").click()
     listed = other.page.locator("#standing").get_by_role("button", name=re.compile("flood")).first
     expect(listed).to_contain_text(re.compile(r"since .* by test; (no rows yet|[\d,]+ rows?, the last at )"))
     listed.click()
-    card = other.card("Standing")
+    card = other.card("Continuous query")
     expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
     card.get_by_role("button", name=re.compile("^Replay")).click()
     expect(other.page.get_by_role("slider", name="Moment")).to_have_attribute("aria-valuetext", re.compile("rows?$"))
@@ -531,9 +531,9 @@ def test_a_card_has_what_came_before_it_was_opened_and_its_cross_asks(visit: Vis
     expect(page.locator(".card[data-type=CKQ] .ranked li")).to_have_count(2)
     expect(page).to_have_url(re.compile("others-box"))
 
-    dialog = page.get_by_role("dialog", name="Cancel it for everybody?")
+    dialog = page.get_by_role("dialog", name="Cancel the query for everybody?")
     card.get_by_role("button", name=re.compile("^Cancel")).click()
-    expect(dialog).to_contain_text(re.compile("You have registered it, elsewhere|Registered by"))
+    expect(dialog).to_contain_text(re.compile("You registered it, on another page|Registered by"))
     visit.picture("cancel")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
@@ -549,10 +549,10 @@ def test_a_card_has_what_came_before_it_was_opened_and_its_cross_asks(visit: Vis
 def test_what_has_been_asked_once_may_be_let_stand(visit: Visit) -> None:
     visit.sign_in()
     visit.flood()
-    visit.page.get_by_role("button", name="Ask once").click()
-    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
-    visit.page.get_by_role("button", name="Let it stand").click()
-    expect(visit.card("Standing")).to_have_attribute("data-state", "standing")
+    visit.page.get_by_role("button", name="Run once").click()
+    expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
+    visit.page.get_by_role("button", name="Register", exact=True).click()
+    expect(visit.card("Continuous query")).to_have_attribute("data-state", "standing")
     cancel(visit)
 
 
@@ -560,11 +560,11 @@ def test_escape_leaves_an_empty_replay(visit: Visit) -> None:
     page = visit.sign_in().page
     visit.flood()
     page.get_by_role("textbox", name="Words").fill("nobody-says-this")
-    page.get_by_role("button", name="Let it stand").click()
-    expect(visit.card("Standing")).to_have_attribute("data-state", "standing")
+    page.get_by_role("button", name="Register", exact=True).click()
+    expect(visit.card("Continuous query")).to_have_attribute("data-state", "standing")
     page.get_by_role("button", name=re.compile("^Replay")).click()
     replay = page.get_by_role("region", name="Replay")
-    expect(replay.locator(".told")).to_contain_text("No row of this question came")
+    expect(replay.locator(".told")).to_contain_text("No row of this query arrived")
     page.keyboard.press("Escape")
     expect(replay).to_be_hidden()
     visit.live()
@@ -617,17 +617,17 @@ def test_the_nearest_and_the_top_words(visit: Visit) -> None:
     page.get_by_label("Longitude").fill("4.5")
     page.get_by_label("Latitude").fill("52")
     page.get_by_label("How many").fill("3")
-    page.get_by_role("button", name="Let it stand").click()
-    nearest = visit.card("Standing.*").filter(has=page.locator(".ranked"))
+    page.get_by_role("button", name="Register", exact=True).click()
+    nearest = visit.card("Continuous query.*").filter(has=page.locator(".ranked"))
     expect(nearest.locator(".ranked li")).to_have_count(3)
     page.get_by_role("radio", name="Top words").check(force=True)
     page.get_by_role("button", name="Everywhere").click()
-    page.get_by_label("Anew every").select_option("5s")
+    page.get_by_label("Repeat every").select_option("5s")
     page.get_by_label("Over the last").select_option("1m")
-    page.get_by_role("button", name="Let it stand").click()
+    page.get_by_role("button", name="Register", exact=True).click()
     words = page.locator(".card table.terms")
     expect(words.get_by_role("rowheader", name="news")).to_be_visible()
-    visit.picture("questions")
+    visit.picture("queries")
     for _ in range(2):
         page.get_by_role("button", name=re.compile("^Cancel")).first.click()
         expect(page.locator(".card[data-state=cancelled]")).not_to_have_count(0)
@@ -638,7 +638,7 @@ def test_the_nearest_and_the_top_words(visit: Visit) -> None:
 @pytest.mark.gate
 def test_the_streams_inside(visit: Visit, stream: LiveStream) -> None:
     bad = {"id": "bad", "t": 5, "lon": 500, "lat": 1, "text": "x"}  # which the gateway itself would refuse
-    Inlet(stream.connection, stream.name).objects(json.dumps(bad).encode() + b"\n")
+    RecordWriter(stream.connection, stream.name).objects(json.dumps(bad).encode() + b"\n")
     visit.sign_in()
     visit.page.get_by_role("button", name="Inside").click()
     inside = visit.page.get_by_role("region", name="Inside the stream")
@@ -662,8 +662,8 @@ def test_what_cannot_be_shown_costs_a_row_and_not_the_connection(visit: Visit) -
     page = visit.page
     page.route(re.compile("/results[?]"), rows)
     visit.flood()
-    page.get_by_role("button", name="Let it stand").click()
-    card = visit.card("Standing")
+    page.get_by_role("button", name="Register", exact=True).click()
+    card = visit.card("Continuous query")
     expect(card.locator(".figure b")).to_have_text(re.compile("[2-9]"))
     expect(page.locator("#toast")).to_contain_text("has failed")
     page.unroute(re.compile("/results[?]"))
@@ -714,7 +714,7 @@ def test_an_answer_that_is_cut_off_is_asked_for_again(visit: Visit) -> None:
 def test_a_page_of_which_a_part_does_not_come_is_loaded_again(visit: Visit, part: str) -> None:
     visit.page.route(f"**/console/{part}", lambda route: route.abort(), times=1)
     visit.page.reload()
-    expect(visit.page.get_by_role("alert").filter(has_text="a part of this page has not come")).to_be_visible()
+    expect(visit.page.get_by_role("alert").filter(has_text="a part of this page could not be loaded")).to_be_visible()
     visit.sign_in()
 
 
@@ -758,8 +758,8 @@ def test_nothing_can_be_asked_before_the_stream_is_known(browser: Browser, gatew
     held[0].continue_()
     visit.live()
     visit.flood()
-    visit.page.get_by_role("button", name="Ask once").click()
-    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    visit.page.get_by_role("button", name="Run once").click()
+    expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
     visit.end()
 
 
@@ -842,8 +842,8 @@ def test_without_webgl_the_map_is_moved_with_keys_and_the_inside_is_on_it(visit:
 
     page.get_by_role("button", name="Circle", exact=True).click()
     assert float(page.get_by_label("Radius, km").input_value()) > 0
-    page.get_by_role("button", name="Ask once").click()
-    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    page.get_by_role("button", name="Run once").click()
+    expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
     page.get_by_role("button", name="Inside").click()
     inside = page.get_by_role("region", name="Inside the stream")
     expect(inside.get_by_role("rowheader", name="2")).to_be_visible()
@@ -881,11 +881,11 @@ def test_a_map_that_is_lost_comes_back(visit: Visit) -> None:
 
 def test_it_can_be_used_by_everybody(browser: Browser, gateway: GatewayServer, theme: str) -> None:
     visit = Visit(browser, gateway, color_scheme=theme)
-    visit.accessible()  # the question for the token
+    visit.accessible()  # the query for the token
     visit.sign_in()
     visit.flood()
-    visit.page.get_by_role("button", name="Ask once").click()
-    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    visit.page.get_by_role("button", name="Run once").click()
+    expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
     visit.accessible()
     visit.picture(f"live-{theme}")
     visit.page.get_by_role("button", name="Inside").click()

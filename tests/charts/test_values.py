@@ -48,7 +48,7 @@ WRONG = [
     (OPERATOR, {"gateway": {"replicas": -1}}, "replicas"),
     (OPERATOR, {"gateway": {"image": {}}}, "image"),
     (OPERATOR, {"gateway": {"url": "streams.example.org"}}, "url"),
-    (OPERATOR, {"gateway": {"access": {"tokenReview": False}}}, "everybody could ask"),
+    (OPERATOR, {"gateway": {"access": {"tokenReview": False}}}, "anyone could connect"),
     (OPERATOR, {"gateway": {"access": {"tokens": "x"}}}, "tokens"),
     (OPERATOR, {"gateway": {"secrets": "kafka"}}, "secrets"),
     (OPERATOR, {"gateway": {"limits": {"rate": -1}}}, "rate"),

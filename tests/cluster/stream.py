@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 
 from spatialstream.client import Connection, Results, Sender
 from spatialstream.client.results import bounds
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
@@ -22,7 +23,6 @@ from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import await_condition
 from spatialstream.servers.zookeeper import ZooKeeperServer
-from spatialstream.sources.kafka import Topics
 from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.cluster.quorum import KafkaQuorum, ZooKeeperQuorum
 
@@ -66,7 +66,8 @@ class LiveStream:
             *("--stream", name, "--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts),
             *("--checkpoint", str(self.checkpoint), "--slots", str(slots), f"--space={space}", *more),
         ]
-        # records wait as long as it takes for the marks of other partitions: so answers are a function of the input
+        # records wait as long as it takes for the watermarks of other partitions: so answers are a function of the
+        # input
         router = [*common, "--idle", "10m", "--leaves", "16", "--object-partitions", str(PARTITIONS), "--epoch", "2000"]
         self.router = JobServer(folder / "router", "router", router, environment=environment)
         self.worker = JobServer(folder / "worker", "worker", common, environment=environment)

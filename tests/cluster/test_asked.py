@@ -1,4 +1,4 @@
-"""Questions to a live stream between its rounds, while objects come, versions change and what answers is killed."""
+"""Queries to a live stream between its rounds, while objects come, versions change and what answers is killed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Asking:
     """Asks a stream in threads of its own, as long as it lasts.
 
     Attributes:
-        answers: questions as they were asked, and their rows: some of all, drawn at random, where there are many.
+        answers: queries as they were asked, and their rows: some of all, drawn at random, where there are many.
         given: how many there were.
         rounds: those that answers are as of.
         took: seconds of each call that gave answers.
@@ -51,7 +51,7 @@ class Asking:
     """
 
     stream: Stream
-    questions: list[Query]
+    query_block: list[Query]
     answers: list[tuple[Query, dict[str, Any]]] = field(default_factory=list)
     given: int = 0
     rounds: set[int] = field(default_factory=set)
@@ -76,11 +76,11 @@ class Asking:
     def _ask(self, seed: int) -> None:
         chance = random.Random(seed)
         while not self.over.wait(0.02):
-            self.ask(chance.choices(self.questions, k=chance.choice([1, 1, 5])))
+            self.ask(chance.choices(self.query_block, k=chance.choice([1, 1, 5])))
 
-    def ask(self, questions: list[Query], timeout: float = 2.0) -> bool:
+    def ask(self, query_block: list[Query], timeout: float = 2.0) -> bool:
         """Whether all were answered, as of one round."""
-        records: list[dict[str, Any]] = [{**query_record(query), "t": None} for query in questions]
+        records: list[dict[str, Any]] = [{**query_record(query), "t": None} for query in query_block]
         began = time.monotonic()
         try:
             rows = self.stream.ask(records, timeout=timeout)
@@ -91,7 +91,7 @@ class Asking:
             self.failed.append(error)
             return False
         self.took.append(time.monotonic() - began)
-        for answer in zip(questions, rows, strict=True):
+        for answer in zip(query_block, rows, strict=True):
             self._keep(answer)
         return len({str(row["as_of"]) for row in rows}) == 1
 
@@ -134,7 +134,7 @@ def test_answers_are_the_oracles_as_of_their_rounds(
 ) -> None:
     drawn = random_stream(8, 20_000, 40, WGS84, types=SNAPSHOTS)
     objects = sorted(drawn.objects, key=lambda each: each.t)
-    questions = [query for query in drawn.queries if isinstance(query, Query)]
+    query_block = [query for query in drawn.queries if isinstance(query, Query)]
     lines = []
 
     with (
@@ -142,15 +142,15 @@ def test_answers_are_the_oracles_as_of_their_rounds(
         connect("asked", servers.zookeeper.hosts) as opened,
         connect("asked", servers.zookeeper.hosts) as another,
     ):
-        sending, unaware = stream.send(objects, [], rate=100.0, lasting=True), Asking(another, questions)
-        with Asking(opened, questions) as asking:
+        sending, unaware = stream.send(objects, [], rate=100.0, lasting=True), Asking(another, query_block)
+        with Asking(opened, query_block) as asking:
             assert asking.answered_again()
             faults: list[tuple[str, Callable[[], object]]] = [
                 *(
                     (f"{strategy} adopted", lambda strategy=strategy: _adopt(stream, strategy))
                     for strategy in (("FG", "PM", "FM") if AT_LENGTH else ("FG",))
                 ),
-                ("all seats killed", lambda: _kill_python(stream)),
+                ("all actors killed", lambda: _kill_python(stream)),
                 ("the worker killed", lambda: _kill_worker(stream)),
                 ("ZooKeeper away", lambda: _lose_zookeeper_after_an_adoption(stream, unaware)),
             ]
@@ -161,14 +161,14 @@ def test_answers_are_the_oracles_as_of_their_rounds(
                 refused = len(asking.refused) - before
                 lines.append(f"{name:<20} {time.monotonic() - began:5.1f} s, {refused} calls without an answer")
             assert await_condition(lambda: len(asking.rounds) > 10, PATIENCE)
-            together = [each for each in questions for _ in range(1 + 1000 // len(questions))][:1000]
+            together = [each for each in query_block for _ in range(1 + 1000 // len(query_block))][:1000]
             began = time.monotonic()
             assert asking.ask(together, timeout=PATIENCE), asking.refused[-1:]
-            lines.append(f"1,000 questions at once: {time.monotonic() - began:.2f} s")
+            lines.append(f"1,000 queries at once: {time.monotonic() - began:.2f} s")
             stream.sending.rate = 0.0  # the rest as fast as can be
             sending.join()
             end = objects[-1].t
-            row = opened.ask(query_record(questions[0]) | {"t": end}, at_least=end, timeout=PATIENCE)
+            row = opened.ask(query_record(query_block[0]) | {"t": end}, at_least=end, timeout=PATIENCE)
             assert row["as_of"]["clock"] >= end
         assert not asking.failed + unaware.failed
         assert unaware.differences(objects) == []
@@ -183,18 +183,18 @@ def test_answers_are_the_oracles_as_of_their_rounds(
 
 def _lose_zookeeper_after_an_adoption(stream: LiveStream, asking: Asking) -> None:
     """Who asks has not seen the version when ZooKeeper goes: the answer is right, or that it is to be tried again."""
-    assert await_condition(lambda: asking.ask(asking.questions[:1]), PATIENCE)
+    assert await_condition(lambda: asking.ask(asking.query_block[:1]), PATIENCE)
     number = publish_moved(stream)
     assert await_condition(lambda: stream.store.state().active.number == number, PATIENCE)
     stream.servers.zookeeper.kill()
     try:
         told = re.compile("objects are being moved, .*: try again")
         assert await_condition(  # with the first round under it
-            lambda: not asking.ask(asking.questions[:1]) and told.search(asking.refused[-1]) is not None, PATIENCE
+            lambda: not asking.ask(asking.query_block[:1]) and told.search(asking.refused[-1]) is not None, PATIENCE
         )
     finally:
         stream.servers.zookeeper.start(timeout=PATIENCE)
-    assert await_condition(lambda: asking.ask(asking.questions), PATIENCE)
+    assert await_condition(lambda: asking.ask(asking.query_block), PATIENCE)
 
 
 def _adopt(stream: LiveStream, strategy: str) -> None:

@@ -16,14 +16,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spatialstream.client import Inlet, Results
+from spatialstream.client import RecordWriter, Results
+from spatialstream.connectors import kafka_clients
+from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka_security import read_properties
+from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink
+from spatialstream.connectors.keys import block_key
 from spatialstream.model.errors import Unavailable
 from spatialstream.servers.kafka import KafkaServer
-from spatialstream.sources import kafka_clients
-from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_security import read_properties
-from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
-from spatialstream.sources.keys import block_key
 from spatialstream.store.tls import TlsFiles
 from tests.certificates import Authority
 from tests.cluster.stream import PATIENCE, Servers
@@ -166,9 +166,9 @@ def test_certificates_are_renewed_under_open_clients(tmp_path: Path) -> None:
         properties.write_text("".join(f"{name}={value}\n" for name, value in kafka.security.items()))
         connection = Connection(kafka.bootstrap, read_properties(properties), file=properties)
         Topics(stream).ensure(connection, slots=1)
-        channel, inlet, sink = (
+        channel, record_writer, sink = (
             KafkaChannel(connection, stream, 1),
-            Inlet(connection, stream),
+            RecordWriter(connection, stream),
             KafkaSink(connection, stream),
         )
         results = Results(connection, stream)
@@ -176,7 +176,7 @@ def test_certificates_are_renewed_under_open_clients(tmp_path: Path) -> None:
         def goes_on(number: int) -> None:
             channel.send([block(number)])
             assert numbers(channel) == [block(each)[1] for each in range(number + 1)]
-            assert inlet.queries({"id": f"{number}"}).offset == number
+            assert record_writer.queries({"id": f"{number}"}).offset == number
             row = json.dumps({"query": f"{number}"})
             assert sink.rows(number, 0, [pa.array([row], pa.large_string())]) == 1
             assert next(results.messages(lambda: False)) == row.encode()
@@ -200,9 +200,9 @@ def test_certificates_are_renewed_under_open_clients(tmp_path: Path) -> None:
                 assert wait([sending], 2.0).not_done
                 shutil.copy(path, folder)
             refusals = sending.result(PATIENCE)
-        assert "what is shown to the broker has been renewed" in refusals[0]
+        assert "the credentials for the broker have been renewed" in refusals[0]
         assert "certificate" in refusals[0], "it is said why nobody is let in"
-        inlet.queries({"id": "2"})
+        record_writer.queries({"id": "2"})
         assert numbers(channel)[-1] == block(2)[1]
         results.close()
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import TopicPartition
 
-from spatialstream.sources import kafka_clients
-from spatialstream.sources.contracts import Channel, Sink
-from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
-from spatialstream.sources.memory import Message
+from spatialstream.connectors import kafka_clients
+from spatialstream.connectors.contracts import Channel, Sink
+from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
+from spatialstream.connectors.memory import Message
 from tests.cluster.stream import Servers
 from tests.contracts.harness import Channels, Sinks, Sources
 from tests.contracts.test_channel import TestChannel
@@ -72,8 +72,8 @@ class KafkaSources(OnBroker):
 
 
 class KafkaChannels(OnBroker):
-    def of(self, life: str) -> Channel:
-        return KafkaChannel(self.connection, self.stream, 2, life)
+    def of(self, incarnation: str) -> Channel:
+        return KafkaChannel(self.connection, self.stream, 2, incarnation)
 
     def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
         self.produce(self.topics.blocks, slot, (key, value))
@@ -89,8 +89,8 @@ class KafkaChannels(OnBroker):
 
 
 class KafkaSinks(OnBroker):
-    def of(self, life: str) -> Sink:
-        return KafkaSink(self.connection, self.stream, 3, life)
+    def of(self, incarnation: str) -> Sink:
+        return KafkaSink(self.connection, self.stream, 3, incarnation)
 
     def results(self) -> list[tuple[bytes, bytes]]:
         return [(key or b"", value or b"") for key, value in self.all(self.topics.results)]

@@ -1,4 +1,4 @@
-"""The live demo as a person uses it: a link under which questions are being answered, and an end with nothing left."""
+"""The live demo as a person uses it: a link under which queries are being answered, and an end with nothing left."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def children(folder: Path) -> list[str]:
 
 
 @pytest.mark.timeout(1200)
-def test_a_link_questions_that_are_answered_and_an_end(tmp_path: Path) -> None:
+def test_a_link_queries_that_are_answered_and_an_end(tmp_path: Path) -> None:
     words = ["demo-live", "--port", "0", "--speed", str(SPEED), "--rate", "40", "--slots", "2"]
     said = tmp_path / "said"
     environment = os.environ | {"TMPDIR": str(tmp_path)}

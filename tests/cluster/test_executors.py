@@ -1,4 +1,7 @@
-"""Both jobs with their seats in executors, as on Kubernetes: processes of their own, which come, go, and are killed."""
+"""Both jobs with their actors in executors, as on Kubernetes.
+
+Processes of their own, which come, go, and are killed.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ def kill_an_executor(stream: LiveStream, job: JobServer) -> None:
     assert await_condition(lambda: figure(job, TURNS[job.name]) >= turn + 2, PATIENCE)
     stream.await_progress()
     assert await_condition(lambda: len(executors(job).keys() - {first, second}) == 1, PATIENCE)
-    assert await_condition(lambda: figure(job, "spatialstream_seats") == 2.0, PATIENCE)
+    assert await_condition(lambda: figure(job, "spatialstream_actors") == 2.0, PATIENCE)
 
 
 def scale_in(stream: LiveStream, job: JobServer) -> None:
@@ -94,11 +97,11 @@ def scale_in(stream: LiveStream, job: JobServer) -> None:
     known = executors(job)
     ask_executors(stream.store, job.name, 1)
     assert await_condition(lambda: executors(job).keys() == {min(known, key=int)}, PATIENCE)
-    assert await_condition(lambda: figure(job, "spatialstream_seats") == 1.0, PATIENCE)
+    assert await_condition(lambda: figure(job, "spatialstream_actors") == 1.0, PATIENCE)
 
 
 def scale_out(stream: LiveStream, job: JobServer) -> None:
     """Want two executors, and get them."""
     ask_executors(stream.store, job.name, 2)
     assert await_condition(lambda: figure(job, f"spatialstream_{job.name}_executors") == 2.0, PATIENCE)
-    assert await_condition(lambda: figure(job, "spatialstream_seats") == 2.0, PATIENCE)
+    assert await_condition(lambda: figure(job, "spatialstream_actors") == 2.0, PATIENCE)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from spatialstream.client import Connection, Inlet
+from spatialstream.client import Connection, RecordWriter
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84
@@ -163,7 +163,7 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         assert stands(http_) == names
         forged = http_("POST", "/streams/gateway/queries", query | {"by": "somebody else"})
         assert (forged.status, forged.errors[0]["pointer"]) == (400, "#/by")
-        topic = Inlet(Connection(stream.servers.kafka.bootstrap), "gateway")
+        topic = RecordWriter(Connection(stream.servers.kafka.bootstrap), "gateway")
         topic.queries(http_("GET", f"/streams/gateway/queries/{names[0]}").json["query"] | {"by": "somebody else"})
 
         followers = [Follower(http_, names, position, random.Random(seed)) for seed in range(4)]

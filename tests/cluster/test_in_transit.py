@@ -23,9 +23,9 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from spatialstream.actors.query_endpoint import QueryEndpoint
 from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84
-from spatialstream.seats.door import Door
 from spatialstream.servers import job
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import await_condition
@@ -165,8 +165,8 @@ def has_passed(
     given = [part for each in known for part in (each, more[more.index(each) + 1])]
     gateway = stack.enter_context(GatewayServer(folder / "gateway", [*where, *given], token, files))
     if capture is not None:
-        assert await_condition(lambda: stream.store.load_statistics("door") is not None, PATIENCE)
-        capture.look_for("secret", Door.read(stream.store).secret[:24])
+        assert await_condition(lambda: stream.store.load_statistics("query-endpoint") is not None, PATIENCE)
+        capture.look_for("secret", QueryEndpoint.read(stream.store).secret[:24])
     stream.send(objects, queries, 0.0).join()
     assert differences(stream, objects, queries) == []
     _use(Gate(gateway.port, token, files is not None), name, own, objects[-1].t)
@@ -228,10 +228,10 @@ def test_nothing_listens_that_is_not_in_the_table_and_refuses_strangers(guarded:
     found = Counter((row.process, row.what) for _, row in known)
     executors = found["executor's JVM", "Spark's blocks"]
     assert executors >= 2
-    assert found["seats", "seat"] >= 2
+    assert found["actors", "actor"] >= 2
     told = {(each.process, each.what) for each in TABLE if each.process != "operator"}
     assert told - found.keys() == {("gateway", "metrics")}, "no --metrics-port was given"
-    for process in ("metrics", "desk", "Spark's accumulators"):
+    for process in ("metrics", "registry", "Spark's accumulators"):
         assert found["driver", process] == 2
 
 
@@ -264,19 +264,19 @@ def test_servers_refuse_strangers(guarded: Passing) -> None:
 
 def test_no_record_and_no_secret_passes_in_clear(guarded: Passing, capsys: pytest.CaptureFixture[str]) -> None:
     capture = guarded.captured()
-    everyone = {"broker", "ZooKeeper", "driver", "driver's JVM", "executor's JVM", "seats", "gateway"}
+    everyone = {"broker", "ZooKeeper", "driver", "driver's JVM", "executor's JVM", "actors", "gateway"}
     for each in everyone:
         assert any(capture.passed(end) for end in guarded.ends(each)), f"nothing of {each} was captured"
-    seats = {end for end in guarded.ends("seats") if not end.address.startswith("127.")}
-    assert len(seats) >= 2
-    assert [end for end in seats if not capture.passed(end)] == [], "all were spoken to, at the machine's address"
+    actors = {end for end in guarded.ends("actors") if not end.address.startswith("127.")}
+    assert len(actors) >= 2
+    assert [end for end in actors if not capture.passed(end)] == [], "all were spoken to, at the machine's address"
     for name in ("record", "token", "secret"):
         assert capture.found[name] == set(), name
     # what a job is told goes from a JVM to its Python, within what is a pod
     inside = {
         End(each.host, each.port)
         for each in guarded.listening
-        if each.is_loopback and role(each.command) in ("seats", "driver's JVM")
+        if each.is_loopback and role(each.command) in ("actors", "driver's JVM")
     }
     for name in ("password", "key"):
         flows = capture.found[name]
@@ -295,10 +295,10 @@ def test_a_capture_of_a_stream_without_tls_has_its_words(servers: Servers, tmp_p
         assert {each.address for each in ours} == {"127.0.0.1"}
         found = named(ours, attempt, ports=False, at_once=16)
         capture = passing.captured()
-        seats = {End(each.host, each.port) for each, row in found if row.what == "seat"}
+        actors = {End(each.host, each.port) for each, row in found if row.what == "actor"}
         shown = {end for flow in capture.found["record"] for end in flow}
         assert End("127.0.0.1", servers.kafka.port) in shown
         assert End("127.0.0.1", passing.gateway.port) in shown
-        assert seats & shown
+        assert actors & shown
         assert {end for flow in capture.found["token"] for end in flow} >= {End("127.0.0.1", passing.gateway.port)}
-        assert {end for flow in capture.found["secret"] for end in flow} & seats
+        assert {end for flow in capture.found["secret"] for end in flow} & actors

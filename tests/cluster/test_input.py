@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from spatialstream.client import CLOCK, mark
+from spatialstream.client import CLOCK, watermark
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.space import Space
 from spatialstream.servers.process import await_condition
-from spatialstream.sources.kafka import Topics
 from tests.cluster.stream import PARTITIONS, PATIENCE, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)
@@ -119,8 +119,8 @@ def test_bad_records_among_good_ones(stream: LiveStream) -> None:
     producer.produce(topics.objects, huge, partition=1)
     producer.produce(topics.objects, None, partition=1)
     for partition in range(PARTITIONS):
-        producer.produce(topics.objects, mark(end + 1), CLOCK, partition)
-    producer.produce(topics.queries, mark(end + 1), CLOCK)
+        producer.produce(topics.objects, watermark(end + 1), CLOCK, partition)
+    producer.produce(topics.queries, watermark(end + 1), CLOCK)
     assert producer.flush(60.0) == 0
     stream.await_rows(good + 1)
     rows = stream.rows()
@@ -206,7 +206,7 @@ def fuzzed(chance: random.Random, kind: str) -> tuple[bytes | None, bytes | None
 
 
 def sent_records(key: bytes | None, value: bytes | None) -> int:
-    """How many records, or marks that are none, a message of :func:`fuzzed` holds."""
+    """How many records, or watermarks that are none, a message of :func:`fuzzed` holds."""
     if value is None:
         return 0
     if key == CLOCK:
@@ -273,10 +273,10 @@ def test_whatever_bytes_come_good_records_are_answered(stream: LiveStream, capsy
         "region": region,
         "keywords": ["good"],
     }
-    await_marks(stream, end)
+    await_watermarks(stream, end)
     assert await_condition(lambda: counted(stream) - start >= sent, 1800.0), f"{counted(stream) - start} of {sent}"
     plain.produce(topics.queries, json.dumps(last).encode())
-    await_marks(stream, end + 1)
+    await_watermarks(stream, end + 1)
 
     def rows(name: str) -> list[dict[str, object]]:
         return [row for row in map(json.loads, stream.lines[before:]) if row["query"] == name]
@@ -289,12 +289,12 @@ def test_whatever_bytes_come_good_records_are_answered(stream: LiveStream, capsy
         print(f"\n{_FUZZ} messages, {sent + 1} records: {time.monotonic() - began:.0f} s")
 
 
-def await_marks(stream: LiveStream, t: int) -> None:
+def await_watermarks(stream: LiveStream, t: int) -> None:
     """Say in every partition that nothing earlier follows."""
     topics, producer = Topics(stream.name), stream.connection.producer()
     for partition in range(PARTITIONS):
-        producer.produce(topics.objects, mark(t), CLOCK, partition)
-    producer.produce(topics.queries, mark(t), CLOCK)
+        producer.produce(topics.objects, watermark(t), CLOCK, partition)
+    producer.produce(topics.queries, watermark(t), CLOCK)
     assert producer.flush(60.0) == 0
 
 
@@ -319,7 +319,7 @@ def test_a_record_on_which_a_stage_fails_is_left_out(stream: LiveStream, capsys:
         place = {"id": name, "t": base + i, "x": 0.3, "y": 0.7, "text": "kernel"}
         producer.produce(topics.objects, json.dumps(place).encode(), partition=i % PARTITIONS)
     assert producer.flush(60.0) == 0
-    await_marks(stream, base + 1_000)
+    await_watermarks(stream, base + 1_000)
 
     def rows(name: str) -> list[dict[str, object]]:
         return [row for row in map(json.loads, stream.lines[before:]) if row["query"] == name]

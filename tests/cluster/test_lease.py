@@ -125,7 +125,7 @@ def test_a_server_that_goes_and_comes(lone_server: ZooKeeperServer) -> None:
 
 def test_nobody_to_ask() -> None:
     with ZooKeeperStore(f"127.0.0.1:{free_port()}", "s", timeout=0.2) as store, store.lease("router") as lease:
-        with pytest.raises(Unavailable, match="does not say within"):
+        with pytest.raises(Unavailable, match="did not report within"):
             lease.acquire(0.3)
         assert (lease.held, lease.superseded) == (False, False)
 

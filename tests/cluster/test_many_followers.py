@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spatialstream.client import Connection, Inlet
+from spatialstream.client import Connection, RecordWriter
 from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import PATIENCE, LiveStream, Servers
@@ -44,7 +44,7 @@ def test_all_resume_and_have_every_row_once(
         LiveStream(servers, "many", tmp_path, WGS84, 3, "--mergers", "2") as stream,
         GatewayServer(tmp_path / "gateway", stream) as server,
     ):
-        Inlet(Connection(servers.kafka.bootstrap), "many").queries(*asked)
+        RecordWriter(Connection(servers.kafka.bootstrap), "many").queries(*asked)
         client = Client(server.port, TOKEN)
         # each query is followed by four of them
         parts = [[names[(i * OF_EACH + j) % QUERIES] for j in range(OF_EACH)] for i in range(CLIENTS)]

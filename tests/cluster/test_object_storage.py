@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spatialstream.connectors import object_store
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.local_cache import LocalCache
+from spatialstream.connectors.object_store import ObjectStorage
+from spatialstream.connectors.requests import REQUESTS, requests
 from spatialstream.model.errors import Missing, NoStorage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources import object_store
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.local_cache import LocalCache
-from spatialstream.sources.object_store import ObjectStorage
-from spatialstream.sources.requests import REQUESTS, requests
 from spatialstream.stages.archive import write_archive
 from tests import streams
 from tests.certificates import Authority
@@ -347,9 +347,9 @@ def test_a_store_is_reached_by_https(objects: ObjectServer, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("which", "told"),
     [
-        ("unknown", "the certificate of the store is of an authority that is not known"),
-        ("ended", "the certificate of the store has ended"),
-        ("other", "the certificate of the store is of another name"),
+        ("unknown", "the certificate of the store was issued by an unknown authority"),
+        ("ended", "the certificate of the store has expired"),
+        ("other", "the certificate of the store is for another name"),
         ("clear", "it does not speak TLS"),
         ("away", "Connection refused"),
         ("nowhere", "its name is not found"),
@@ -442,7 +442,7 @@ def test_who_puts_more_later_than_there_is_room_for_waits(
     with faults(objects, lambda method, path: "hang" if away else None):
         for number in range(3):
             storage.put_later(f"{number}", b"x" * 1000)
-        with pytest.raises(NoStorage, match="does not take what is to be put there"):
+        with pytest.raises(NoStorage, match="does not accept the files to be put in time"):
             storage.put_later("more", b"x")
         storage.discard(["0"])
         away.clear()

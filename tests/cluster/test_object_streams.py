@@ -21,13 +21,13 @@ from typing import Any
 import pytest
 
 from spatialstream.cli import main
+from spatialstream.connectors.local_cache import LocalCache
+from spatialstream.connectors.object_store import ObjectStorage
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
-from spatialstream.sources.local_cache import LocalCache
-from spatialstream.sources.object_store import ObjectStorage
 from spatialstream.spark.run import RunSettings, open_run
 from spatialstream.stages.state import forget
 from spatialstream.stream.settings import StreamSettings
@@ -135,7 +135,7 @@ def test_a_checkpoint_is_of_one_output(objects: ObjectServer, tmp_path: Path) ->
         assert storage.list("") == there
         open_run(run("out"))  # to go on with it
         storage.put("thesis.txt", b"years of work")
-        with pytest.raises(SettingError, match=f"{place}/thesis.txt is not of the checkpoint of a run"):
+        with pytest.raises(SettingError, match=f"{place}/thesis.txt does not belong to the checkpoint of a run"):
             open_run(run("out", overwrite=True))
         storage.delete(["thesis.txt"])
         (tmp_path / "out" / ".checkpoint").mkdir()

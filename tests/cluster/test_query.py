@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from spatialstream.actors.query_endpoint import QueryEndpoint
 from spatialstream.cli import main
 from spatialstream.client import CLOCK, connect
 from spatialstream.index.version import build
@@ -23,7 +24,6 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.seats.door import Door
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
 from spatialstream.store.zookeeper import ZooKeeperStore
@@ -34,7 +34,7 @@ EVERYWHERE = ["--box", "0,0,100,100"]
 
 
 class Asked(LiveStream):
-    """A stream whose router does not wait for marks, as most have it."""
+    """A stream whose router does not wait for watermarks, as most have it."""
 
     def __init__(self, servers: Servers, name: str, folder: Path, slots: int = 3, *more: str) -> None:
         super().__init__(servers, name, folder, PLANE, slots, *more)
@@ -118,7 +118,7 @@ def test_snapshot_queries_are_answered_at_once_as_of_the_newest_round(
         assert nearest["as_of"] == top["as_of"]
         assert [each["id"] for each in nearest["objects"]] == ["o30", "o31"]
         assert top["terms"] == [{"term": "flood", "count": 3}]
-        with pytest.raises(SettingError, match="is after the stream's clock"):
+        with pytest.raises(SettingError, match="is later than the stream's clock"):
             opened.ask(near | {"t": latest + 10**9})
     assert not [each for each in stream.queries() if each["id"] == "now"]
 
@@ -183,7 +183,7 @@ def test_what_was_asked_before_just_so_is_told(stream: Asked, capsys: pytest.Cap
     assert ask(stream, *words) == 0
     assert len(rows(capsys)) == 1
     assert ask(stream, *words) == 2
-    assert "'twice': it was asked before just so" in capsys.readouterr().err
+    assert "'twice': the same query was sent before" in capsys.readouterr().err
 
 
 @pytest.mark.timeout(1200)
@@ -219,7 +219,7 @@ def test_the_same_load_can_be_sent_again(stream: Asked, capsys: pytest.CaptureFi
     before = len(stream.rejected())
     where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, f"--space={PLANE}"]
     for _ in range(2):
-        words = ["--now", "--rate", "200", "--seconds", "2", "--snapshots", "5", "--standing", "50", "--settle", "1"]
+        words = ["--now", "--rate", "200", "--seconds", "2", "--snapshots", "5", "--continuous", "50", "--settle", "1"]
         assert main(["load", *where, *words]) == 0
 
     assert ask(stream, "--type", "SRQ", *EVERYWHERE, "--duration", "1h") == 0  # all that was sent before is decided
@@ -265,11 +265,11 @@ def test_a_new_stream_over_the_same_topics_gives_the_same_answers(
     assert sorted(after, key=json.dumps) == sorted(before, key=json.dumps)
 
 
-def test_an_interrupt_ends_a_question_that_nobody_answers(servers: Servers) -> None:
+def test_an_interrupt_ends_a_query_that_nobody_answers(servers: Servers) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, ZooKeeperStore(servers.zookeeper.hosts, "silent") as store:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         store.create(build(PLANE, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
-        Door.of({"address": address, "secret": "s", "certificate": None}, PLANE, DEFAULT_RULE).save(store)
+        QueryEndpoint.of({"address": address, "secret": "s", "certificate": None}, PLANE, DEFAULT_RULE).save(store)
         words = ["--stream", "silent", "--zookeeper", servers.zookeeper.hosts, "--type", "SRQ", "--duration", "1h"]
         command = [sys.executable, "-m", "spatialstream", "query", *words, *EVERYWHERE]
         silent.settimeout(PATIENCE)

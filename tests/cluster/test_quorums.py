@@ -19,6 +19,8 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from kazoo.client import KazooClient
 
 from spatialstream.client import Connection, Results, connect
+from spatialstream.connectors.kafka import Topics
+from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Query
@@ -26,8 +28,6 @@ from spatialstream.model.space import WGS84
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import metadata_of
 from spatialstream.servers.process import Server, await_condition
-from spatialstream.sources.kafka import Topics
-from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
 from tests.cluster.quorum import KafkaQuorum, ZooKeeperQuorum
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.cluster.test_asked import SNAPSHOTS, Asking
@@ -257,7 +257,7 @@ def test_a_broker_that_hangs_is_left_for_another(servers: Servers) -> None:
         broker = _found(lambda topic=f"{stream}.blocks": kafka.leader(topic))
         if kafka.leader(f"{stream}.results") is broker:
             break
-    channel, sink = KafkaChannel(connection, stream, 1, "one"), KafkaSink(connection, stream, life="one")
+    channel, sink = KafkaChannel(connection, stream, 1, "one"), KafkaSink(connection, stream, incarnation="one")
     with closing(Results(connection, stream)) as results:
 
         def pass_through(number: int) -> None:
@@ -290,7 +290,7 @@ def test_leaders_minorities_and_majorities_go_and_come_back(
     drawn = random_stream(16, 12_000 + 900 * _MORE, 20, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
-    questions = [each for each in queries if isinstance(each, Query) and each.type in SNAPSHOTS]
+    queries = [each for each in queries if isinstance(each, Query) and each.type in SNAPSHOTS]
     with (
         LiveStream(servers, "quorums", tmp_path, WGS84) as stream,
         connect("quorums", servers.zookeeper.hosts) as opened,
@@ -304,7 +304,7 @@ def test_leaders_minorities_and_majorities_go_and_come_back(
         leases, pids = _leases(stream), (stream.router.pid, stream.worker.pid)
         sending = stream.send(objects, queries, rate=60.0, lasting=True)
         stream.await_rows(100)
-        with Asking(opened, questions) as asking:
+        with Asking(opened, queries) as asking:
             assert asking.answered_again()
             quorums.lose_each()
             assert (stream.router.pid, stream.worker.pid) == pids, "a job has ended, and need not have"
@@ -319,5 +319,5 @@ def test_leaders_minorities_and_majorities_go_and_come_back(
         assert asking.differences(objects) == []
         tell(
             f"{stream.results.repeated} repeated rows of results were dropped; {asking.given} answers to "
-            f"questions between the rounds, {len(asking.refused)} calls without one: {asking.refused[-1:]}\n"
+            f"queries between the rounds, {len(asking.refused)} calls without one: {asking.refused[-1:]}\n"
         )

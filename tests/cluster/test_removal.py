@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from spatialstream.cli import main
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import Connection, cluster_of
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.kafka import Connection, cluster_of
 from spatialstream.store.reports import UsedTopics, read_topics, save_topics
 from spatialstream.store.zookeeper import ZooKeeperStore
-from spatialstream.stream.beginning import ensure_first_version
+from spatialstream.stream.bootstrap import ensure_first_version
 from spatialstream.stream.made import note_topics
 from spatialstream.stream.settings import StreamSettings
 from tests.cluster.stream import PATIENCE, Servers
@@ -22,11 +22,11 @@ def begun(servers: Servers, name: str, checkpoint: Path, **named: str) -> dict[s
     """Begin a stream as its router does, but for the router; the names of its topics."""
     connection = Connection(servers.kafka.bootstrap, servers.kafka.security, named)
     settings, storage, topics = StreamSettings(name, slots=1), Folder(checkpoint), connection.topics(name)
-    life = settings.claim(storage)
-    notes = note_topics(storage, name, life, {topics.blocks, topics.epochs}, dict)
+    incarnation = settings.claim(storage)
+    notes = note_topics(storage, name, incarnation, {topics.blocks, topics.epochs}, dict)
     topics.ensure(connection, slots=1, made=notes.add)
     with ZooKeeperStore(servers.zookeeper.hosts, name, tls=servers.zookeeper.tls) as store:
-        ensure_first_version(store, storage, settings, 1, None, None, life=life)
+        ensure_first_version(store, storage, settings, 1, None, None, incarnation=incarnation)
         used = UsedTopics(cluster_of(connection), topics.names)
         save_topics(store, used)
         assert read_topics(store) == used
@@ -54,7 +54,7 @@ def test_a_stream_takes_what_it_has_made_and_nobody_else_uses(
     assert removed(servers, "old", tmp_path / "old") == 0
 
     assert there(servers) & {*old.values(), *new.values()} == set(new.values())
-    assert "the topic old.objects is left alone: the stream new uses it" in capsys.readouterr().err
+    assert "the topic old.objects is kept: the stream new uses it" in capsys.readouterr().err
 
     assert removed(servers, "new", tmp_path / "new") == 0
     assert there(servers) & {*old.values(), *new.values()} == {old["objects"], old["queries"]}

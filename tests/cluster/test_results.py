@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spatialstream.cli import main
-from spatialstream.client import CLOCK, mark
+from spatialstream.client import CLOCK, watermark
 from spatialstream.model.space import Space
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import PARTITIONS, PATIENCE, LiveStream, Servers
@@ -41,8 +41,8 @@ def send(stream: LiveStream) -> None:
     for each in objects:
         producer.produce(topics.objects, json.dumps(each).encode(), partition=0)
     for partition in range(PARTITIONS):
-        producer.produce(topics.objects, mark(END + 1), CLOCK, partition)
-    producer.produce(topics.queries, mark(END + 1), CLOCK)
+        producer.produce(topics.objects, watermark(END + 1), CLOCK, partition)
+    producer.produce(topics.queries, watermark(END + 1), CLOCK)
     assert producer.flush(60.0) == 0
 
 
@@ -73,7 +73,7 @@ def printed(stream: LiveStream, position: Path, *more: str, into: str = "") -> t
 
 
 @pytest.mark.timeout(1800)
-def test_rows_are_whole_once_and_of_their_life(
+def test_rows_are_whole_once_and_of_their_incarnation(
     servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = [f"o{i}" for i in range(SMALL)]
@@ -100,21 +100,21 @@ def test_rows_are_whole_once_and_of_their_life(
 
 
 def _begins_anew(stream: LiveStream, position: Path, expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever reads on is told, and has the rows of the new life."""
+    """Whoever reads on is told, and has the rows of the new incarnation."""
     servers = stream.servers
     stream.worker.stop(60.0)
     stream.router.stop(60.0)
-    first = json.loads((stream.checkpoint / "stream.json").read_bytes())["life"]
+    first = json.loads((stream.checkpoint / "stream.json").read_bytes())["incarnation"]
     shutil.rmtree(stream.checkpoint)
     where = ["--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts]
     options = [*where, "--checkpoint", str(stream.checkpoint), "--slots", str(stream.slots), f"--space={PLANE}"]
     for job in ("router", "worker"):
         assert main([job, "--stream", stream.name, *options]) == 2
-        assert f"another life of lives ({first})" in capsys.readouterr().err
+        assert f"another incarnation of lives ({first})" in capsys.readouterr().err
     stream.store.erase()
     stream.router.start(timeout=PATIENCE)
     stream.worker.start(timeout=PATIENCE)
     assert await_condition(lambda: len(stream.lines) >= 2 * (SMALL + 1), PATIENCE)
     again, said = printed(stream, position)
     assert again == expected
-    assert "the stream has begun anew" in said
+    assert "the stream was recreated" in said

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors import kafka, kafka_clients
+from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka_security import read_properties
+from spatialstream.connectors.kafka_stream import KafkaChannel
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import await_condition
-from spatialstream.sources import kafka, kafka_clients
-from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_security import read_properties
-from spatialstream.sources.kafka_stream import KafkaChannel
 from spatialstream.store.tls import TlsFiles
 from tests.certificates import Authority, Files
 from tests.cluster.stream import PATIENCE
@@ -123,7 +123,7 @@ def test_tokens_that_are_refused(
     with pytest.raises(SettingError, match=r"kafka\.properties: .*token cannot be read"):
         read_properties(path)
     token.write_text(issuer.token(-10.0))
-    with pytest.raises(SettingError, match=r"token has ended at .* UTC; it has to be kept new"):
+    with pytest.raises(SettingError, match=r"token has expired at .* UTC; it must be renewed"):
         read_properties(path)
     for other in ({"aud": "others"}, {"iss": "https://other.test"}, None):
         wrong = Issuer().token(60.0) if other is None else issuer.token(60.0, **other)
@@ -150,7 +150,7 @@ def test_a_token_that_is_not_renewed_in_time_is_told_and_taken_when_it_is(
             channel.send([block(0)])
         except Unavailable as error:
             told.append(str(error))
-        return "the token has ended at" in "".join(told) or "invalid_token" in "".join(told)
+        return "the token has expired at" in "".join(told) or "invalid_token" in "".join(told)
 
     assert await_condition(refused, PATIENCE)
     replaced(token, issuer.token(60.0))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors.kafka import Offsets
 from spatialstream.model.space import Space
-from spatialstream.sources.kafka import Offsets
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)

@@ -1,4 +1,4 @@
-"""The implementations of each contract that need no server; ``tests/cluster/test_contracts.py`` adds the others."""
+"""Implementations of each contract that need no server; ``tests/cluster/test_contracts.py`` adds the others."""
 
 from __future__ import annotations
 

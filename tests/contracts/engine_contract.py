@@ -37,7 +37,7 @@ RAISED: dict[str, tuple[str, tuple[str, ...], type[Exception]]] = {
 
 
 class EngineContract:
-    """Subclasses have a fixture ``engine``."""
+    """Contract tests of engines. Subclasses provide a fixture ``engine``."""
 
     def test_a_worker_has_the_world_and_some_width(self, engine: Engine) -> None:
         assert engine.world == world()
@@ -60,7 +60,7 @@ class EngineContract:
         parts = [("objects/0", 3, 10), ("queries/1", 0, 2**40)]
         assert engine.map(TestTasks().partitions, parts, anywhere=True) == [f"{part}" for part in parts]
 
-    def test_there_may_be_more_items_than_seats_and_fewer(self, engine: Engine) -> None:
+    def test_there_may_be_more_items_than_actors_and_fewer(self, engine: Engine) -> None:
         for count in (1, 2, 5, 40):
             tasks = TestTasks(words=tuple((str(item),) for item in range(count)))
             for anywhere in (False, True):

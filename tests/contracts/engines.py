@@ -1,4 +1,4 @@
-"""Engines of seats that are threads or processes, and tasks for tests, which Spark's processes import too."""
+"""Actor engines with threads or processes as actors, and test tasks, which Spark's processes import too."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.actors.actor import ActorSpec, run_actor
+from spatialstream.actors.engine import ActorEngine
+from spatialstream.connectors.folder import Folder
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made
-from spatialstream.seats.engine import SeatEngine
-from spatialstream.seats.seat import Invitation, sit
-from spatialstream.sources.folder import Folder
-from spatialstream.stages.division import PartRow
-from spatialstream.stages.messages import Row
+from spatialstream.stages.division import PartBlock
+from spatialstream.stages.messages import Block
 from spatialstream.stages.tasks import World
 
 WITHIN = 60.0
-"""Seconds that a condition may take on a machine that does much else."""
+"""Timeout of a condition on a busy machine, s."""
 
 
 def until(holds: Callable[[], object], within: float = WITHIN) -> None:
@@ -41,13 +41,13 @@ def until(holds: Callable[[], object], within: float = WITHIN) -> None:
 
 
 def world() -> World:
-    """The tasks of tests have nothing to do with it."""
+    """A world that the tests' tasks do not use."""
     nothing: Any = None
     return World(storage=Folder(Path("nothing")), channel=nothing, sink=nothing, settings=nothing)
 
 
 def block(size: int, rows: int = 1, seed: int = 0) -> pa.RecordBatch:
-    """So many bytes in so many rows, the same for the same seed."""
+    """A block of so many bytes in so many rows, the same for the same seed."""
     content = np.random.default_rng(seed).bytes(size)
     offsets = np.linspace(0, size, rows + 1).astype(np.int64)
     data = pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(content)])
@@ -59,18 +59,18 @@ def block(size: int, rows: int = 1, seed: int = 0) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class TestTasks:
-    """What tests have done; the attributes say what, and files in a folder say how far it is.
+    """Tasks of tests; the attributes select the behaviour, and files in a folder show the progress.
 
     Attributes:
-        folder: for marks, and for who has done what.
+        folder: of marker files, and of files that say which process has done what.
         sizes: for each item the bytes of its rows.
         rows: of each block.
         words: for each item its lines.
         item: at which something happens.
-        raises: what then does.
-        arguments: of that.
-        at: the row, or line, before which it does.
-        parts: that rows are given for.
+        raises: the exception raised then.
+        arguments: of that exception.
+        at: the row, or line, before which it is raised.
+        parts: the parts that rows are generated for.
     """
 
     __test__ = False
@@ -100,29 +100,29 @@ class TestTasks:
         raise (known.get(self.raises) or getattr(errors, self.raises))(*given)
 
     def lines(self, world: World, item: int) -> Iterator[str]:
-        """The words of an item."""
+        """Yield the words of an item."""
         for at, word in enumerate(self.words[item]):
             self._raise(item, at)
             yield word
         self._raise(item, len(self.words[item]))
 
     def named(self, world: World, item: str) -> Iterator[str]:
-        """An item that is a text."""
+        """A task whose items are texts."""
         yield f"{item}!"
 
     def partitions(self, world: World, item: tuple[str, int, int]) -> Iterator[str]:
-        """An item that is a range of a partition."""
+        """A task whose items are ranges of partitions."""
         yield f"{item}"
 
-    def give(self, world: World, item: int) -> Iterator[PartRow]:
-        """Blocks of an item, in turn for each part."""
+    def give(self, world: World, item: int) -> Iterator[PartBlock]:
+        """Blocks of an item, for each part in turn."""
         for at, size in enumerate(self.sizes[item]):
             self._raise(item, at)
             yield self.parts[at % len(self.parts)], (item, "block", block(size, self.rows, 1000 * item + at))
         self._raise(item, len(self.sizes[item]))
 
-    def sums(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
-        """The content of each slot's rows together, whatever it was cut into."""
+    def sums(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
+        """The combined content of each slot's rows, however it was cut."""
         found: dict[int, list[bytes]] = {}
         if part:
             self._raise(~part, self.at)
@@ -135,23 +135,23 @@ class TestTasks:
             yield f"{slot}: {len(whole)} {hash_of(whole)}"
 
     def where(self, world: World, item: int) -> Iterator[str]:
-        """The process that does it."""
-        time.sleep(0.02)  # so that the next item finds another seat free
+        """The process that executes it."""
+        time.sleep(0.02)  # so that the next item finds another actor free
         yield str(os.getpid())
 
-    def rows_where(self, world: World, item: int) -> Iterator[PartRow]:
-        """A row for each part that says which process has made it."""
+    def rows_where(self, world: World, item: int) -> Iterator[PartBlock]:
+        """A row for each part that names the process which has made it."""
         for part in self.parts:
             yield part, (item, "block", block(os.getpid()))
 
-    def merged_where(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+    def merged_where(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
         """The process of each item, and that of the merge."""
         for slot, _, content in sorted(rows, key=lambda row: row[0]):
             yield f"{slot} {content['data'][0].as_buffer().size}"
         yield f"merge {os.getpid()}"
 
     def wait(self, world: World, item: int) -> Iterator[str]:
-        """Lines without end for one item, until a file says otherwise; for others a line."""
+        """Endless lines for one item, until a file ends them; a line for other items."""
         if item == self.item:
             self._mark(f"waiting-{item}")
             try:
@@ -163,20 +163,20 @@ class TestTasks:
         yield str(item)
 
     def block(self, world: World, item: int) -> Iterator[str]:
-        """Nothing for one item, without a line between, until a file says otherwise."""
+        """Blocks without a line for one item, until a file ends it."""
         if item == self.item:
             self._mark(f"waiting-{item}")
             until(lambda: Path(self.folder, "go").exists(), 1_200)
             self._mark(f"over-{item}")
         yield str(item)
 
-    def block_rows(self, world: World, item: int) -> Iterator[PartRow]:
-        """As :meth:`block`, and then a row."""
+    def block_rows(self, world: World, item: int) -> Iterator[PartBlock]:
+        """As :meth:`block`, followed by a row."""
         deque(self.block(world, item), 0)
         yield 0, (item, "block", block(100))
 
     def piecewise(self, world: World, item: int) -> Iterator[str]:
-        """For one item pieces without a line between, until a file says otherwise; for others a line."""
+        """Pieces without a line for one item, until a file ends them; a line for other items."""
         if item == self.item:
             self._mark(f"waiting-{item}")
             while not Path(self.folder, "go").exists():
@@ -185,8 +185,8 @@ class TestTasks:
             self._mark(f"over-{item}")
         yield str(item)
 
-    def flow(self, world: World, item: int) -> Iterator[PartRow]:
-        """Rows without end for one item, of a MB each; for others one row."""
+    def flow(self, world: World, item: int) -> Iterator[PartBlock]:
+        """Endless rows of a MB each for one item; one row for other items."""
         yield 0, (item, "block", block(100, 1, item))
         if item == self.item:
             try:
@@ -196,8 +196,8 @@ class TestTasks:
             finally:
                 self._mark(f"over-{item}")
 
-    def count(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
-        """Takes rows as they come."""
+    def count(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
+        """Consumes rows as they come."""
         count = 0
         for _ in rows:
             count += 1
@@ -205,15 +205,15 @@ class TestTasks:
                 self._mark("merging")
         yield str(count)
 
-    def stall(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
-        """Takes a row, and then no more until a file says otherwise."""
+    def stall(self, world: World, part: int, rows: Iterable[Block]) -> Iterator[str]:
+        """Consumes a row, and then no more until a file says so."""
         for _ in rows:
             self._mark("merging")
             until(lambda: Path(self.folder, "go").exists(), 600)
         yield "over"
 
     def spend(self, world: World, item: int) -> Iterator[str]:
-        """Processor time: hundredths of a second by item."""
+        """Use CPU time: ``item`` hundredths of a second."""
         end = time.thread_time() + item / 100
         while time.thread_time() < end:
             sum(range(100))
@@ -223,7 +223,7 @@ class TestTasks:
 
 
 def hash_of(content: bytes) -> str:
-    """What contents are told apart by."""
+    """A hash that distinguishes contents."""
     import hashlib
 
     return hashlib.sha256(content).hexdigest()[:16]
@@ -232,32 +232,32 @@ def hash_of(content: bytes) -> str:
 TASKS = {"TestTasks": TestTasks}
 
 PROCESSES = multiprocessing.get_context("forkserver")
-"""As Spark's daemon forks its workers: all is imported then, and nothing has been called."""
+"""Starts processes as Spark's daemon forks its workers: everything is imported, and nothing has been called."""
 PROCESSES.set_forkserver_preload(["tests.contracts.engines"])
 
 
-# ------------------------------------------------------------------------------------------------------------ seatings
+# ------------------------------------------------------------------------------------------------------------ launchers
 
 
 class Threads:
-    """Seats that are threads of this process, each of which is begun anew when it has failed."""
+    """Actors that are threads of this process, each of which is restarted when it has failed."""
 
     def __init__(self, count: int = 2, host: str = "127.0.0.1") -> None:
         self.host, self.count = host, count
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def begin(self, invitation: Invitation) -> None:
+    def begin(self, spec: ActorSpec) -> None:
         self._threads = [
-            threading.Thread(target=self._sit, args=(invitation, number), daemon=True) for number in range(self.count)
+            threading.Thread(target=self._run, args=(spec, number), daemon=True) for number in range(self.count)
         ]
         for thread in self._threads:
             thread.start()
 
-    def _sit(self, invitation: Invitation, number: int) -> None:
+    def _run(self, spec: ActorSpec, number: int) -> None:
         while not self._over.is_set():
             with contextlib.suppress(RunError):
-                sit(invitation, number)
+                run_actor(spec, number)
                 return
 
     def check(self) -> None:
@@ -270,10 +270,10 @@ class Threads:
             assert not thread.is_alive()
 
 
-def _sit_in_process(invitation: Invitation, number: int, executor: str) -> None:
+def _run_in_process(spec: ActorSpec, number: int, executor: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        sit(invitation, number, executor)
+        run_actor(spec, number, executor)
     except RunError:
         os._exit(3)
     os._exit(0)
@@ -281,13 +281,13 @@ def _sit_in_process(invitation: Invitation, number: int, executor: str) -> None:
 
 @dataclass(slots=True)
 class Processes:
-    """Seats that are processes, each in place of another that has gone.
+    """Actors that are processes, each replaced when it has gone.
 
     Attributes:
-        count: how many.
-        host: by which seats reach the driver.
-        executors: how many executors they are said to be of, by number.
-        again: whether others come.
+        count: number of actors.
+        host: at which actors reach the driver.
+        executors: number of executors that they report, by number.
+        again: whether processes are replaced.
     """
 
     count: int = 2
@@ -299,30 +299,30 @@ class Processes:
     _over: threading.Event = field(default_factory=threading.Event)
     _keeper: threading.Thread | None = None
 
-    def begin(self, invitation: Invitation) -> None:
+    def begin(self, spec: ActorSpec) -> None:
         for number in range(self.count):
-            self._start(invitation, number)
-        self._keeper = threading.Thread(target=self._keep, args=(invitation,), daemon=True)
+            self._start(spec, number)
+        self._keeper = threading.Thread(target=self._keep, args=(spec,), daemon=True)
         self._keeper.start()
 
-    def _start(self, invitation: Invitation, number: int) -> None:
+    def _start(self, spec: ActorSpec, number: int) -> None:
         process = PROCESSES.Process(
-            target=_sit_in_process, args=(invitation, number, str(number % self.executors)), daemon=True
+            target=_run_in_process, args=(spec, number, str(number % self.executors)), daemon=True
         )
         process.start()
         self.running[number] = process
 
-    def _keep(self, invitation: Invitation) -> None:
+    def _keep(self, spec: ActorSpec) -> None:
         while not self._over.wait(0.02):
             for number, process in list(self.running.items()):
                 if not process.is_alive():
                     self.ended.append(self.running.pop(number))
                     if self.again and process.exitcode:
-                        self._start(invitation, number)
+                        self._start(spec, number)
 
     def check(self) -> None:
         if not self.again and not self.running:
-            raise RunError("lost all seats")
+            raise RunError("lost all actors")
 
     def end(self) -> None:
         self._over.set()
@@ -335,13 +335,13 @@ class Processes:
             assert process.exitcode in (0, 3), process.exitcode
 
 
-def engine_of(seating: Any, silence: float = 10.0, **given: Any) -> SeatEngine:
-    """An engine that does the tasks of tests."""
-    return SeatEngine(world(), seating, silence=silence, tasks=TASKS, **given)
+def engine_of(launcher: Any, silence: float = 10.0, **given: Any) -> ActorEngine:
+    """An engine that executes the tests' tasks."""
+    return ActorEngine(world(), launcher, silence=silence, tasks=TASKS, **given)
 
 
 def own_address() -> str:
-    """An address of this machine that is no loopback, if it has one."""
+    """An address of this machine other than loopback, if it has one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing

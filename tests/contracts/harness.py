@@ -1,4 +1,4 @@
-"""What the suites of the contracts need of an implementation besides the contract: to write into it, and to look."""
+"""What the contract suites need of an implementation besides the contract: writing into it, and inspecting it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from spatialstream.sources.contracts import Channel, Sink, Source
-from spatialstream.sources.delivery import Place
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
-from spatialstream.sources.result_files import ResultFiles
+from spatialstream.connectors.contracts import Channel, Sink, Source
+from spatialstream.connectors.delivery import Place
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
+from spatialstream.connectors.result_files import ResultFiles
 
 
 class Sources(Protocol):
-    """A source of the partitions ``objects/0``, ``objects/1`` and ``queries/0``."""
+    """A source with the partitions ``objects/0``, ``objects/1`` and ``queries/0``."""
 
     source: Source
 
     def append(self, partition: str, messages: Sequence[Message], *, abort: bool = False) -> None:
-        """Append messages, once it returns for all to see; or such as have been taken back, and are never given."""
+        """Append messages, which are visible to all when this returns; or aborted ones, which are never delivered."""
 
     def remove(self, partition: str, before: int) -> None:
         """Remove the messages before an offset."""
@@ -28,14 +28,14 @@ class Sources(Protocol):
 class Channels(Protocol):
     """Channels of two slots over the same logs."""
 
-    def of(self, life: str) -> Channel:
-        """The channel of a life of the stream."""
+    def of(self, incarnation: str) -> Channel:
+        """The channel of an incarnation of the stream."""
 
     def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
-        """What somebody else writes among the blocks of a slot."""
+        """Write foreign messages among the blocks of a slot."""
 
     def write_announcement(self, value: bytes | None) -> None:
-        """What somebody else writes among the announcements."""
+        """Write foreign messages among the announcements."""
 
     def remove(self, slot: int, before: int) -> None:
         """Remove the blocks of a slot before an offset."""
@@ -45,38 +45,38 @@ class Channels(Protocol):
 
 
 class Sinks(Protocol):
-    """A sink with messages of three rows at most, and what lies in it."""
+    """A sink with at most three rows per message, and access to its content."""
 
-    def of(self, life: str) -> Sink:
-        """The sink of a life of the stream."""
+    def of(self, incarnation: str) -> Sink:
+        """The sink of an incarnation of the stream."""
 
     def results(self) -> list[tuple[bytes, bytes]]:
-        """The messages of results in their order."""
+        """The messages of results in order."""
 
     def letters(self) -> list[str]:
-        """The dead letters in their order."""
+        """The dead letters in order."""
 
 
 class FileSinks:
-    """A folder for each life, for there is one life in a folder."""
+    """A folder for each incarnation, because a folder has only one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lives: list[str] = []
 
-    def of(self, life: str) -> Sink:
-        if life not in self._lives:
-            self._lives.append(life)
-        return ResultFiles(self._of(life, "results"), self._of(life, "rejected"))
+    def of(self, incarnation: str) -> Sink:
+        if incarnation not in self._lives:
+            self._lives.append(incarnation)
+        return ResultFiles(self._of(incarnation, "results"), self._of(incarnation, "rejected"))
 
-    def _of(self, life: str, name: str) -> Path:
-        return self._folder / f"life-{life}" / name
+    def _of(self, incarnation: str, name: str) -> Path:
+        return self._folder / f"incarnation-{incarnation}" / name
 
     def results(self) -> list[tuple[bytes, bytes]]:
         return [
-            (Place(int(turn), int(phase or 0), 0, life).key, path.read_bytes().removesuffix(b"\n"))
-            for life in self._lives
-            for path in sorted(self._of(life, "results").glob("*.jsonl"))
+            (Place(int(turn), int(phase or 0), 0, incarnation).key, path.read_bytes().removesuffix(b"\n"))
+            for incarnation in self._lives
+            for path in sorted(self._of(incarnation, "results").glob("*.jsonl"))
             for turn, phase in re.findall(r"^epoch-(\d+)(?:_(\d))?\.jsonl$", path.name)
         ]
 
@@ -85,7 +85,11 @@ class FileSinks:
             stage, _, turn = path.stem.partition("-")
             return turn, stage != "input"
 
-        files = [path for life in self._lives for path in sorted(self._of(life, "rejected").glob("*"), key=place)]
+        files = [
+            path
+            for incarnation in self._lives
+            for path in sorted(self._of(incarnation, "rejected").glob("*"), key=place)
+        ]
         return [line for path in files for line in path.read_text("utf-8").splitlines()]
 
 
@@ -105,8 +109,8 @@ class MemoryChannels:
     def __init__(self) -> None:
         self._logs, self._epochs = [MemoryLog(), MemoryLog()], MemoryLog()
 
-    def of(self, life: str) -> Channel:
-        return MemoryChannel(self._logs, self._epochs, life)
+    def of(self, incarnation: str) -> Channel:
+        return MemoryChannel(self._logs, self._epochs, incarnation)
 
     def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
         self._logs[slot].append((key, value))
@@ -125,8 +129,8 @@ class MemorySinks:
     def __init__(self) -> None:
         self._results, self._dead = MemoryLog(), MemoryLog()
 
-    def of(self, life: str) -> Sink:
-        return MemorySink([self._results], self._dead, 3, life)
+    def of(self, incarnation: str) -> Sink:
+        return MemorySink([self._results], self._dead, 3, incarnation)
 
     def results(self) -> list[tuple[bytes, bytes]]:
         return [(key or b"", value or b"") for key, value in self._results.read(*self._results.bounds)]

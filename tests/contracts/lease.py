@@ -1,4 +1,4 @@
-"""What holds for every lease; a module of tests gives the class its ``rival`` and its ``die``."""
+"""The contract of every lease; a test module gives the class its ``rival`` and its ``die``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from spatialstream.store.lease import Lease
 SOON = 120.0
 
 Rival = Callable[[], Lease]
-"""Makes one more process's view of a lease: of the same one throughout a test, or until :data:`Die` is asked for a
-new one."""
+"""Creates one more process's view of a lease: of the same lease throughout a test, or until :data:`Die` requests a new
+one."""
 
 
 def refusal(lease: Lease, patience: float) -> str:
-    """What one is told who cannot become the holder; a busy server may take its time until it says so."""
+    """The error of a process that cannot become the holder; a busy server may take its time to report it."""
     while True:
         with contextlib.suppress(Unavailable):
             try:
@@ -33,11 +33,11 @@ def refusal(lease: Lease, patience: float) -> str:
 
 
 class LeaseContract:
-    """Fixtures: ``rival``; ``anew`` begins with another lease; ``die`` ends a process without a word."""
+    """Fixtures: ``rival``; ``anew`` starts with another lease; ``die`` ends a process without notice."""
 
     examples = 20
     moment = 0.05
-    """Seconds that a rival waits where it is refused in any case."""
+    """Seconds that a rival waits if it is certain to be refused."""
 
     def test_one_is_the_holder_and_the_others_are_told_who_is(self, rival: Rival) -> None:
         first, second = rival(), rival()

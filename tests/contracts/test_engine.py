@@ -1,4 +1,4 @@
-"""What every engine does alike: the one that is this thread, and seats in threads, in processes, and behind TLS."""
+"""The contract of every engine: inline, and actors in threads, in processes, and behind TLS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     if request.param == "inline":
         yield Inline(world())
         return
-    seatings = {
+    launchers = {
         "one thread": Threads(1),
         "threads": Threads(3),
         "IPv6": Threads(2, "::1"),
@@ -24,7 +24,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         "one process": Processes(1),
         "processes": Processes(3),
     }
-    with engine_of(seatings[request.param]) as made:
+    with engine_of(launchers[request.param]) as made:
         yield made
 
 

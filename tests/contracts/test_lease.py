@@ -1,4 +1,4 @@
-"""Leases in memory and by a folder's lock file: the contract, and what is each one's own."""
+"""Leases in memory and by a folder's lock file: the contract, and specific tests of specific to each."""
 
 from __future__ import annotations
 

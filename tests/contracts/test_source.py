@@ -1,4 +1,4 @@
-"""What every source keeps (:class:`spatialstream.sources.contracts.Source`)."""
+"""The contract of every source (:class:`spatialstream.connectors.contracts.Source`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.contracts import MESSAGE, Source
+from spatialstream.connectors.memory import Message
 from spatialstream.model.errors import StateError
-from spatialstream.sources.contracts import MESSAGE, Source
-from spatialstream.sources.memory import Message
 from tests.contracts.harness import Sources
 
 LARGE = (16 << 20) - 1024
-"""Bytes of a value of which the message is just below the largest that a topic takes."""
+"""Bytes of a value whose message is just below the largest that a topic accepts."""
 
 
 def some(count: int, first: int = 0) -> list[Message]:

@@ -1,4 +1,4 @@
-"""What every storage does, see :class:`spatialstream.sources.contracts.Storage`."""
+"""The contract of every storage, see :class:`spatialstream.connectors.contracts.Storage`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory_storage import MemoryStorage, Overlay
 from spatialstream.model.errors import Missing
 from spatialstream.servers.process import await_condition
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory_storage import MemoryStorage, Overlay
 
 
 def _overlay(folder: Path) -> Overlay:
-    """Over files of which some are replaced, some deleted, and none is left."""
+    """An overlay over files that are all replaced or deleted."""
     base = Folder(folder / "base")
     for name in ("a", "b/c", "gone/x"):
         base.put(name, b"below")
@@ -49,7 +49,7 @@ Make = Callable[[Path], Storage]
 
 @pytest.fixture(params=KINDS)
 def make(request: pytest.FixtureRequest) -> Make:
-    """Makes a storage that is empty, with the help of a folder."""
+    """Creates an empty storage, given a folder."""
     return KINDS[request.param]
 
 
@@ -156,7 +156,7 @@ def test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all(sto
     storage.delete(["a/gone"])
     assert content(storage, "a/done") == b"21"
     assert storage.list("") == ["a/done", "a/empty"]
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is no valid name"):
         storage.put_later("..", b"")
 
 
@@ -170,7 +170,7 @@ def test_what_is_shared_is_there_until_it_is_removed(storage: Storage) -> None:
     assert content(storage, "a") == b"shared", "whatever it is called"
     storage.delete([name])
     assert find(storage, name) is None
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is no valid name"):
         storage.share("..", b"")
 
 
@@ -184,7 +184,7 @@ def test_what_is_begun_is_there_when_it_has_been_waited_for(storage: Storage) ->
     storage.begin_put("a/7", b"again")
     storage.await_puts()
     assert content(storage, "a/7") == b"again"
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is no valid name"):
         storage.begin_put("..", b"")
     storage.await_puts()
 
@@ -213,7 +213,7 @@ def test_of_a_set_of_files_the_seal_is_there_after_all_others(storage: Storage) 
     assert first.trouble is second.trouble is None
     assert content(storage, "a/7") == b"\7" * 1000 + np.arange(7).tobytes()
     assert storage.list("b/") == ["b/0", "b/seal"]
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is no valid name"):
         storage.put_set([], ("..", [b""]))
 
 
@@ -255,7 +255,7 @@ def test_names_that_are_none_are_refused(storage: Storage, name: str) -> None:
         lambda: storage.discard([name]),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match="is no name"):
+        with pytest.raises(ValueError, match="is no valid name"):
             call()
 
 
@@ -276,7 +276,7 @@ def test_a_list_is_sorted_by_name_and_of_one_prefix(storage: Storage) -> None:
 
 
 class Full:
-    """The disk is full after so many bytes of a process."""
+    """Simulates a disk that is full after so many bytes of a process."""
 
     def __enter__(self) -> None:
         self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -316,7 +316,7 @@ def test_a_file_whose_parts_fail_is_as_it_was(storage: Storage, tmp_path: Path) 
 WRITER = """
 import resource, signal, sys
 from pathlib import Path
-from spatialstream.sources.folder import Folder
+from spatialstream.connectors.folder import Folder
 
 storage, what = Folder(Path(sys.argv[1])), sys.argv[2]
 if what == "full":  # and killed for it, in the middle of writing
@@ -442,7 +442,7 @@ CONTENTS = st.lists(st.binary(max_size=20), max_size=3)
 
 
 class Model(RuleBasedStateMachine):
-    """A storage beside a dict."""
+    """Compares a storage with a dict."""
 
     make: Make
 

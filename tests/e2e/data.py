@@ -71,7 +71,7 @@ class Story:
         return part
 
     def earthquakes(self) -> Part:
-        """The real earthquakes of the demonstration, with its questions."""
+        """The real earthquakes of the demonstration, with its queries."""
         folder = Path(spatialstream.cli.demo.__file__).parent
         return self.take(Part((folder / "earthquakes.jsonl").read_bytes(), (folder / "queries.jsonl").read_bytes()))
 
@@ -82,7 +82,7 @@ class Story:
             count: objects.
             bounds: where they are.
             each: queries of each type, from the beginning of the part on.
-            hot: more standing range queries, at its beginning.
+            hot: more continuous range queries, at its beginning.
         """
         draw = random.Random(self.seed * 1_000_003 + len(self.objects))
         begin = t = max(self.t, BEGIN)
@@ -121,7 +121,7 @@ def _place(draw: random.Random, bounds: Bounds) -> tuple[float, float]:
 
 
 def _query(draw: random.Random, kind: str, first: int, last: int, bounds: Bounds) -> dict[str, Any]:
-    """A query of a kind: snapshots in the part's second half, standing ones in its first."""
+    """A query of a kind: snapshots in the part's second half, continuous ones in its first."""
     west, south, east, north = bounds
     middle = (first + last) // 2
     t = draw.randrange(middle, last) if kind[0] == "S" else draw.randrange(first, max(middle, first + 1))

@@ -289,7 +289,7 @@ def test_executors_follow_the_load_by_what_prometheus_says(plane: Stream, platfo
 
 def test_a_stream_is_looked_at_from_outside_and_deleted(plane: Stream, platform: Platform) -> None:
     router = plane.kube.uid("plane-router")
-    plane.patch(time={"idle": "2s"})  # a question asked at the end would wait for silent partitions
+    plane.patch(time={"idle": "2s"})  # a query asked at the end would wait for silent partitions
     wait_for("another router", lambda: plane.kube.ready("plane-router", router), 180.0, platform.state)
     plane.wait("it to be said", lambda status: status["phase"] == "Running")
     look_at_from_outside(plane)
@@ -343,7 +343,7 @@ def stored(platform: Platform, prefix: str) -> list[str]:
     assert secret is not None
     platform.kube.exec(TOOLBOX, "sh", "-c", "cat > /tmp/keys", data=base64.b64decode(secret["data"]["credentials"]))
     script = (
-        "import sys; from spatialstream.sources.places import storage_at; "
+        "import sys; from spatialstream.connectors.places import storage_at; "
         "print(*storage_at(sys.argv[1], 'url').list(''), sep='\\n')"
     )
     told = ("AWS_ENDPOINT_URL=http://dev-objects:8333", "AWS_SHARED_CREDENTIALS_FILE=/tmp/keys")
@@ -463,7 +463,7 @@ def test_a_namespace_goes_with_its_stream_and_the_operator_stays(
     assert platform.system.uid(platform.operator) == operator
     assert platform.system.ready(platform.operator)
     log = platform.system.kubectl("logs", "deployment/spatialstream")
-    assert f"{GOING}/going: no pod can remove what the stream has made" in log
+    assert f"{GOING}/going: no pod can remove the stream's external state" in log
 
 
 def assert_nothing_left(platform: Platform, name: str) -> None:

@@ -1,1 +1,1 @@
-"""Runs the suites of tests for ``make`` and ``.ci/run``, records what became of each test, and reruns what failed."""
+"""Runs the test suites for ``make`` and ``.ci/run``, records the outcome of each test, and reruns failed tests."""

@@ -1,4 +1,4 @@
-"""Runs one test many times beside a load, to find out why it fails now and then: ``make flake NAME=... TIMES=50``."""
+"""Runs one test many times under load, to find out why it is flaky: ``make flake NAME=... TIMES=50``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path("tests")
 
 
 def node_ids(name: str) -> list[str]:
-    """What pytest is told to run for a name: an id as it stands; else each file with a test function of that name."""
+    """The arguments of pytest for a name: a test id unchanged, or each file with a test function of that name."""
     if "::" in name or name.endswith(".py"):
         return [name]
     function = name.partition("[")[0]
@@ -26,7 +26,7 @@ def node_ids(name: str) -> list[str]:
 
 
 def main() -> int:
-    """Run the test; the exit status is 1 if it failed once."""
+    """Run the test repeatedly; the exit status is 1 if it failed at least once."""
     parser = argparse.ArgumentParser(prog="python -m tests.gate.flake", description=__doc__)
     parser.add_argument("name", help="a test's id (tests/unit/test_cli.py::test_help) or the name of its function")
     parser.add_argument("--times", type=int, default=20, help="how often it is run (%(default)s)")

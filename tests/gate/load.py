@@ -1,6 +1,6 @@
 """Processes that keep the machine busy: ``python -m tests.gate.load [PROCESSES]``, until it is interrupted.
 
-The gate has to hold beside others, and a test that is flaky is so beside a load more often.
+The gate has to pass on a loaded machine, and flaky tests fail more often under load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _work() -> None:
 
 @contextmanager
 def load(processes: int) -> Iterator[None]:
-    """As many processes that compute all the time; they end with the block, or with this process."""
+    """Run this many busy processes; they end with the block, or with this process."""
     began = [multiprocessing.get_context("spawn").Process(target=_work, daemon=True) for _ in range(processes)]
     for each in began:
         each.start()

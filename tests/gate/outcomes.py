@@ -1,6 +1,6 @@
-"""What became of tests, of a run of pytest and of a suite, as the parts of this package hand it on, in JSON.
+"""Outcomes of tests, of a run of pytest and of a suite, exchanged between the modules of this package as JSON.
 
-It needs nothing but Python, so that a run which could not set up can be reported, too.
+It depends only on Python, so that a run whose setup failed can be reported too.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 SUMMARIES = Path("bench-output/suites")
-"""Where the suites' summaries are, below the root of the repository."""
+"""Folder of the suites' summaries, relative to the root of the repository."""
 
 
 @dataclass
 class Outcome:
-    """What became of one test.
+    """The outcome of one test.
 
     Attributes:
-        result: ``passed``, ``failed`` or ``skipped``; an error while it is set up or torn down is a failure.
-        seconds: with its own fixtures, and those that it is the first or last one to use.
-        processor: seconds of processor time of the worker meanwhile, with processes that it has ended.
-        again: what is run to run it again: itself, or the file of a story.
+        result: ``passed``, ``failed`` or ``skipped``; an error during setup or teardown is a failure.
+        seconds: duration, including its own fixtures, and shared fixtures that it is the first or last one to use.
+        processor: CPU time of the worker during the test in seconds, including child processes that have ended.
+        again: what to run in order to rerun the test: itself, or the file of a story.
         reason: the last line of each failure.
     """
 
@@ -34,11 +34,11 @@ class Outcome:
 
 @dataclass
 class Record:
-    """What became of a run of pytest.
+    """The outcome of a run of pytest.
 
     Attributes:
         status: its exit status.
-        tests: by node id; what could not be collected is there by the id of what was collected.
+        tests: outcomes by node id; collection errors are listed by the id of the collector.
     """
 
     status: int = 0
@@ -49,7 +49,7 @@ class Record:
         return {name: test for name, test in self.tests.items() if test.result == result}
 
     def write(self, path: Path) -> None:
-        """Write it to a file, whose folder is made."""
+        """Write the record to a file, creating its folder."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1), "utf-8")
 
@@ -62,16 +62,16 @@ class Record:
 
 @dataclass
 class Summary:
-    """What became of a suite.
+    """The outcome of a suite.
 
     Attributes:
         suite: its name.
-        status: its exit status, 0 when it passed.
-        seconds: how long it took, with what was run again.
-        processor: seconds of processor time of all its processes.
-        passed, failed, skipped: numbers of tests; a flaky one has passed.
-        flaky: by test, what it failed by at first and what became of it then.
-        failures: the same of those that fail the suite.
+        status: its exit status, 0 if it passed.
+        seconds: its duration, including reruns.
+        processor: CPU time of all its processes in seconds.
+        passed, failed, skipped: numbers of tests; flaky tests count as passed.
+        flaky: by test, the reasons of its first failure and the outcome of the rerun.
+        failures: the same for tests that fail the suite.
     """
 
     suite: str
@@ -85,7 +85,7 @@ class Summary:
     failures: dict[str, list[str]] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        """Write it into the folder of summaries, which is made."""
+        """Write the summary into a folder, which is created if missing."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.suite}.json").write_text(json.dumps(asdict(self), indent=1), "utf-8")
 

@@ -1,7 +1,7 @@
-"""A pytest plugin that writes what became of each test: ``pytest -p tests.gate.record --record FILE``.
+"""A pytest plugin that records the outcome of each test: ``pytest -p tests.gate.record --record FILE``.
 
-The file is a :class:`~tests.gate.outcomes.Record` as JSON. It works with pytest-xdist, whose workers add to each report
-what they alone know.
+The file is a :class:`~tests.gate.outcomes.Record` as JSON. It works with pytest-xdist, whose workers add properties to
+each report.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _PROCESSOR = "processor"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--record``."""
-    parser.addoption("--record", metavar="FILE", type=Path, help="write what became of each test to a file, as JSON")
+    parser.addoption("--record", metavar="FILE", type=Path, help="write the outcome of each test to a file, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record in the process that hears of all tests."""
+    """Register the recorder in the process that receives the reports of all tests."""
     path = config.getoption("--record")
     if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Recorder(path))
@@ -33,14 +33,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Note the processor time at the beginning of a test."""
+    """Record the CPU time at the beginning of a test."""
     item.stash[_BEGAN] = _processor_time()
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what only the process that runs the test knows."""
+    """Add properties that are known only to the process that runs the test."""
     report = yield
     story = item.get_closest_marker("story") is not None
     report.user_properties.append((_AGAIN, item.nodeid.partition("::")[0] if story else item.nodeid))
@@ -55,7 +55,7 @@ class _Recorder:
         self._path, self._record = path, Record()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take in what became of a phase of a test."""
+        """Process the report of a phase of a test."""
         test = self._record.tests.setdefault(report.nodeid, Outcome(again=report.nodeid))
         known = dict(report.user_properties)
         test.seconds += report.duration
@@ -64,7 +64,7 @@ class _Recorder:
         self._judge(test, report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Take in what could not be collected."""
+        """Process a collection error."""
         if report.failed:
             self._judge(self._record.tests.setdefault(report.nodeid, Outcome(again=report.nodeid)), report)
 
@@ -91,7 +91,7 @@ def _processor_time() -> float:
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> Iterator[str]:
-    """Of a failure its phase, place and message, in one line."""
+    """Phase, location and message of a failure, in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = f"{crash.path}:{crash.lineno}: {crash.message}" if crash else str(report.longrepr or "no reason is known")
     lines = [line.strip() for line in text.splitlines() if line.strip()]

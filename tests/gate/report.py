@@ -1,8 +1,8 @@
-"""What became of a run of the gate: ``python -m tests.gate.report STATUS SECTIONS``.
+"""Report of a run of the gate: ``python -m tests.gate.report STATUS SECTIONS``.
 
-Reads the summaries of the suites and the sections' times, writes ``bench-output/gate.json`` and
-``bench-output/flaky.txt``, and prints a table, the flaky tests, and how many tests passed. It needs nothing but Python,
-so it also reports a run that could not set up.
+Reads the summaries of the suites and the times of the sections, writes ``bench-output/gate.json`` and
+``bench-output/flaky.txt``, and prints a table, the flaky tests and the number of passed tests. It depends only on
+Python, so it also reports a run whose setup failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OUTPUT = Path("bench-output")
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the gate: its name, when it began and how long it took, in seconds, and its exit status."""
+    """A section of the gate: name, start and duration in seconds, and exit status."""
 
     name: str
     began: int
@@ -31,7 +31,7 @@ class Section:
 
     @classmethod
     def read(cls, path: Path) -> list[Section]:
-        """Those of a file with a line for each: status, beginning, seconds and name, between tabs."""
+        """Read the sections of a file with one line each: status, start, seconds and name, separated by tabs."""
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         fields = [line.split("\t", 3) for line in lines]
         return [cls(name, int(began), int(seconds), int(status)) for status, began, seconds, name in fields]
@@ -43,11 +43,11 @@ def verdict(
     """The content of ``gate.json``.
 
     Args:
-        commit: what was checked out.
-        changed: whether files differed from it.
+        commit: the commit that was checked out.
+        changed: whether files differ from it.
         status: exit status of the run.
-        sections: its parts.
-        suites: those that have run.
+        sections: the sections of the run.
+        suites: the suites that have run.
     """
     parts, ran = list(sections), list(suites)
     return {
@@ -72,7 +72,7 @@ def verdict(
 
 
 def told(found: Mapping[str, Any]) -> list[str]:
-    """The lines that a run ends with; the last one is what test runners end with."""
+    """The last lines of the output of a run; the very last one has the format of test runners."""
     lines = [f"{'':44}{'min':>6}{'cpu min':>9}{'passed':>8}{'failed':>8}{'skipped':>9}"]
     lines += [f"{name:44}{each['minutes']:6.1f}" for name, each in found["sections"].items()]
     for name, each in found["suites"].items():
@@ -88,7 +88,7 @@ def told(found: Mapping[str, Any]) -> list[str]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Write and print what became of the run."""
+    """Write and print the outcome of the run."""
     status, sections = int(words[0]), Section.read(Path(words[1]))
     suites = [Summary.read(path) for path in sorted(SUMMARIES.glob("*.json")) if path.name.count(".") == 1]
     found = verdict(_git("rev-parse", "HEAD"), bool(_git("status", "--porcelain")), status, sections, suites)

@@ -1,4 +1,4 @@
-"""What is told of executors: how many there are, and how much their seats have worked."""
+"""What is told of executors: how many there are, and how much their actors have worked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spatialstream.spark.executors import Executors
 from spatialstream.store.memory import MemoryStore
 
 
-class Seats:
-    """An engine of two seats that have worked for some time."""
+class Actors:
+    """An engine of two actors that have worked for some time."""
 
     def __init__(self) -> None:
         self.worked: dict[str, dict[int, float]] = {"a": {0: 1.0}, "b": {1: 2.0, 2: 3.0}}
@@ -26,13 +26,13 @@ def _into(told: list[tuple[int, int, float]]) -> Callable[[int, int, float], obj
     return lambda *each: told.append(each)
 
 
-def test_what_seats_have_worked_since_the_last_look_is_told(spark: SparkSession) -> None:
+def test_what_actors_have_worked_since_the_last_look_is_told(spark: SparkSession) -> None:
     told: list[tuple[int, int, float]] = []
-    seats: Any = Seats()
-    executors = Executors(spark, "worker", seats, MemoryStore(), 2, _into(told), lambda _: None, 0.0)
+    actors: Any = Actors()
+    executors = Executors(spark, "worker", actors, MemoryStore(), 2, _into(told), lambda _: None, 0.0)
 
     executors.follow()
-    seats.worked = {"a": {0: 1.5}, "c": {1: 0.25}}  # b has gone, and c has its slots
+    actors.worked = {"a": {0: 1.5}, "c": {1: 0.25}}  # b has gone, and c has its slots
     executors.follow()
 
     assert [worked for _, _, worked in told] == [6.0, 0.75]

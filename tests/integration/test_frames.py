@@ -121,7 +121,7 @@ def test_of_much_that_is_rejected_three_reasons_are_told_and_of_everything_an_er
 def test_a_column_that_is_no_field_of_a_query_is_refused(spark: SparkSession) -> None:
     asked = pd.DataFrame([{"id": "a", "type": "SKQ", "t": 1, "Keyword": ["fire"], "duration": "1h"}])
     for queries in (asked, spark.createDataFrame(asked)):
-        with pytest.raises(SettingError, match="column 'Keyword' is no field of a query; did you mean k"):
+        with pytest.raises(SettingError, match="column 'Keyword' is not a query field; did you mean k"):
             spatialstream.answer(OBJECTS, queries, spark=spark, slots=2)
 
 
@@ -197,7 +197,7 @@ def test_an_output_folder_is_gone_on_with_and_never_emptied_of_what_is_not_ours(
         answer(OBJECTS, QUERIES[1:], slots=2, output=out)
     thesis = out / "results" / "thesis.txt"
     thesis.write_text("years of work")
-    with pytest.raises(SettingError, match=r"overwrite: .*thesis\.txt is not of the results of a run"):
+    with pytest.raises(SettingError, match=r"overwrite: .*thesis\.txt does not belong to the results of a run"):
         answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True)
     assert thesis.exists()
     assert files_of(out) == before

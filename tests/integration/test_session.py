@@ -122,7 +122,7 @@ def test_only_who_knows_the_secret_is_let_in(spark: SparkSession) -> None:
         }
         said = {name: each.result() for name, each in tries.items()}
 
-    # a driver without executors has nobody who would register them: that is found out after the door
+    # a driver without executors has nobody who would register them: that is found out after the query endpoint
     inside = "Cannot find endpoint"
     assert [name for name, text in said.items() if inside in text] == ["the secret"], said
 

@@ -18,10 +18,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 from pyarrow import flight
 
+from spatialstream.actors.identity import new_identity
+from spatialstream.actors.registry import ActorRegistry
 from spatialstream.cli import metrics
 from spatialstream.gateway.app import Gateway
-from spatialstream.seats.desk import Desk
-from spatialstream.seats.identity import new_identity
 from tests import listening, strangers
 from tests.capture import Capture, End
 from tests.known_listeners import TABLE, Documented, named, named_where
@@ -66,7 +66,7 @@ def test_what_listens_here_is_found_with_its_process() -> None:
         ("/usr/bin/python -m spatialstream gateway --stream worker", "gateway"),
         ("java -cp x org.apache.spark.deploy.SparkSubmit --conf a=b pyspark-shell", "driver's JVM"),
         ("java org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend --cores 1", "executor's JVM"),
-        ("python -m spatialstream.spark.daemon pyspark.worker", "seats"),
+        ("python -m spatialstream.spark.daemon pyspark.worker", "actors"),
         ("python -m spatialstream_operator", "operator"),
         ("python -m http.server", ""),
         ("", ""),
@@ -201,7 +201,7 @@ class _Open(flight.FlightServerBase):  # type: ignore[misc]
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_desk_refuses_and_a_server_without_a_guard_is_found_out(encrypted: bool) -> None:
     identity = new_identity() if encrypted else None
-    desk = Desk("127.0.0.1", "own", 10.0, identity, "asking")
+    desk = ActorRegistry("127.0.0.1", "own", 10.0, identity, "asking")
     scheme = "tls" if encrypted else "tcp"
     bare = _Open(f"grpc+{scheme}://127.0.0.1:0", tls_certificates=[] if identity is None else [identity])
     try:

@@ -469,7 +469,7 @@ def test_a_row_too_few_and_a_row_too_many_are_told():
         (row("a", 1, "x", "y") | {"more": 1}, "different: SKQ 'a' at 1: more is 1, expected null"),
     ],
 )
-def test_rows_that_answer_the_same_question_differently_are_told_together(found, text):
+def test_rows_that_answer_the_same_query_differently_are_told_together(found, text):
     (difference,) = check([found], [row("a", 1, "x", "y")])
 
     assert str(difference) == text

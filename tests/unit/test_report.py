@@ -454,7 +454,7 @@ def test_statistics_have_a_map_of_objects_and_one_of_each_type_of_query(space):
     text = statistics_text(known)
 
     assert names == ["objects", "CRQ"]
-    assert all(said in text for said in ("CRQ", "5 s", "100 objects, 1.0 a second", "alike everywhere"))
+    assert all(said in text for said in ("CRQ", "5 s", "100 objects, 1.0 a second", "do not differ by region"))
     assert "no queries" in statistics_text(Statistics.of(space, found, QueryBatch.of([]), 1.0))
 
 
@@ -475,13 +475,13 @@ def test_statistics_say_what_differs_by_region(space, west, east):
 
     text, picture = statistics_text(known), statistics_svg(known)
 
-    by_region = [re.split(r"  +", line) for line in text.splitlines() if line.startswith(("SRQ   key", "CRQ   stands"))]
+    by_region = [re.split(r"  +", line) for line in text.splitlines() if line.startswith(("SRQ   key", "CRQ   dur"))]
     assert [row[:2] + row[3:] for row in by_region] == [
         ["SRQ", "keywords", "2.0", "1.0", west, "3.0", east],
-        ["CRQ", "stands for", "3 h", "5 min", west, "6 h", east],
+        ["CRQ", "duration", "3 h", "5 min", west, "6 h", east],
     ]
     assert re.findall('<tspan class="name">(.*?)</tspan>', picture)[-2:] == [
-        "SRQ: how many keywords",
-        "CRQ: how long they stand",
+        "SRQ: number of keywords",
+        "CRQ: duration of queries",
     ]
     assert {"1.0", "3.0", "5 min", "6 h"} <= set(re.findall("<title>(.*?)</title>", picture))

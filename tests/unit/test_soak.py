@@ -21,10 +21,10 @@ def test_a_peak_is_no_growth_and_creeping_is() -> None:
 
 
 def test_each_process_has_a_row_and_those_that_grow_say_so() -> None:
-    looks = [(float(t), {"worker seat-0": 1e6 * (1 + t / 50), "state": 1e6}) for t in range(60)]
+    looks = [(float(t), {"worker actor-0": 1e6 * (1 + t / 50), "state": 1e6}) for t in range(60)]
     rows = {row["name"]: row for row in figures(looks, Soak())}
     assert "flat" in rows["memory of state"]["note"]
-    assert "GROWS by more than 5%" in rows["memory of worker seat-0"]["note"]
+    assert "GROWS by more than 5%" in rows["memory of worker actor-0"]["note"]
 
 
 def test_a_time_in_which_nothing_can_be_judged_is_refused() -> None:

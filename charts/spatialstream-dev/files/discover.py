@@ -1,7 +1,7 @@
-"""Tells Prometheus which pods to scrape: those annotated with prometheus.io/scrape, in the namespaces given.
+"""Service discovery for Prometheus: pods annotated with prometheus.io/scrape, in the given namespaces.
 
-Prometheus's own discovery for Kubernetes is not in every build of it: the distribution's package has none. So this runs
-beside it, asks the API server every few seconds, and writes a file for `file_sd_configs`.
+Not every build of Prometheus has its own discovery for Kubernetes: the distribution's package has none. So this runs
+beside it, queries the API server every few seconds, and writes a file for `file_sd_configs`.
 
     discover.py FILE SECONDS NAMESPACE...
 """
@@ -19,7 +19,7 @@ PREFIX = "prometheus.io/"
 
 
 def pods(namespace):
-    """The pods of a namespace, as the API server has them."""
+    """The pods of a namespace, from the API server."""
     request = urllib.request.Request(
         f"https://kubernetes.default.svc/api/v1/namespaces/{namespace}/pods",
         headers={"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"},

@@ -21,9 +21,9 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 
 {{/*
-A service, and its only pod. Of a map: root; name, also the argument of the image's entrypoint; port; probe; and where
-they are needed: env, annotations, serviceAccount, mounts, volumes, beside: another container of the same image, and
-keeps: whether its data may stay on the claim.
+A service, and its only pod. The argument is a map with: root; name, also the argument of the image's entrypoint; port;
+probe; and optionally env, annotations, serviceAccount, mounts, volumes, beside (another container of the same image) and
+keeps (whether its data may be stored on the claim).
 */}}
 {{- define "dev.service" -}}
 {{- $labels := include "dev.labels" (list .root .name) }}

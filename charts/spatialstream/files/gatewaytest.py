@@ -1,7 +1,7 @@
 """Checks the gateway from within, as the operator's service account; run by `helm test`.
 
-It asks whether the gateway takes requests, whether it lets in nobody without a token that it knows, and, where the
-cluster says whose a token is, whether it knows the operator, which registers queries by it. It prints every answer, and
+It checks that the gateway accepts requests, that it rejects requests without a valid token and, if tokens are reviewed
+by the cluster, that it authenticates the operator, which registers queries through it. It prints every result, and
 exits with status 1 if one is wrong.
 """
 
@@ -16,12 +16,12 @@ ACCESS = Path(os.environ["ACCESS"])
 
 
 def status(path, token=None, known=True):
-    """The status of the answer to a GET.
+    """The status of the response to a GET.
 
     Args:
-        path: what is asked for.
-        token: who asks.
-        known: whether the gateway has to be known by its certificate, if it has one; who shows no token need not care.
+        path: the requested path.
+        token: the bearer token; None: none.
+        known: whether to verify the gateway's certificate, if it has one; unnecessary if no token is sent.
     """
     authority = ACCESS / "ca.crt"
     context = ssl.create_default_context(cafile=authority if authority.exists() else None)
@@ -37,7 +37,7 @@ def status(path, token=None, known=True):
 
 
 def checks():
-    """The questions, with the answer that is right."""
+    """The checks: description, function and expected result."""
     yield "the gateway takes requests", lambda: status("/ready", known=False), 200
     yield "it lets in nobody without a token", lambda: status("/streams", known=False), 401
     yield "it lets in nobody with a token of nobody", lambda: status("/streams", "nobody's", known=False), 401
@@ -46,15 +46,15 @@ def checks():
 
 
 def main():
-    """Ask everything, print what was found, and fail if anything is wrong."""
+    """Run all checks, print their results, and exit with status 1 if one is wrong."""
     wrong = 0
-    for question, answer, right in checks():
+    for text, answer, right in checks():
         try:
             found = answer()
         except (OSError, ValueError) as error:
             found = error
         wrong += found != right
-        sys.stdout.write(f"{'ok   ' if found == right else 'WRONG'} {question}: {found}\n")
+        sys.stdout.write(f"{'ok   ' if found == right else 'WRONG'} {text}: {found}\n")
     sys.exit(1 if wrong else 0)
 
 

@@ -1,8 +1,8 @@
 """Checks an installation from within, as the operator's service account; run by `helm test`.
 
-It asks whether the operator is ready, whether the API server serves the custom resources, and whether the account has
-the rights that the operator needs, and not those that it must not have. It prints every answer, and exits with status 1
-if one is wrong.
+It checks that the operator is ready, that the API server serves the custom resources, and that the account has the
+permissions that the operator needs, and none that it must not have. It prints every result, and exits with status 1 if
+one is wrong.
 """
 
 import json
@@ -36,7 +36,7 @@ FORBIDDEN = [
 
 
 def ask(path, body=None):
-    """What the API server answers to a GET, or to a POST of a body."""
+    """The response of the API server to a GET, or to a POST of a body."""
     request = urllib.request.Request(
         f"https://kubernetes.default.svc{path}",
         None if body is None else json.dumps(body).encode(),
@@ -48,7 +48,7 @@ def ask(path, body=None):
 
 
 def allowed(namespace, group, resource, verb):
-    """Whether this account may do something."""
+    """Whether this account has a permission."""
     resource, _, subresource = resource.partition("/")
     attributes = {
         "namespace": namespace,
@@ -63,40 +63,40 @@ def allowed(namespace, group, resource, verb):
 
 
 def ready():
-    """Whether the operator says that it is ready."""
+    """Whether the operator's readiness probe succeeds."""
     with urllib.request.urlopen(os.environ["READY_URL"], timeout=10) as answer:
         return answer.status == 200
 
 
 def served():
-    """Whether the API server knows the custom resources."""
+    """Whether the API server serves the custom resources."""
     return {"spatialstreams", "spatialqueries"} <= {
         each["name"] for each in ask(f"/apis/{GROUP}/v1alpha1")["resources"]
     }
 
 
 def checks():
-    """The questions, with the answer that is right."""
+    """The checks: description, function and expected result."""
     yield "the operator is ready", ready, True
     yield "the API server serves SpatialStreams and SpatialQueries", served, True
     for namespace in os.environ["NAMESPACES"].split(","):
         where = f"in namespace {namespace}" if namespace else "in all namespaces"
         for right, table in ((True, NEEDED), (False, FORBIDDEN)):
             for group, resource, verb in table:
-                question = f"the operator may {verb} {resource} {where}"
-                yield question, lambda each=(namespace, group, resource, verb): allowed(*each), right
+                text = f"the operator may {verb} {resource} {where}"
+                yield text, lambda each=(namespace, group, resource, verb): allowed(*each), right
 
 
 def main():
-    """Ask everything, print what was found, and fail if anything is wrong."""
+    """Run all checks, print their results, and exit with status 1 if one is wrong."""
     wrong = 0
-    for question, answer, right in checks():
+    for text, answer, right in checks():
         try:
             found = answer()
         except (OSError, KeyError, ValueError) as error:
             found = error
         wrong += found is not right
-        sys.stdout.write(f"{'ok   ' if found is right else 'WRONG'} {question}: {found}\n")
+        sys.stdout.write(f"{'ok   ' if found is right else 'WRONG'} {text}: {found}\n")
     sys.exit(1 if wrong else 0)
 
 

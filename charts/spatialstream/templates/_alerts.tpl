@@ -1,7 +1,7 @@
 {{/*
-Prometheus's rules from files/alerts.yaml and the value alerts.rules; of (root, labels that select the operator's pod,
-labels that select the gateway's). In an expression $above is the threshold, and $operator and $gateway stand for those
-labels. Without labels of the gateway there is none, and no alert about it.
+Prometheus rules from files/alerts.yaml and the value alerts.rules. Arguments: (root, labels that select the operator's
+pod, labels that select the gateway's pods). In an expression $above is replaced by the threshold, $operator and $gateway
+by those labels. Without labels of the gateway there are no alerts about it.
 */}}
 {{- define "spatialstream.alerts" -}}
 {{- $root := index . 0 -}}{{- $operator := index . 1 -}}{{- $gateway := index . 2 -}}

@@ -17,21 +17,21 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ include "spatialstream.release" . }}
 {{- end -}}
 
-{{/* The Secret with its certificate; empty: it speaks plain HTTP. */}}
+{{/* The Secret with its certificate; empty: plain HTTP. */}}
 {{- define "spatialstream.gatewayTls" -}}
 {{- $tls := .Values.gateway.tls -}}
 {{- $tls.secretName | default (ternary (printf "%s-tls" (include "spatialstream.gateway" .)) "" (ne $tls.issuer.name "")) -}}
 {{- end -}}
 
-{{/* Not empty: the operator may register queries by it. */}}
+{{/* Not empty: the operator may register queries through it. */}}
 {{- define "spatialstream.queriesServed" -}}
 {{- if and .Values.gateway.enabled .Values.gateway.access.tokenReview -}}yes{{- end -}}
 {{- end -}}
 
-{{/* Its own, for which tokens may be where gateway.access.audiences names none. The API server takes none of these. */}}
+{{/* The default audience of tokens if gateway.access.audiences is empty. The API server accepts no such tokens. */}}
 {{- define "spatialstream.gatewayAudience" -}}spatialstream-gateway{{- end -}}
 
-{{/* What the operator shows it, and knows it by: sources of a projected volume. */}}
+{{/* The operator's token and the gateway's CA certificate: sources of a projected volume. */}}
 {{- define "spatialstream.gatewayAccess" -}}
 - serviceAccountToken:
     path: token
@@ -45,7 +45,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* Where it is within the cluster. */}}
+{{/* Its URL within the cluster. */}}
 {{- define "spatialstream.gatewayService" -}}
 {{- $scheme := ternary "https" "http" (ne (include "spatialstream.gatewayTls" .) "") -}}
 {{- $standard := ternary 443 80 (eq $scheme "https") -}}
@@ -53,7 +53,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- $scheme }}://{{ include "spatialstream.gateway" . }}.{{ .Release.Namespace }}.svc{{ if ne $port $standard }}:{{ $port }}{{ end -}}
 {{- end -}}
 
-{{/* Where people reach it. */}}
+{{/* Its public URL. */}}
 {{- define "spatialstream.gatewayUrl" -}}
 {{- $gateway := .Values.gateway -}}
 {{- if $gateway.url -}}
@@ -67,7 +67,7 @@ https://{{ first $gateway.httpRoute.hostnames -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Who may connect to the pods of streams beside these themselves, as JSON: the gateway, and who else is told to. */}}
+{{/* Peers that may connect to the pods of streams, as JSON: the gateway, and networkPolicy.clientsFrom. */}}
 {{- define "spatialstream.clientsFrom" -}}
 {{- $clients := .Values.networkPolicy.clientsFrom -}}
 {{- if .Values.gateway.enabled -}}
@@ -78,7 +78,7 @@ https://{{ first $gateway.httpRoute.hostnames -}}
 {{- toJson $clients -}}
 {{- end -}}
 
-{{/* What it may do where the streams are that it serves. tests/charts/test_rbac.py holds the same table: change both. */}}
+{{/* Its permissions in the namespaces of streams. tests/charts/test_rbac.py holds the same table: change both. */}}
 {{- define "spatialstream.gatewayRules" -}}
 - apiGroups: [spatialstream.dev]
   resources: [spatialstreams]

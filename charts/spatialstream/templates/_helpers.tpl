@@ -26,7 +26,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ include "spatialstream.release" . }}
 {{- end -}}
 
-{{/* Labels of all that belongs to a release, but for whose it is. */}}
+{{/* Labels of all objects of a release, except its name and instance. */}}
 {{- define "spatialstream.release" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -34,7 +34,7 @@ app.kubernetes.io/part-of: spatialstream
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* The namespaces whose streams are looked after, with commas between; none: all. */}}
+{{/* The managed namespaces, separated by commas; empty: all. */}}
 {{- define "spatialstream.namespaces" -}}
 {{- if not .Values.watch.all -}}
 {{- join "," (.Values.watch.namespaces | default (list .Release.Namespace)) -}}
@@ -66,7 +66,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* Where pods go, and how their image comes there, of values that say so. */}}
+{{/* Placement of pods, and the secrets to pull their image, from values with these fields. */}}
 {{- define "spatialstream.placement" -}}
 {{- range $field := list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
 {{- with index $ $field }}

@@ -1,8 +1,8 @@
 {{/*
-What the operator may do where it looks after streams. tests/charts/test_rbac.py holds the same table: change both.
+The operator's permissions in managed namespaces. tests/charts/test_rbac.py holds the same table: change both.
 
-To give the drivers a Role the operator has to hold all that is in it: that is why it may delete collections of pods,
-which it does not do itself.
+To grant the drivers a Role the operator must have all of its permissions itself: therefore it may delete collections of
+pods, although it never does.
 */}}
 {{- define "spatialstream.rules" -}}
 {{ include "spatialstream.ownRules" (list (include "spatialstream.queriesServed" .)) }}

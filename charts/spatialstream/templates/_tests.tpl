@@ -14,7 +14,7 @@ metadata:
     app.kubernetes.io/managed-by: {{ $root.Release.Service }}
   annotations:
     helm.sh/hook: test
-    # what has succeeded stays until the next time: `helm test --logs` reads it afterwards
+    # succeeded pods are kept until the next run, because `helm test --logs` reads their logs afterwards
     helm.sh/hook-delete-policy: before-hook-creation
 spec:
   restartPolicy: Never

@@ -1,9 +1,9 @@
-"""spatialstream: standing and one-off questions over a fast stream of objects with a place, a time and a text.
+"""spatialstream: continuous and snapshot queries over a fast stream of objects with a place, a time and a text.
 
-The public surface: :func:`answer` (DataFrames in and out), :func:`answer_stream` (the same with streaming DataFrames,
-answered by an :class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out), :func:`connect` (a
-:class:`Stream` that runs, to be asked and watched), :class:`Map` (objects, for notebooks), and the types of
-:mod:`spatialstream.model`. All of it is loaded on first use.
+The public API: :func:`answer` (DataFrames in and out), :func:`answer_stream` (streaming DataFrames; returns an
+:class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out), :func:`connect` (returns a
+:class:`Stream`, the client of a running stream), :class:`Map` (a map of objects for notebooks), and the types of
+:mod:`spatialstream.model`. All of them are loaded on first use.
 """
 
 from __future__ import annotations

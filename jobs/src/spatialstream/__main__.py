@@ -1,4 +1,4 @@
-"""``python -m spatialstream``."""
+"""Entry point of ``python -m spatialstream``."""
 
 import sys
 

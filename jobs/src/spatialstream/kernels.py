@@ -1,11 +1,11 @@
-"""All compiled kernels, made ready before the first epoch.
+"""Compilation of all kernels before the first epoch.
 
-``python -m spatialstream.kernels`` makes them ready and says what it does; with names of modules it compiles
-those alone.
+``python -m spatialstream.kernels`` compiles all kernels and prints its progress; with names of modules as arguments, it
+compiles only those.
 
-Cost: one to four minutes of a processor the first time, two thirds of it in two modules' kernels: up to three processes
-share the work. Each has a cache of its own, because numba's is not made for two writers: they number the versions of a
-function independently, and one index may come to name the other's machine code.
+Cost: one to four minutes of CPU time the first time, two thirds of it for the kernels of two modules; up to three
+processes share the work. Each has its own cache, because numba's cache does not support two writers: they number the
+versions of a function independently, so that one writer's index may refer to the other's machine code.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _MODULES: dict[str, Callable[[], None]] = {
 }
 
 _GROUPS = (("segments",), ("crq", "ctq", "skyband", "ckq"), ("decode", "version"))
-"""What one process compiles: modules that share kernels. The longest first."""
+"""The modules that each process compiles: modules that share kernels. The longest group first."""
 
 _alone = threading.Lock()
-"""Sources are read and compiled by one thread at a time: Python's parser is not for several."""
+"""Only one thread at a time reads and compiles sources, because Python's parser is not thread-safe."""
 
 
 def prepare(report: Report | None = None) -> None:
@@ -66,7 +66,7 @@ def prepare(report: Report | None = None) -> None:
 
 
 def _stamp() -> str:
-    """What machine code is found by, besides the folder: lines of functions, Python's version, and the processor."""
+    """Digest of what numba's cache depends on besides the folder: the sources, Python's version and the processor."""
     package = Path(__file__).resolve().parent
     target = (*sys.version_info[:2], *cpu_target.target_context.codegen().magic_tuple())
     digest = hashlib.sha256(repr(target).encode())
@@ -78,9 +78,9 @@ def _stamp() -> str:
 
 
 def compile_kernels(report: Report | None = None) -> None:
-    """Make sure that every kernel is in the cache on disk: at once if it is, else half a minute to some minutes.
+    """Ensure that every kernel is in the cache on disk. Returns at once if so, else takes half a minute to minutes.
 
-    Of several processes one compiles, and the others wait.
+    If several processes call this, one compiles and the others wait.
     """
     with _alone:
         _make_complete(report)
@@ -96,7 +96,7 @@ def _make_complete(report: Report | None) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if marker.exists():
             return
-        for left in folder.glob("aside-*"):  # by one that was killed
+        for left in folder.glob("aside-*"):  # left by a killed process
             shutil.rmtree(left)
         processors = os.cpu_count() or 1
         if processors > 1 and not any(folder.glob("*/*.nbi")):
@@ -107,9 +107,10 @@ def _make_complete(report: Report | None) -> None:
 
 
 def _compile_apart(folder: Path, processors: int, report: Report | None) -> None:
-    """Compile the groups in processes of their own, and bring together what they have left in their caches.
+    """Compile each group in its own process, and merge the caches.
 
-    What is missing in the end, because a process has failed or two have compiled the same, :func:`prepare` compiles.
+    Kernels that are missing afterwards, because a process failed or two processes compiled the same module, are
+    compiled by :func:`prepare`.
     """
     finished: SimpleQueue[str | None] = SimpleQueue()
     running: list[subprocess.Popen[str]] = []
@@ -148,7 +149,7 @@ def _compile_apart(folder: Path, processors: int, report: Report | None) -> None
 
 
 def _gather(caches: Sequence[Path], folder: Path) -> None:
-    """Move the functions that only one of the caches has to ``folder``, and the tables that are beside them."""
+    """Move the functions that only one of the caches contains to ``folder``, and the tables beside them."""
     for cache in caches:
         for table in cache.glob("*.npy"):
             table.replace(folder / table.name)
@@ -168,7 +169,7 @@ def _say(line: str) -> None:
 
 
 def main(names: Sequence[str]) -> None:
-    """Compile the modules of these names and print each when it is done; without names all of them, for a person."""
+    """Compile the named modules and print each name when done; without names, all modules, with readable progress."""
     if names:
         for name in names:
             _MODULES[name]()

@@ -1,4 +1,4 @@
-"""``python -m spatialstream_operator``: the operator, until it is told to stop or has lost its lease."""
+"""``python -m spatialstream_operator``: run the operator until it receives a stop signal or loses its lease."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from spatialstream_operator.environment import Environment
 from spatialstream_operator.gateway import Gateway
 from spatialstream_operator.handlers import QUERIES, STREAMS
 from spatialstream_operator.health import Health
+from spatialstream_operator.kind_watcher import KindWatcher
 from spatialstream_operator.lease import Lease, account_of
 from spatialstream_operator.logs import set_up_logging
 from spatialstream_operator.metrics import OperatorMetrics
-from spatialstream_operator.posts import Post
 from spatialstream_operator.prometheus import PrometheusAccess
 from spatialstream_operator.stores import Stores
 from spatialstream_operator.watch import Watch
@@ -53,7 +53,7 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
 
     listen()
     posts = [
-        Post(environment, watch, health, each, listen, charge)
+        KindWatcher(environment, watch, health, each, listen, charge)
         for each in config.namespaces or (None,)
         for charge in (STREAMS, QUERIES)
     ]
@@ -66,13 +66,13 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
         health.ready = False
         await environment.stores.close_all()
         await cluster.close()
-        await lease.release()  # from now on another one may be at work, and nothing of this one's is under way
+        await lease.release()  # last: from now on another operator may act, and this one has no request in flight
         await leases.close()
         await probes.cleanup()
 
 
 def _account() -> Object | None:
-    """The operator's own service account; None outside of a cluster."""
+    """The operator's own service account; None outside a cluster."""
     try:
         return account_of(_TOKEN.read_text())
     except OSError:
@@ -85,8 +85,8 @@ def _gateway(config: OperatorConfig) -> Gateway | None:
     return Gateway(config.gateway_service, config.gateway_token, config.gateway_authority)
 
 
-async def _work(posts: Sequence[Post], lease: Lease, stop: asyncio.Event) -> int:
-    """Look after resources while the lease is held; the exit status."""
+async def _work(posts: Sequence[KindWatcher], lease: Lease, stop: asyncio.Event) -> int:
+    """Reconcile resources while the lease is held; return the exit status."""
     kept = asyncio.create_task(lease.keep())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.to_thread(prepare)
@@ -98,19 +98,19 @@ async def _work(posts: Sequence[Post], lease: Lease, stop: asyncio.Event) -> int
         task.cancel()
     await asyncio.wait(working)
     for task in done.intersection(working):
-        task.result()  # it ends by a mistake of its own alone
+        task.result()  # raises: a watcher only ends by itself because of a bug
     return 0
 
 
 def _end_at_once() -> NoReturn:
-    """Another operator may be at work now: nothing that is under way here, in whichever thread, may go on."""
-    _log.error("the lease is lost: another operator may be at work now, and this one ends")
+    """Exit without cleanup: another operator may be active, so no thread of this process may continue."""
+    _log.error("lost the lease: exiting, because another operator may be active")
     logging.shutdown()
     os._exit(1)
 
 
 async def _until(stop: asyncio.Event, work: object) -> bool:
-    """Wait for work to be done; False if it was to stop before."""
+    """Wait until the work is done; False if the stop event is set first."""
     working = asyncio.ensure_future(work)  # type: ignore[call-overload]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -123,7 +123,7 @@ async def _until(stop: asyncio.Event, work: object) -> bool:
 
 
 def main() -> int:
-    """Run the operator; the exit status: 0 stopped, 1 lost its lease, 2 a setting is unusable."""
+    """Run the operator. Exit status: 0 stopped, 1 lost its lease, 2 invalid setting."""
     try:
         config = OperatorConfig.from_environment()
         if config.prometheus_access:
@@ -132,7 +132,8 @@ def main() -> int:
         print(f"spatialstream-operator: {error}", file=sys.stderr)
         return 2
     set_up_logging(config)
-    # The lease is renewed however many other requests wait, and once more while the last attempt waits for its answer.
+    # A separate client renews the lease, so that queued requests never delay it. Two threads: one attempt may still
+    # wait for its answer while the next one starts.
     return asyncio.run(_operate(config, Cluster(), Cluster(threads=2)))
 
 

@@ -1,4 +1,4 @@
-"""What is said of an error, in statuses and logs: never what a request bore, for tokens are among its headers."""
+"""Error texts for statuses and logs. They never contain request headers, because those hold tokens."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 def cause(error: BaseException) -> str:
-    """An error's kind, and what it says, in a line.
+    """The type and message of an error, on one line.
 
-    Not its ``repr``: that of an answer that cannot be read shows the headers of the request, and that of bytes that are
-    no text shows them all.
+    Not its ``repr``: for a response that cannot be parsed, aiohttp's ``repr`` includes the request headers, and that of
+    a decoding error includes all the bytes.
     """
     said = f"{error.status}, {error.message}" if isinstance(error, aiohttp.ClientResponseError) else str(error)
     return without_login(": ".join(filter(None, (type(error).__name__, " ".join(said.split())))))
 
 
 def without_login(text: str) -> str:
-    """A text whose URLs are without the name and password that they may have before a host."""
+    """A text with user names and passwords removed from its URLs."""
     return _LOGIN.sub("", text)

@@ -1,7 +1,7 @@
-"""The Kubernetes API, in the few ways in which the operator uses it. Objects are plain dicts, as in their manifests.
+"""A thin asynchronous client of the Kubernetes API. Objects are plain dicts, as in their manifests.
 
-This module alone knows the client library, whose calls block: they run in threads of their own, never on the event
-loop. A caller that is cancelled leaves its request to end by itself, which :meth:`Cluster.close` waits for.
+Only this module uses the client library. Its calls block, so they run in a thread pool, never on the event loop. When a
+caller is cancelled, its request still runs to completion; :meth:`Cluster.close` waits for it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 __all__ = ["MANAGER", "ApiError", "Cluster", "ClusterError", "Object"]
 
 Object = dict[str, Any]
-"""A Kubernetes object as JSON has it."""
+"""A Kubernetes object as decoded JSON."""
 
 MANAGER = "spatialstream-operator"
-"""Under this name the operator owns fields that it applies."""
+"""Field manager of the fields that the operator applies."""
 
 _THREADS = 32
-"""Requests at a time; the others wait for their turn."""
+"""Maximum number of concurrent requests; others are queued."""
 _TIMEOUT = 10.0
-"""Seconds for a connection and the beginning of an answer, and between two parts of one."""
+"""Timeout in seconds: for connecting, for the first byte of a response, and between two reads."""
 _PAGE = 500
-"""Objects in one answer to a list."""
+"""Maximum number of objects per page of a list."""
 
 _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -53,15 +53,15 @@ _RESOURCES: Mapping[str, tuple[str, str]] = {
     "SpatialStream": ("apis/spatialstream.dev/v1alpha1", "spatialstreams"),
     "SpatialQuery": ("apis/spatialstream.dev/v1alpha1", "spatialqueries"),
 }
-"""By kind: where its group and version are, and its name in paths. Nothing has to be asked for what is known."""
+"""By kind: the API path of its group and version, and its plural name. Static, so no discovery requests are needed."""
 
 
 class ClusterError(Exception):
-    """What was asked for has not been given: there is no answer, or not one of the API's own.
+    """A request failed: there was no response, or one that did not come from the API itself.
 
     Args:
-        message: what has happened, in a line that is the same each time it happens.
-        code: the HTTP status of the answer; 0 if there is none.
+        message: what happened, on one line that is the same each time it happens.
+        code: the HTTP status of the response; 0 if there was none.
     """
 
     def __init__(self, message: str, code: int = 0) -> None:
@@ -73,40 +73,41 @@ class ClusterError(Exception):
 
 
 class ApiError(ClusterError):
-    """The API server has refused a request, and the message is its own sentence.
+    """The API server rejected a request; the message is the server's own.
 
-    Where it does not know a path at all, as after the removal of a custom resource, or while it starts, it says 404
-    without one. That is no :class:`ApiError`, for it does not say that there is no such object.
+    For a path that it does not serve at all (after a custom resource definition was removed, or while it starts) the
+    server returns a bare 404 without a ``Status``. That is not an :class:`ApiError`, because it does not mean that the
+    object does not exist.
     """
 
     @property
     def is_forbidden(self) -> bool:
-        """Whether a right is missing."""
+        """Whether a permission is missing."""
         return self.code == HTTPStatus.FORBIDDEN
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the same request would be refused again: it is wrong, or forbidden."""
+        """Whether the same request would be rejected again: it is invalid, or forbidden."""
         return self.code in (400, 403, 413, 422)
 
     @property
     def is_hindered(self) -> bool:
-        """Whether an object cannot be made for now: it is refused, or nobody can say whether to admit it.
+        """Whether an object cannot be created for now: it is rejected, or admission cannot be decided.
 
-        The API server answers with 500 if an admission webhook does not answer, or answers what it does not understand.
+        The API server returns 500 if an admission webhook does not respond, or responds with something invalid.
         """
         return self.is_refusal or self.code == HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class Cluster:
-    """A client of one cluster, with the credentials of the pod it runs in, or of the user's kubeconfig.
+    """A client of one cluster, using the credentials of its own pod, or else the user's kubeconfig.
 
-    Every method raises :class:`ClusterError` if there is no answer, and :class:`ApiError`, which is one, if the answer
-    is a refusal.
+    Every method raises :class:`ClusterError` if there is no response, and its subclass :class:`ApiError` if the API
+    server rejects the request.
 
     Args:
-        threads: how many requests there may be at a time, each on a connection of its own.
-        timeout: seconds for a connection and the beginning of an answer, and between two parts of one.
+        threads: maximum number of concurrent requests, each on its own connection.
+        timeout: in seconds: for connecting, for the first byte of a response, and between two reads.
     """
 
     def __init__(self, threads: int = _THREADS, timeout: float = _TIMEOUT) -> None:
@@ -116,14 +117,14 @@ class Cluster:
         except ConfigException:
             load_kube_config(client_configuration=configuration)
         configuration.connection_pool_maxsize = threads
-        configuration.retries = False  # a look that has failed is repeated as a whole
+        configuration.retries = False  # a failed reconciliation is retried as a whole
         self._client = ApiClient(configuration)
         self._client.user_agent = MANAGER
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kubernetes")
         self._timeout = timeout
 
     async def get(self, kind: str, name: str, namespace: str) -> Object | None:
-        """An object; None if there is none."""
+        """An object; None if it does not exist."""
         return await _unless({HTTPStatus.NOT_FOUND}, self._ask("GET", _path(kind, namespace, name)))
 
     async def labels(self, kind: str, name: str, namespace: str) -> Mapping[str, str] | None:
@@ -133,7 +134,7 @@ class Cluster:
         return None if found is None else found["metadata"].get("labels") or {}
 
     async def is_terminating(self, namespace: str) -> bool:
-        """Whether a namespace is on its way out, as far as the operator may know."""
+        """Whether a namespace is being deleted or gone; False if the operator may not read namespaces."""
         try:
             found = await self._ask("GET", _path("Namespace", None, namespace))
         except ApiError as error:
@@ -149,7 +150,7 @@ class Cluster:
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> list[Object]:
-        """Objects of a namespace (None: of all) that have these labels, and these values in fields."""
+        """Objects of a namespace (None: of all namespaces) that match these labels and fields."""
         path = _path(kind, namespace)
         selected = {"labelSelector": _selector(labels), "fieldSelector": _selector(fields)}
         try:
@@ -157,13 +158,14 @@ class Cluster:
         except ApiError as error:
             if error.code != HTTPStatus.GONE:
                 raise
-            return [each async for each in self._pages(path, selected)]  # the first page is too old to go on from
+            return [each async for each in self._pages(path, selected)]  # the continue token has expired
 
     async def verbs(self, kind: str) -> frozenset[str]:
-        """What may be done with a kind that is no core one, as the API server tells those who ask what there is.
+        """The verbs that a kind outside the core group supports, by API discovery.
 
-        What it tells is written down by controllers of its own. For some moments after a custom resource has come, its
-        objects can be listed, and it tells of no verbs. While it goes, objects can be patched, and it says they cannot.
+        Discovery lags behind: controllers of the API server update it. For a moment after a custom resource definition
+        was created its objects can be listed although discovery shows no verbs; while the definition is being deleted
+        objects can still be patched although discovery denies it.
         """
         version, plural = _RESOURCES[kind]
         groups = (await self._ask("GET", "/apis"))["groups"]
@@ -178,45 +180,45 @@ class Cluster:
         return frozenset(verb for each in resources if each["name"] == plural for verb in each["verbs"])
 
     async def apply(self, wanted: Object) -> None:
-        """Create an object or make it as it is wanted; fields that others own stay."""
+        """Create or update an object by server-side apply; fields that others own are kept."""
         owned = {"fieldManager": MANAGER, "force": "true"}
         await self._ask("PATCH", _path_of(wanted), wanted, _APPLY, owned)
 
     async def create(self, wanted: Object, trial: bool = False) -> bool:
-        """Create an object; False if there is one of this name.
+        """Create an object; False if one with this name exists.
 
         Args:
             wanted: the object.
-            trial: whether only to see if it would be admitted; nothing is made then.
+            trial: dry run: only check whether the object would be admitted.
         """
         query = {"fieldManager": MANAGER, **({"dryRun": "All"} if trial else {})}
         made = self._ask("POST", _home_of(wanted), wanted, query=query)
         return await _unless({HTTPStatus.CONFLICT}, made) is not None
 
     async def check(self, wanted: Object) -> None:
-        """Have an object looked at as if it were to be created, with every field known; nothing is made."""
+        """Validate an object by a dry-run creation that rejects unknown fields."""
         strictly = {"fieldManager": MANAGER, "dryRun": "All", "fieldValidation": "Strict"}
         await self._ask("POST", _home_of(wanted), wanted, query=strictly)
 
     async def replace(self, wanted: Object) -> bool:
-        """Replace an object by a newer form of itself; False if it has been changed by others meanwhile, or is gone."""
+        """Replace an object; False if it was changed concurrently, or is gone."""
         done = self._ask("PUT", _path_of(wanted), wanted, query={"fieldManager": MANAGER})
         return await _unless({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}, done) is not None
 
     async def delete(self, kind: str, name: str, namespace: str) -> bool:
-        """Ask for an object's end; False if there is none."""
+        """Delete an object in the background; False if it does not exist."""
         done = self._ask("DELETE", _path(kind, namespace, name), query={"propagationPolicy": "Background"})
         return await _unless({HTTPStatus.NOT_FOUND}, done) is not None
 
-    async def strike(self, pod: Object) -> bool:
-        """Take a pod off the list, whatever its node may say; False if it is gone, or another one has its name."""
+    async def force_delete(self, pod: Object) -> bool:
+        """Delete a pod without waiting for its node; False if it is gone, or another pod has its name."""
         metadata = pod["metadata"]
         body = {"gracePeriodSeconds": 0, "propagationPolicy": "Background", "preconditions": {"uid": metadata["uid"]}}
         done = self._ask("DELETE", _path("Pod", metadata["namespace"], metadata["name"]), body)
         return await _unless({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}, done) is not None
 
     async def release(self, record: Object, finalizer: str) -> None:
-        """Take a finalizer off an object, unless it has been changed by others meanwhile, or is gone."""
+        """Remove a finalizer from an object, unless it was changed concurrently, or is gone."""
         metadata = record["metadata"]
         kept = [each for each in metadata.get("finalizers", []) if each != finalizer]
         change = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
@@ -224,12 +226,12 @@ class Cluster:
         await _unless({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}, done)
 
     async def patch_status(self, kind: str, name: str, namespace: str, change: Object) -> None:
-        """Merge a change, as in a JSON merge patch, into an object's status; nothing happens if there is no object."""
+        """Apply a JSON merge patch to an object's status; does nothing if the object does not exist."""
         path, body = _path(kind, namespace, name, "status"), {"status": change}
         await _unless({HTTPStatus.NOT_FOUND}, self._ask("PATCH", path, body, _MERGE, {"fieldManager": MANAGER}))
 
     async def close(self) -> None:
-        """Wait until no request is under way any more, and let go of connections."""
+        """Wait for requests in flight, then close the connections."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
         self._client.close()
 
@@ -258,7 +260,7 @@ class Cluster:
     def _send(
         self, method: str, path: str, body: Object | None, headers: Mapping[str, str], query: Mapping[str, str]
     ) -> Object:
-        """Send a request and wait for its answer: this blocks."""
+        """Send a request and wait for the response (blocking)."""
         try:
             request = self._client.param_serialize(
                 method,
@@ -269,26 +271,26 @@ class Cluster:
                 auth_settings=["BearerToken"],
             )
             if not all(value.isascii() and value.isprintable() for value in request[2].values()):
-                # else the library refuses it with an error that shows it
-                raise ClusterError("the API server cannot be asked: the token is not one line of plain text")
+                # otherwise the library would raise an error that contains the token
+                raise ClusterError("cannot query the API server: the token is not one line of printable ASCII")
             answer = self._client.call_api(*request, _request_timeout=self._timeout)
             content = answer.read()
         except (HTTPError, OpenApiException, ConfigException, OSError) as error:
-            raise ClusterError(f"the API server cannot be asked: {self._cause(error)}") from error
+            raise ClusterError(f"cannot query the API server: {self._cause(error)}") from error
         return _understood(answer.status, content)
 
     def _cause(self, error: Exception) -> str:
         if isinstance(error, TimeoutError) and not isinstance(error, NewConnectionError):
-            return f"no answer within {self._timeout:g} s"
+            return f"no response within {self._timeout:g} s"
         return " ".join(str(getattr(error, "reason", None) or error).split())
 
 
 def _understood(status: int, content: bytes) -> Object:
-    """The object that is the answer.
+    """The object in a response.
 
     Raises:
-        ApiError: it is a refusal, as the API puts it.
-        ClusterError: it is something else.
+        ApiError: the API server rejected the request.
+        ClusterError: the response is neither an object nor a ``Status``.
     """
     try:
         answer = json.loads(content)
@@ -300,11 +302,11 @@ def _understood(status: int, content: bytes) -> Object:
         if answer.get("kind") == "Status":
             raise ApiError(str(answer.get("message", "")), status)
     said = content[:200].decode(errors="replace").strip()
-    raise ClusterError(f"the API server answers with {status}: {said}", status)
+    raise ClusterError(f"the API server returned {status}: {said}", status)
 
 
 async def _unless(refusals: Container[int], answer: Awaitable[Object]) -> Object | None:
-    """An answer; None if it is one of these refusals."""
+    """The response; None if it is an error with one of these codes."""
     try:
         return await answer
     except ApiError as error:
@@ -314,7 +316,7 @@ async def _unless(refusals: Container[int], answer: Awaitable[Object]) -> Object
 
 
 def _path(kind: str, namespace: str | None, *rest: str) -> str:
-    """Where the objects of a kind are (None: those of all namespaces), or, with its name, one of them."""
+    """The path of the objects of a kind in a namespace (None: in all), or, with more parts, of one object."""
     version, plural = _RESOURCES[kind]
     place = [] if namespace is None else ["namespaces", namespace]
     return "/".join(["", version, *(quote(part, safe="") for part in (*place, plural, *rest))])

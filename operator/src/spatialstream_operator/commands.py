@@ -1,8 +1,8 @@
-"""The command lines of a stream's drivers: what ``spatialstream router`` and ``spatialstream worker`` are told.
+"""The command lines of a stream's drivers, ``spatialstream router`` and ``spatialstream worker``.
 
-The worker is a Spark driver in client mode: its executors are pods that Spark makes from a template, see
-:mod:`spatialstream_operator.manifests`. Their number follows what the operator writes into the routing store, so that
-it changes without a restart. The router is the same if it is to have executors; else it runs its tasks in its own pod.
+The worker is a Spark driver in client mode; Spark creates its executors as pods from a template, see
+:mod:`spatialstream_operator.manifests`. The operator writes the number of executors to the routing store, so it changes
+without a restart. A router with executors works the same way; a router without runs its tasks in its own pod.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ METRICS_PORT = 9090
 DRIVER_PORT = 7078
 """Port at which executors reach their driver."""
 BLOCK_MANAGER_PORT = 7079
-"""Port at which drivers and executors hand blocks of data to each other."""
+"""Port at which drivers and executors exchange blocks of data."""
 
 CHECKPOINT = "/checkpoint"
 ARCHIVE = "/archive"
 WORK = "/var/spatialstream"
-"""Folder on the node's disk: compiled kernels, Spark's local files."""
+"""Directory on the node's disk: compiled kernels, Spark's local files."""
 CONFIG = "/etc/spatialstream/config"
 KAFKA_SECRETS = "/etc/spatialstream/kafka"
 ZOOKEEPER_SECRETS = "/etc/spatialstream/zookeeper"
@@ -51,15 +51,16 @@ ZOOKEEPER_TLS = "/etc/spatialstream/zookeeper-tls"
 OBJECT_STORE_SECRETS = "/etc/spatialstream/object-store"
 OBJECT_STORE_AUTHORITY = "/etc/spatialstream/object-store-ca"
 EXECUTOR_TEMPLATES = {"router": "router-executor.yaml", "worker": "executor.yaml"}
-"""Files with the template of a job's executors."""
+"""File names of the executor pod templates, by job."""
 STOP_WORDS = "stop-words"
 EXECUTOR_CONTAINER = "executor"
 
 _SILENCE = {"spark.network.timeout": "60s", "spark.network.timeoutInterval": "10s"}
-"""When Spark gives up an executor that it does not hear, and how often it looks; 120 s and 60 s otherwise.
+"""After what time without a heartbeat Spark removes an executor, and how often it checks; Spark's defaults are 120 s
+and 60 s.
 
-Seats are given up after ten seconds of silence, so the stream has gone on by then; but the place of the executor that
-was cut off from its driver is taken by another one only then. Executors say that they are there every ten seconds.
+Actors are already considered dead after 10 s of silence, so the stream continues earlier; but an executor that is cut
+off from its driver is replaced only after this time. Executors send a heartbeat every 10 s.
 """
 
 _API_SERVER = "k8s://https://kubernetes.default.svc:443"
@@ -72,7 +73,7 @@ def driver_command(spec: StreamSpec, names: StreamNames, job: str, executors: in
         spec: of the stream.
         names: of the stream.
         job: ``router`` or ``worker``.
-        executors: how many to begin with, if it has any.
+        executors: initial number of executors, if the job has any.
     """
     own = _router(spec) if job == "router" else _worker(spec)
     elsewhere = ["--master", _API_SERVER, "--executors-from-store"] if spec.job(job).executors else []
@@ -99,7 +100,7 @@ def _worker(spec: StreamSpec) -> list[str]:
 
 
 def checkpoint_place(spec: StreamSpec) -> str:
-    """Where the stream's state is, as its pods are told."""
+    """The checkpoint location that is passed to the stream's pods."""
     return _place(spec.checkpoint, CHECKPOINT)
 
 
@@ -108,10 +109,10 @@ def _place(place: Claim | Bucket, path: str) -> str:
 
 
 def spark_properties(spec: StreamSpec, names: StreamNames, job: str, executors: int) -> dict[str, str]:
-    """Spark's properties for a job: defaults, those of the spec, and above them those that are the operator's.
+    """Spark's properties for a job: defaults, overridden by the spec, overridden by those that the operator sets.
 
-    Spark adds ``spark.executor.memory`` and ``memoryOverhead``, and asks for the sum as request and as limit. The
-    arguments are as above.
+    Spark adds ``spark.executor.memory`` and ``memoryOverhead``, and uses the sum as memory request and limit. The
+    arguments are those of :func:`driver_command`.
     """
     given = spec.job(job)
     properties = {} if given.executors is None else dict(_SILENCE)
@@ -138,7 +139,7 @@ def _common(spec: StreamSpec, names: StreamNames) -> list[str]:
 
 
 def zookeeper_files(spec: StreamSpec) -> dict[str, str]:
-    """Files by which ZooKeeper is reached, where they are mounted, by the ends of the options that name them."""
+    """Mounted files with ZooKeeper's credentials and certificates, by the suffix of the option that names them."""
     credentials, tls, files = spec.zookeeper.credentials, spec.zookeeper.tls, dict[str, str]()
     if credentials is not None:
         files["credentials"] = f"{ZOOKEEPER_SECRETS}/{credentials.key}"
@@ -150,7 +151,7 @@ def zookeeper_files(spec: StreamSpec) -> dict[str, str]:
 
 
 def _identity(spec: StreamSpec) -> list[str]:
-    """What both jobs have to be told alike for the stream's whole life."""
+    """Options that must be the same for both jobs for the whole lifetime of the stream."""
     command = ["--slots", str(spec.workers.executors.max), "--router-partitions", str(spec.router.partitions)]
     command += ["--mergers", str(spec.mergers), "--interval", format_duration(spec.interval)]
     if spec.retention is not None:
@@ -170,7 +171,7 @@ def _driver_address(names: StreamNames, job: str) -> dict[str, str]:
     return {
         "spark.kubernetes.namespace": names.namespace,
         "spark.kubernetes.driver.pod.name": names.driver(job),
-        # the kubelet puts the value of the environment variable here
+        # the kubelet substitutes the environment variable
         "spark.driver.host": "$(POD_IP)",
         "spark.driver.bindAddress": "0.0.0.0",
         "spark.driver.port": str(DRIVER_PORT),
@@ -180,21 +181,21 @@ def _driver_address(names: StreamNames, job: str) -> dict[str, str]:
 
 def _executors(spec: StreamSpec, job: str, given: Executors, executors: int) -> dict[str, str]:
     container = given.container
-    most = spec.router.partitions if job == "router" else given.max  # neither changes while the stream lives
+    most = spec.router.partitions if job == "router" else given.max  # neither changes during the stream's lifetime
     return {
         "spark.executor.instances": str(executors),
         "spark.executor.cores": str(given.cores),
         "spark.executor.memory": f"{container.heap}m",
         "spark.executor.memoryOverhead": f"{container.memory - container.heap}m",
-        # Spark ends a driver whose executors have failed too often, ever; of a stream without end only the recent
-        # failures say anything
+        # by default Spark stops a driver after too many executor failures over its whole lifetime; for an unbounded
+        # stream only recent failures are relevant
         "spark.executor.failuresValidityInterval": "10m",
         "spark.executor.maxNumFailures": str(max(10, 4 * most)),
     }
 
 
 def executor_cores(given: Executors) -> str:
-    """Processor time that an executor asks for, as a quantity."""
+    """CPU request of an executor, as a quantity."""
     container = given.container
     return container.requests.get("cpu") or container.limits.get("cpu") or str(given.cores)
 
@@ -210,15 +211,15 @@ def _executor_pods(spec: StreamSpec, names: StreamNames, job: str, given: Execut
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
         "spark.kubernetes.executor.request.cores": executor_cores(given),
         "spark.kubernetes.executor.deleteOnTermination": "true",
-        # Spark takes no event for the end of a pod that is taken off the list while it is said to run, as one of a lost
-        # node is; that it is not there any more is seen by listing alone
+        # Spark gets no usable event when a pod is force-deleted while its status says Running (its node is lost); it
+        # notices the missing pod only by polling
         "spark.kubernetes.executor.apiPollingInterval": "10s",
-        # what follows keeps the driver's rights small: it needs pods, and nothing else
+        # the following settings keep the driver's permissions minimal: it needs pods and nothing else
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
-        # an executor that takes one task at a time would serve fewer slots than its cores promise
+        # in recovery mode an executor runs one task at a time, and so serves fewer slots than it has cores
         "spark.kubernetes.allocation.recoveryMode.enabled": "false",
     }
     if "cpu" in limits:

@@ -1,4 +1,4 @@
-"""How the operator itself was installed: what the chart says through the environment."""
+"""The operator's own settings, which the chart passes as environment variables."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ class OperatorConfig:
     """Settings of one installation.
 
     Attributes:
-        namespaces: the namespaces whose streams are looked after; empty: all of the cluster.
-        image: image of drivers and executors of streams that name none.
-        image_pull_policy: for that image.
-        prometheus_url: the Prometheus that is asked about streams that name none; "": there is none.
-        prometheus_access: the folder with what that Prometheus asks for, see
-            :class:`~spatialstream_operator.prometheus.PrometheusAccess`; "": nothing.
-        monitors: whether to create PodMonitors, for a Prometheus operator.
-        monitor_labels: labels by which that Prometheus operator selects them.
+        namespaces: the namespaces whose streams are managed; empty: all namespaces of the cluster.
+        image: default image of drivers and executors.
+        image_pull_policy: default pull policy of that image.
+        prometheus_url: default Prometheus server to query for load metrics; "": none.
+        prometheus_access: directory with the credentials for that server, see
+            :class:`~spatialstream_operator.prometheus.PrometheusAccess`; "": none.
+        monitors: whether to create PodMonitors for the Prometheus operator.
+        monitor_labels: labels of the PodMonitors, by which the Prometheus operator selects them.
         network_policies: whether to create a NetworkPolicy for each stream.
-        metrics_from: who may then read metrics of streams, as in a NetworkPolicy's ``from``; empty: anyone.
-        clients_from: who may then connect to the pods of streams besides these themselves, likewise; empty: nobody.
-        gateway_url: where people reach the gateway that serves all streams; "": there is none.
-        gateway_service: where the operator reaches it, to register queries; "": it cannot.
-        gateway_token: the file with the token that the operator then shows.
-        gateway_authority: the file with the certificates by which the gateway is known; "": those of the system.
+        metrics_from: peers that these policies allow to read metrics, as in a NetworkPolicy's ``from``; empty: any.
+        clients_from: peers, besides the stream's own pods, that these policies allow to connect to them; empty: none.
+        gateway_url: public URL of the gateway that serves all streams; "": there is none.
+        gateway_service: URL at which the operator reaches the gateway to register queries; "": it cannot.
+        gateway_token: file with the token that the operator sends to the gateway.
+        gateway_authority: file with the CA certificates that verify the gateway; "": the system's.
         template_allow: parts of pod templates that streams may give beside what is harmless; ``*``: all.
         options_any: whether their options of Spark may be any.
         images: repositories of images that they may name beside that of ``image``.
         secrets: names of Secrets that they may use without a label that says so.
-        pod: name of the operator's own pod, by which it holds its lease.
+        pod: name of the operator's own pod, its identity as lease holder.
         namespace: the namespace that the operator runs in.
         log_level: one of debug, info, warning and error.
         log_format: ``text`` or ``json``.
         metrics_port: port of the operator's metrics.
         health_port: port of ``/healthz`` and ``/readyz``.
-        interval: seconds between two looks at a stream at which nothing changes.
-        lease: seconds after which another operator takes over from one that has gone silent.
-        executor_grace: seconds for which executors may be missing before a stream is degraded by it. A node that a
-            cluster's autoscaler adds comes within a few minutes.
+        interval: seconds between two reconciliations of a stream in steady state.
+        lease: seconds without a renewal after which another operator takes over.
+        executor_grace: seconds for which executors may be missing before the stream is Degraded. A node that a cluster
+            autoscaler adds is usually ready within a few minutes.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -83,10 +83,10 @@ class OperatorConfig:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> OperatorConfig:
-        """What the environment says.
+        """Read the settings from environment variables.
 
         Raises:
-            SettingError: a variable has a value that cannot be used; names it.
+            SettingError: a variable has an invalid value; the error names it.
         """
         said = {name: environment.get(f"SPATIALSTREAM_OPERATOR_{name.upper()}", "") for name in _VARIABLES}
         plain = {name: said[name] for name in _PLAIN if said[name]}
@@ -177,7 +177,7 @@ def _labels(name: str, text: str) -> dict[str, str]:
     for part in filter(None, text.split(",")):
         label, equals, value = part.partition("=")
         if not equals or not label.strip():
-            raise SettingError(_variable(name), f"{part!r} is not LABEL=VALUE; give them with commas between")
+            raise SettingError(_variable(name), f"{part!r} is not LABEL=VALUE; separate labels by commas")
         labels[label.strip()] = value.strip()
     return labels
 
@@ -188,13 +188,13 @@ def _peers(name: str, text: str) -> tuple[Mapping[str, Any], ...]:
     except ValueError:
         peers = None
     if not isinstance(peers, list) or not all(isinstance(each, dict) for each in peers):
-        raise SettingError(_variable(name), f"{text!r} is no list of peers; give them as JSON, as in a NetworkPolicy")
+        raise SettingError(_variable(name), f"{text!r} is not a list of peers; give a JSON list as in a NetworkPolicy")
     return tuple(peers)
 
 
 def _port(name: str, text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 65535:
-        raise SettingError(_variable(name), f"{text!r} is no port; give 1 to 65535")
+        raise SettingError(_variable(name), f"{text!r} is not a port; give 1 to 65535")
     return int(text)
 
 
@@ -204,5 +204,5 @@ def _seconds(name: str, text: str, least: float) -> float:
     except ValueError:
         seconds = 0.0
     if not least <= seconds <= 3600.0:
-        raise SettingError(_variable(name), f"{text!r} is no time in seconds; give {least:g} to 3600")
+        raise SettingError(_variable(name), f"{text!r} is not a number of seconds; give {least:g} to 3600")
     return seconds

@@ -1,8 +1,8 @@
-"""What is done for one stream, again and again.
+"""The reconciliation of one stream.
 
-A look is an ordered list of small steps (:mod:`spatialstream_operator.steps`). All that it decides by is read anew each
-time: the resource, its pods, the routing store, Prometheus. So it does not matter which changes were seen and which
-were not, or how often an operator has been started in between.
+A reconciliation is an ordered list of small steps (:mod:`spatialstream_operator.steps`). It is level-triggered: every
+input is read again each time (the resource, its pods, the routing store, Prometheus). So it does not matter which
+changes were missed, or how often the operator was restarted in between.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import Look
 from spatialstream_operator.loop import Loop
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import KIND, StreamNames
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.beating import beat
-from spatialstream_operator.steps.belongings import apply_belongings
 from spatialstream_operator.steps.checking import check_pods
+from spatialstream_operator.steps.dependents import apply_dependents
 from spatialstream_operator.steps.drivers import keep_drivers
 from spatialstream_operator.steps.executors import miss_executors
 from spatialstream_operator.steps.measuring import measure
@@ -31,17 +31,17 @@ from spatialstream_operator.steps.refusing import refuse, unready
 from spatialstream_operator.steps.rejects import watch_rejects
 from spatialstream_operator.steps.routing import read_routing
 from spatialstream_operator.steps.scaling import scale
-from spatialstream_operator.steps.telling import tell
+from spatialstream_operator.steps.status import write_status
 from spatialstream_operator.steps.topics import check_topics
 from spatialstream_operator.steps.trying import try_image
 
 __all__ = ["STEPS", "Controller"]
 
-STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
+STEPS: Sequence[Callable[[ReconcileContext], Awaitable[None]]] = (
     check_permissions,
     check_topics,
     try_image,
-    apply_belongings,
+    apply_dependents,
     check_pods,
     keep_drivers,
     read_routing,
@@ -50,7 +50,7 @@ STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
     miss_executors,
     watch_rejects,
     rebalance,
-    tell,
+    write_status,
 )
 
 _MOVING = frozenset({Phase.PROPOSING, Phase.PUBLISHING, Phase.ADOPTING, Phase.WITHDRAWING})
@@ -58,7 +58,7 @@ _BUSY = 2.0
 
 
 class Controller(Loop):
-    """Looks after one stream until it is stopped, or the stream is gone."""
+    """Reconciles one stream until it is stopped, or the stream is gone."""
 
     def __init__(self, environment: Environment, namespace: str, name: str) -> None:
         super().__init__(environment, namespace, name)
@@ -78,9 +78,9 @@ class Controller(Loop):
             return None
         try:
             spec = StreamSpec.parse(body["spec"], self._environment.defaults)
-            look = self._begin(body, spec, StreamNames(self._namespace, self._name))
+            context = self._begin(body, spec, StreamNames(self._namespace, self._name))
             for step in STEPS:
-                await step(look)
+                await step(context)
         except SettingError as error:
             besides = await unready(self._environment, body)
             await refuse(self._environment, body, "SpecRefused", str(error), besides)
@@ -88,13 +88,13 @@ class Controller(Loop):
             return self._environment.config.interval
         except ApiError as error:
             if error.is_forbidden:
-                await refuse(self._environment, body, "Refused", f"A right of the operator is missing: {error}")
+                await refuse(self._environment, body, "Refused", f"The operator lacks a permission: {error}")
             raise
-        busy = any(job.state not in ("running", "stuck") for job in look.jobs.values()) and not spec.suspend
-        moving = State.from_status(look.part("rebalance")).phase in _MOVING
-        soon = busy or moving or look.image is not None
+        busy = any(job.state not in ("running", "stuck") for job in context.jobs.values()) and not spec.suspend
+        moving = State.from_status(context.part("rebalance")).phase in _MOVING
+        soon = busy or moving or context.image is not None
         return min(_BUSY, self._environment.config.interval) if soon else self._environment.config.interval
 
-    def _begin(self, body: Object, spec: StreamSpec, names: StreamNames) -> Look:
+    def _begin(self, body: Object, spec: StreamSpec, names: StreamNames) -> ReconcileContext:
         status = copy.deepcopy(body.get("status") or {})
-        return Look(self._environment, names, body, spec, status, self._memory, self._environment.now())
+        return ReconcileContext(self._environment, names, body, spec, status, self._memory, self._environment.now())

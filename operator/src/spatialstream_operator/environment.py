@@ -1,4 +1,4 @@
-"""What the operator works with: the cluster, the routing stores, its settings, metrics, the clock, the gateway."""
+"""The dependencies of all controllers: cluster client, routing stores, settings, metrics, clock, gateway client."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def wall_clock() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What all streams share.
+    """The dependencies that all streams share.
 
     Attributes:
-        cluster: the Kubernetes API.
+        cluster: client of the Kubernetes API.
         stores: connections to ZooKeeper.
         config: settings of this installation.
-        metrics: what Prometheus is told.
-        now: the time, in ms since 1970-01-01 UTC.
-        gateway: by which queries are registered; None: there is none.
+        metrics: the operator's own metrics.
+        now: returns the time, in ms since 1970-01-01 UTC.
+        gateway: client of the gateway that registers queries; None if there is none.
     """
 
     cluster: Cluster
@@ -45,7 +45,7 @@ class Environment:
 
     @property
     def defaults(self) -> OperatorDefaults:
-        """What holds for streams that do not say otherwise."""
+        """Default settings of streams."""
         return OperatorDefaults(self.config.image, self.config.image_pull_policy, self.config.prometheus_url)
 
     @property

@@ -1,4 +1,4 @@
-"""Reading the fields of a resource: typed, with a default, and with the field's whole path in every error."""
+"""Typed access to the fields of a resource, with defaults; errors name the full path of the field."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Fields"]
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A mapping of a resource, and where in the resource it is.
+    """A mapping in a resource, and its path.
 
-    A field that is absent or null has the default; a default of None makes it a field that must be there, unless the
-    method says otherwise. All methods raise SettingError, which names the field, for what is of another type.
+    A field that is absent or null has the default; a default of None makes the field required, unless the method says
+    otherwise. All methods raise SettingError, which names the field, if the value has another type.
 
     Attributes:
         content: the mapping.
@@ -32,64 +32,64 @@ class Fields:
         return f"{self.path}.{name}"
 
     def has(self, name: str) -> bool:
-        """Whether the field is there."""
+        """Whether the field is present."""
         return self.content.get(name) is not None
 
     def part(self, name: str) -> Fields:
-        """A mapping within; an empty one if it is absent."""
+        """A nested mapping; an empty one if absent."""
         return Fields(self.mapping(name), self.at(name))
 
     def required(self, name: str) -> Fields:
-        """A mapping within that must be there."""
+        """A nested mapping that is required."""
         self._value(name, None)
         return self.part(name)
 
     def mapping(self, name: str) -> Mapping[str, Any]:
-        """A mapping as it is; an empty one if it is absent."""
+        """A mapping as a plain dict; an empty one if absent."""
         value = self._value(name, {})
         if not isinstance(value, Mapping):
-            raise SettingError(self.at(name), f"{value!r} is not a mapping of names to values")
+            raise SettingError(self.at(name), f"{value!r} is not a mapping")
         return value
 
     def texts(self, name: str) -> dict[str, str]:
-        """A mapping of names to texts."""
+        """A mapping of names to strings."""
         for key, value in self.mapping(name).items():
             if not isinstance(value, str):
-                raise SettingError(f"{self.at(name)}.{key}", f"{value!r} is not a text")
+                raise SettingError(f"{self.at(name)}.{key}", f"{value!r} is not a string")
         return dict(self.mapping(name))
 
     def texts_of(self, names: Sequence[str]) -> dict[str, str]:
-        """The texts of those fields that are there."""
+        """The strings of those fields that are present."""
         return {name: self.text(name) for name in names if self.has(name)}
 
     def items(self, name: str) -> Sequence[Any]:
-        """A list; an empty one if it is absent."""
+        """A list; an empty one if absent."""
         value = self._value(name, [])
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise SettingError(self.at(name), f"{value!r} is not a list")
         return value
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text."""
+        """A string."""
         value = self._value(name, default)
         if not isinstance(value, str):
-            raise SettingError(self.at(name), f"{value!r} is not a text")
+            raise SettingError(self.at(name), f"{value!r} is not a string")
         return value
 
     def one_of(self, name: str, values: Sequence[str], default: str) -> str:
-        """One of a few texts."""
+        """A string out of a few."""
         value = self.text(name, default)
         if value not in values:
             raise SettingError(self.at(name), f"{value!r} is not one of {', '.join(values)}")
         return value
 
     def whole(self, name: str, default: int | None = None, least: int = 0) -> int:
-        """A whole number that is not less than ``least``."""
+        """An integer of at least ``least``."""
         value = self._value(name, default)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise SettingError(self.at(name), f"{value!r} is not a whole number of at least {least}")
+            raise SettingError(self.at(name), f"{value!r} is not an integer of at least {least}")
         return value
 
     def number(self, name: str, default: float) -> float:

@@ -1,4 +1,4 @@
-"""The gateway, by which queries are registered and cancelled: over HTTP, with the token of the operator's account."""
+"""An HTTP client of the gateway, to register and cancel queries with the token of the operator's service account."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Gateway", "Refusal"]
 
 _TIMEOUT = 30.0
 _REQUESTS = 16
-"""Requests at a time: when an operator begins it looks at all queries at once."""
+"""Maximum number of concurrent requests: after a start the operator reconciles all queries at once."""
 _WAIT = "10s"
-"""For which the gateway waits until the stream has come to a query."""
+"""How long the gateway waits for the stream to process a query."""
 _UNKNOWN_STREAM = "urn:spatialstream:problem:unknown-stream"
 
 
 class Refusal(Exception):  # noqa: N818 (it says what is)
-    """The gateway has refused a request, and would refuse it again.
+    """The gateway rejected a request, and would reject it again.
 
     Args:
-        status: of HTTP.
-        detail: its own sentence.
+        status: the HTTP status.
+        detail: the gateway's message.
     """
 
     def __init__(self, status: int, detail: str) -> None:
@@ -37,12 +37,12 @@ class Refusal(Exception):  # noqa: N818 (it says what is)
 
 
 class Gateway:
-    """A client. Every method raises Unavailable if there is no answer for now, and Refusal.
+    """A client of the gateway. Every method raises Refusal, or Unavailable if there is no usable response for now.
 
     Args:
-        url: where the gateway is within the cluster.
-        token: the file that holds the token; read for each request, for it is replaced before it expires.
-        authority: the file with the certificates by which it is known; where there is none, the system's.
+        url: URL of the gateway within the cluster.
+        token: file with the token; read for each request, because it is rotated.
+        authority: file with the CA certificates that verify the gateway; the system's if there is no such file.
     """
 
     def __init__(self, url: str, token: str, authority: str = "") -> None:
@@ -50,7 +50,7 @@ class Gateway:
         self._room = asyncio.Semaphore(_REQUESTS)
 
     async def find(self, stream: str, query: str) -> dict[str, Any] | None:
-        """A query as it stands, ``query``, and the rows that it has had, ``so_far``; None if none of this id does."""
+        """A registered query (``query``) and its result rows so far (``so_far``); None if it is not registered."""
         try:
             found = await self._ask("GET", _path(stream, query))
         except Refusal as refusal:
@@ -60,16 +60,16 @@ class Gateway:
         return found
 
     async def clock(self, stream: str) -> int | None:
-        """The stream's clock, in ms; None if it has not begun."""
+        """The stream's clock, in ms; None if it has not started."""
         clock: int | None = (await self._ask("GET", _path(stream)))["clock"]
         return clock
 
     async def register(self, stream: str, record: dict[str, Any]) -> bool:
-        """Register a query; whether it has been taken in, which is otherwise still to come."""
+        """Register a query; True if the stream has processed the registration, False if that is still pending."""
         return bool((await self._ask("POST", f"{_path(stream)}/queries?timeout={_WAIT}", record))["taken_in"])
 
     async def cancel(self, stream: str, query: str) -> bool:
-        """Cancel a query; whether it stands no more, which is otherwise still to come."""
+        """Cancel a query; True if it is no longer registered, False if that is still pending."""
         try:
             return bool((await self._ask("DELETE", f"{_path(stream, query)}?timeout={_WAIT}"))["taken_in"])
         except Refusal as refusal:
@@ -88,14 +88,14 @@ class Gateway:
                 content = await answer.json(content_type=None)
                 status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Unavailable(f"the gateway at {self._url} cannot be asked: {cause(error)}") from None
+            raise Unavailable(f"cannot query the gateway at {self._url}: {cause(error)}") from None
         if not isinstance(content, dict):
-            raise Unavailable(f"the gateway at {self._url} answers with {status}, in another form")
+            raise Unavailable(f"the gateway at {self._url} returned {status} with an unexpected body")
         if 200 <= status < 300:
             return content
         detail = str(content.get("detail", "no reason"))
         if status >= 500 or status in (408, 429) or content.get("type") == _UNKNOWN_STREAM:
-            raise Unavailable(f"the gateway says: {detail}")
+            raise Unavailable(f"the gateway reports: {detail}")
         raise Refusal(status, detail)
 
     def _trust(self) -> ssl.SSLContext | bool:

@@ -1,6 +1,7 @@
-"""What Kopf is told: which resources to watch, and what to do with what it brings.
+"""The Kopf handlers: which resources to watch, and how to handle their events.
 
-Kopf watches, keeps the finalizer, and runs one daemon for each resource: its loop. Nothing is decided here.
+Kopf watches, manages the finalizer, and runs one daemon per resource: its reconciliation loop. No decisions are made
+here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from spatialstream_operator.queries import QueryController, remove_query
 from spatialstream_operator.steps.removing import remove
 from spatialstream_operator.watch import Watch
 
-__all__ = ["FINALIZER", "QUERIES", "STREAMS", "Charge", "Handlers", "settings"]
+__all__ = ["FINALIZER", "QUERIES", "STREAMS", "Handlers", "ResourceKind", "settings"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,15 +34,15 @@ _REMOVE_EVERY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
-    """A kind of resource that is looked after.
+class ResourceKind:
+    """A kind of resource that the operator manages.
 
     Attributes:
         kind: its kind.
-        plural: as in the paths of the API.
-        controller: the loop of one, of its namespace and name.
-        remove: goes on with the removal of one; True when nothing is left to do.
-        leave: lets go of what is held for those of a namespace (None: of all).
+        plural: its plural name, as in API paths.
+        controller: creates the loop of a resource from its namespace and name.
+        remove: continues the removal of a resource; True when nothing is left to do.
+        leave: releases what is held for the resources of a namespace (None: of all namespaces).
     """
 
     kind: str
@@ -60,8 +61,8 @@ async def _leave_queries(environment: Environment, namespace: str | None) -> Non
     environment.metrics.leave_queries(namespace)
 
 
-STREAMS = Charge(KIND, PLURAL, Controller, remove, _leave_streams)
-QUERIES = Charge(QUERY_KIND, QUERY_PLURAL, QueryController, remove_query, _leave_queries)
+STREAMS = ResourceKind(KIND, PLURAL, Controller, remove, _leave_streams)
+QUERIES = ResourceKind(QUERY_KIND, QUERY_PLURAL, QueryController, remove_query, _leave_queries)
 
 
 @dataclass(slots=True)
@@ -69,20 +70,20 @@ class Handlers:
     """Connects Kopf with the controllers.
 
     Attributes:
-        environment: what the operator works with.
-        watch: is told what the watch brings.
-        charge: what is looked after.
+        environment: shared clients and settings.
+        watch: records what the watch delivers.
+        charge: the kind of resource.
     """
 
     environment: Environment
     watch: Watch
-    charge: Charge = STREAMS
+    charge: ResourceKind = STREAMS
     _controllers: dict[str, Loop] = field(default_factory=dict)
     _wishes: dict[str, Any] = field(default_factory=dict)
     _stuck: dict[str, str] = field(default_factory=dict)
 
     def registry(self) -> kopf.OperatorRegistry:
-        """The handlers, as Kopf takes them."""
+        """The handlers as a Kopf registry."""
         registry = kopf.OperatorRegistry()
         resource = GROUP, VERSION, self.charge.plural
         kopf.on.login(registry=registry)(_log_in)
@@ -93,7 +94,7 @@ class Handlers:
         return registry
 
     async def seen(self, type: str | None, body: kopf.Body, uid: str, **_: Any) -> None:
-        """The watch has brought something; a controller is woken if it is about what people wish."""
+        """Handle a watch event; wakes the controller if spec, annotations or deletion have changed."""
         record: Object = dict(body)
         self.watch.show(record, deleted=type == "DELETED")
         metadata = record["metadata"]
@@ -122,14 +123,15 @@ class Handlers:
             raise error
 
     async def remove(self, body: kopf.Body, **_: Any) -> None:
-        """Remove a resource; asked again until that is done. Why it cannot go on is logged when it changes."""
+        """Remove a resource; Kopf retries until it is done. A changed reason for a delay is logged."""
         await self._remove(body["metadata"])
 
     async def remove_without_kopf(self, namespace: str | None) -> None:
-        """Go on with the removal of all resources of a namespace (None: of all) that are to go.
+        """Continue the removal of all resources of a namespace (None: of all namespaces) that are being deleted.
 
-        Kopf serves no kind of which the API server says that its objects cannot be patched, as it does of one whose
-        definition is being deleted: then all of them are to go, and their finalizers hold the definition.
+        Kopf does not serve a kind whose objects cannot be patched according to API discovery. That is so while the
+        custom resource definition is being deleted; then all resources are being deleted too, and their finalizers
+        block the definition.
         """
         for record in await self.environment.cluster.list(self.charge.kind, namespace):
             self.watch.show(record)
@@ -146,24 +148,26 @@ class Handlers:
         except ClusterError as error:
             done, problem = False, str(error)
         if problem and problem != self._stuck.get(uid):
-            _log.warning("%s/%s: removal cannot go on: %s", metadata["namespace"], metadata["name"], problem)
+            _log.warning("%s/%s: removal is blocked: %s", metadata["namespace"], metadata["name"], problem)
         self._stuck[uid] = problem
         if not done:
-            raise kopf.TemporaryError(problem or "what it has left behind is being removed", _REMOVE_EVERY)
+            raise kopf.TemporaryError(problem or "its external state is being removed", _REMOVE_EVERY)
         del self._stuck[uid]
 
 
 def _log_in(**given: Any) -> Any:
-    """With the pod's service account, else with the user's kubeconfig."""
+    """Log in with the pod's service account, or else the user's kubeconfig."""
     return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
 
 
 def settings() -> kopf.OperatorSettings:
-    """Kopf's settings: nothing of its own in what people see but the finalizer and one annotation."""
+    """Kopf's settings; its only visible traces on resources are the finalizer and one annotation."""
     made = kopf.OperatorSettings()
-    # the one resource is known, and a Kopf that watches definitions gives up one that is being deleted
+    # the resource is known; and with scanning Kopf would stop serving a kind whose definition is being deleted
     made.scanning.disabled = True
-    made.process.ultimate_exiting_timeout = None  # it would kill the process, in which others go on
+    made.process.ultimate_exiting_timeout = (
+        None  # otherwise it would kill the process, which other instances of Kopf share
+    )
     made.persistence.finalizer = FINALIZER
     made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
     made.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, key="seen")

@@ -1,4 +1,4 @@
-"""``/healthz``: whether the operator should live on; ``/readyz``: whether it looks after streams."""
+"""Probes: ``/healthz``: whether the operator is healthy; ``/readyz``: whether it reconciles streams."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STALLED = 180.0
 
 
 class Health:
-    """What the probes are told.
+    """The state that the probes report.
 
     Args:
-        watch: the watch that has to be alive.
-        clock: seconds of a clock that never goes back.
+        watch: the watch that must be alive.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
@@ -29,22 +29,22 @@ class Health:
         self.ready = False
 
     def checked(self, place: Hashable = None) -> None:
-        """The API server has just answered which resources there are at a place, or refused to.
+        """Record that the API server has just listed the resources of a place, or refused to.
 
-        A refusal is no reason to start again: rights that are gone will not come by that.
+        A refusal counts too: a restart would not bring missing permissions back.
         """
         self._checked[place] = self._clock()
 
     def problem(self) -> str:
-        """Why the operator had better be started again; "" if there is no reason."""
+        """Why the operator should be restarted; "" if there is no reason."""
         lag = self._watch.lag(self._clock())
         if lag > _DEAD:
-            return f"the watch has not shown for {lag:.0f} s what a list shows"
+            return f"the watch has been missing listed changes for {lag:.0f} s"
         silent = self._clock() - min(self._checked.values(), default=self._clock())
         return f"resources have not been listed for {silent:.0f} s" if silent > _STALLED else ""
 
     async def serve(self, port: int) -> web.AppRunner:
-        """Serve both paths until the runner is cleaned up."""
+        """Serve both endpoints until the runner is cleaned up."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)

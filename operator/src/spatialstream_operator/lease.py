@@ -1,10 +1,9 @@
-"""The lease that lets one operator of an installation act at a time.
+"""Leader election: the lease that lets only one operator of an installation act at a time.
 
-Whoever holds the Lease renews it every few seconds. Another operator waits until it is released, or has not been
-renewed for its duration. The holder that could not renew for that long ends at once: it can not know that it is still
-alone. Nothing is lost if two should ever overlap, for every change that the operator makes is checked where it is made:
-pods have fixed names, routing versions are published by compare-and-set. The lease saves them from working against each
-other.
+The holder renews the Lease every few seconds. Another operator waits until it is released, or has not been renewed for
+its duration. A holder that cannot renew it exits before that, because it could no longer know that it is the only one.
+Even if two operators should overlap, nothing is lost, because every change is guarded: pods have fixed names, routing
+versions are published by compare-and-set. The lease keeps them from working against each other.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 def account_of(token: str) -> Object | None:
-    """A reference to the service account that a token is of, as it says itself; None if it is of none.
+    """An owner reference to the service account in a token's claims; None if there is none.
 
-    The account is installed and removed with the operator, and lasts for as long as it is installed. So it is what a
-    Lease should go with: its pods come and go, and one that is lost may be at work when it is off the list.
+    The account is installed and removed with the operator, so it is the right owner of the Lease. Pods are not: they
+    are replaced, and a pod on a lost node may still be running after it was force-deleted.
     """
     try:
         payload = token.split(".")[1]
@@ -41,16 +40,16 @@ def account_of(token: str) -> Object | None:
 
 
 class Lease:
-    """A claim on the right to act.
+    """A leader election lease.
 
     Args:
-        cluster: the cluster.
-        name: of the Lease object.
-        namespace: of the Lease object.
-        holder: who claims it: the pod's name.
+        cluster: client of the cluster.
+        name: name of the Lease object.
+        namespace: namespace of the Lease object.
+        holder: identity of this candidate: the pod's name.
         duration: seconds after which a lease that is not renewed is free.
-        owner: reference to what the Lease object goes with; None: it stays.
-        clock: seconds of this machine's clock that never goes back.
+        owner: owner reference for the Lease object; None: none.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Lease:
         self._renewed = 0.0
 
     async def acquire(self) -> None:
-        """Wait until the lease is ours."""
+        """Wait until this process holds the lease."""
         said = ""
         while True:
             holder = await self._attempt()
@@ -84,25 +83,25 @@ class Lease:
             await asyncio.sleep(self._duration / 10)
 
     async def keep(self) -> None:
-        """Renew the lease for as long as that succeeds; returns when it is lost, before another one can have it."""
+        """Renew the lease while that succeeds; returns when it is lost, before another candidate can acquire it."""
         while (left := self._renewed + self._duration * 2 / 3 - self._clock()) > 0.0:
             await asyncio.sleep(min(self._duration / 6, left))
             try:
-                async with asyncio.timeout(self._duration / 6):  # an answer that does not come is none
+                async with asyncio.timeout(self._duration / 6):  # a late response counts as a failed attempt
                     holder = await self._attempt()
             except TimeoutError:
                 continue
             if holder not in (self._holder, ""):
-                _log.error("the lease has been taken by %s", holder)
+                _log.error("%s has taken the lease", holder)
                 return
         _log.error("the lease could not be renewed for %.0f s", self._clock() - self._renewed)
 
     async def release(self) -> None:
-        """Let another one have it at once."""
+        """Release the lease, so that another candidate can acquire it at once."""
         try:
             while (lease := await self._read()) is not None and lease["spec"].get("holderIdentity") == self._holder:
                 lease["spec"]["holderIdentity"] = ""
-                if await self._cluster.replace(lease):  # else a renewal that was given up has taken effect meanwhile
+                if await self._cluster.replace(lease):  # otherwise a timed-out renewal took effect in between
                     return
         except ClusterError as error:
             _log.warning("the lease could not be released: %s", error)
@@ -111,7 +110,7 @@ class Lease:
         return await self._cluster.get("Lease", self._name, self._namespace)
 
     async def _attempt(self) -> str:
-        """Take or renew the lease if it may be; who holds it then, "" if that is unknown."""
+        """Acquire or renew the lease if possible; return its holder, "" if unknown."""
         began = self._clock()
         try:
             lease = await self._read()
@@ -121,8 +120,8 @@ class Lease:
                 return str(lease["spec"]["holderIdentity"])
             else:
                 taken = await self._cluster.replace(self._record(lease))
-        except Exception as error:  # noqa: BLE001 (an API that fails in any way is one more attempt that failed)
-            _log.warning("the lease cannot be looked at: %s", error)
+        except Exception as error:  # noqa: BLE001 (any failure of the API is a failed attempt)
+            _log.warning("cannot read or renew the lease: %s", error)
             return ""
         if not taken:
             return ""
@@ -130,7 +129,7 @@ class Lease:
         return self._holder
 
     def _is_free(self, lease: Object) -> bool:
-        """Whether it is ours, nobody's, or has not been renewed for its duration as seen by our own clock."""
+        """Whether the lease is ours, has no holder, or was not renewed for its duration by our own clock."""
         spec = lease["spec"]
         if spec.get("holderIdentity") in (self._holder, "", None):
             return True
@@ -151,6 +150,8 @@ class Lease:
             "leaseTransitions": before.get("leaseTransitions", 0) + (0 if ours else 1),
         }
         metadata = {"name": self._name, "namespace": self._namespace} if lease is None else lease["metadata"]
-        if lease is None and self._owner is not None:  # some clusters let only those change it later who may delete it
+        if (
+            lease is None and self._owner is not None
+        ):  # only at creation: some clusters require the permission to delete the owner for later changes
             metadata["ownerReferences"] = [self._owner]
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

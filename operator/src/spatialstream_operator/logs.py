@@ -1,4 +1,4 @@
-"""The operator's log: lines for people, or JSON for machines."""
+"""The operator's log, as text or JSON lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Json(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A record as JSON."""
+        """Format a record as JSON."""
         said = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -35,12 +35,13 @@ class _Json(logging.Formatter):
 
 
 class AboutStreams(logging.Filter):
-    """What Kopf says of a stream: with the stream's name, and once in ten minutes.
+    """Adds the stream's name to Kopf's messages, and limits equal ones to one in ten minutes.
 
-    That a handler is to be called again is left out: why, the handler has said. So is what a request bore that failed.
+    Drops the messages about retried handlers, because the handlers log the reason themselves. Removes request headers
+    from error texts.
 
     Args:
-        clock: seconds of a clock that never goes back.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +50,7 @@ class AboutStreams(logging.Filter):
         self._said: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is to be logged; it is given the name."""
+        """Whether to log a record; also adds the name to it."""
         text = record.getMessage()
         if "failed temporarily" in text:
             return False
@@ -60,7 +61,7 @@ class AboutStreams(logging.Filter):
         record.msg, record.args = f"{about.get('namespace')}/{about.get('name')}: {text}", ()
         if type(error).__module__.startswith(
             ("kopf.", "aiohttp.")
-        ):  # the message says it; no mistake of the operator's
+        ):  # the message is sufficient; it is no bug of the operator
             record.exc_info = record.exc_text = None
         now, key = self._clock(), re.sub(r"\d+", "", record.msg)
         if now - self._said.get(key, -_REPEATED) < _REPEATED:
@@ -72,16 +73,16 @@ class AboutStreams(logging.Filter):
 
 
 class Unasked(logging.Filter):
-    """Leaves out why a task of Kopf's has failed just as Kopf was ended: nobody asks it for that, so asyncio tells."""
+    """Drops asyncio's messages about exceptions of Kopf's tasks that were not retrieved because Kopf was stopped."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is to be logged."""
+        """Whether to log a record."""
         error = record.exc_info[1] if record.exc_info else None
         return not type(error).__module__.startswith("kopf.")
 
 
 def set_up_logging(config: OperatorConfig) -> None:
-    """Log to standard error, as the configuration says."""
+    """Configure logging to standard error."""
     handler = logging.StreamHandler()
     if config.log_format == "json":
         handler.setFormatter(_Json())
@@ -91,7 +92,7 @@ def set_up_logging(config: OperatorConfig) -> None:
     level = logging.getLogger().level
     for chatty in ("urllib3", "kazoo", "aiohttp.access", "kopf.objects"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, level))
-    # what it fails by is told where it was begun, in a line
+    # its failures are logged by the watcher that started it, on one line
     logging.getLogger("kopf").setLevel(logging.CRITICAL)
     logging.getLogger("kopf.objects").addFilter(AboutStreams())
     logging.getLogger("asyncio").addFilter(Unasked())

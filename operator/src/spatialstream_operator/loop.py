@@ -1,4 +1,4 @@
-"""The loop of one resource: look, do what is next, wait, look again."""
+"""The reconciliation loop of one resource: reconcile, wait, repeat."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 
 class Loop(ABC):
-    """Looks after one resource until it is stopped, or the resource is gone.
+    """Reconciles one resource until it is stopped, or the resource is gone.
 
     Args:
-        environment: what the operator works with.
-        namespace: of the resource.
-        name: of the resource.
+        environment: shared clients and settings.
+        namespace: namespace of the resource.
+        name: name of the resource.
     """
 
     def __init__(self, environment: Environment, namespace: str, name: str) -> None:
@@ -34,11 +34,11 @@ class Loop(ABC):
         self._said = ""
 
     def wake(self) -> None:
-        """There is a reason to look at once."""
+        """Request a reconciliation at once."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Look again and again; returns when the resource is gone or being deleted."""
+        """Reconcile repeatedly; returns when the resource is gone or being deleted."""
         environment, failures = self._environment, 0
         self._begun()
         while True:
@@ -46,7 +46,7 @@ class Loop(ABC):
             self._wake.clear()
             try:
                 pause = await self._look()
-            except Exception as error:  # noqa: BLE001 (whatever is wrong with one resource, it is looked at again)
+            except Exception as error:  # noqa: BLE001 (whatever fails, the resource is reconciled again)
                 failures += 1
                 pause = _pause(failures)
                 self._log(error)
@@ -61,18 +61,18 @@ class Loop(ABC):
 
     @abstractmethod
     async def _look(self) -> float | None:
-        """One look; the seconds until the next one, None if there is to be none."""
+        """Reconcile once; return the seconds until the next reconciliation, None if there is none."""
 
     @abstractmethod
     def _begun(self) -> None:
-        """The resource is looked after from now on: for the metrics."""
+        """Called when the loop starts, to initialise metrics."""
 
     @abstractmethod
     def _count(self, outcome: str, seconds: float) -> None:
-        """A look has ended in one of :data:`~spatialstream_operator.metrics.OUTCOMES`: for the metrics."""
+        """Count a reconciliation with one of :data:`~spatialstream_operator.metrics.OUTCOMES`."""
 
     def _log(self, error: Exception) -> None:
-        """What was to be expected in a line, a mistake of the operator's own with where it was made; once each."""
+        """Log an expected error on one line, a bug with its traceback; repeated errors only once."""
         what = f"{self._namespace}/{self._name}: {type(error).__name__}: {error}"
         if what == self._said:
             return
@@ -89,5 +89,5 @@ class Loop(ABC):
 
 
 def _pause(failures: int) -> float:
-    """Seconds until the next look, after so many in a row that have failed."""
+    """Seconds until the next reconciliation, after a number of consecutive failures."""
     return float(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 16)))

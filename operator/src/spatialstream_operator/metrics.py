@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus about itself and the streams that it looks after."""
+"""The Prometheus metrics of the operator and the streams that it manages."""
 
 from __future__ import annotations
 
@@ -28,25 +28,27 @@ def _counter(name: str, text: str, *labels: str) -> Counter:
 
 @dataclass(slots=True)
 class OperatorMetrics:
-    """The operator's metrics; series of a stream are there while the stream is."""
+    """The operator's metrics. The series of a stream exist as long as the stream."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     reconciles: Counter = field(
-        default_factory=lambda: _counter("reconciles", "Looks at a stream, by how they ended.", *_STREAM, "outcome")
+        default_factory=lambda: _counter("reconciles", "Reconciliations of a stream, by outcome.", *_STREAM, "outcome")
     )
     seconds: Histogram = field(
         default_factory=lambda: Histogram(
             "spatialstream_operator_reconcile_seconds",
-            "Time that a look at a stream takes.",
+            "Duration of a reconciliation of a stream.",
             buckets=_SECONDS,
             registry=None,
         )
     )
     restarts: Counter = field(
-        default_factory=lambda: _counter("driver_restarts", "Drivers started again after a failure.", *_STREAM, "job")
+        default_factory=lambda: _counter("driver_restarts", "Driver restarts after a failure.", *_STREAM, "job")
     )
     failures: Gauge = field(
-        default_factory=lambda: _gauge("driver_consecutive_failures", "Failures in a row.", *_STREAM, "job")
+        default_factory=lambda: _gauge(
+            "driver_consecutive_failures", "Consecutive failures of a driver.", *_STREAM, "job"
+        )
     )
     condition: Gauge = field(
         default_factory=lambda: _gauge(
@@ -55,11 +57,11 @@ class OperatorMetrics:
     )
     rebalances: Counter = field(
         default_factory=lambda: _counter(
-            "rebalances", "Rebalances, by how they ended.", *_STREAM, "strategy", "outcome"
+            "rebalances", "Rebalances, by strategy and outcome.", *_STREAM, "strategy", "outcome"
         )
     )
     phase: Gauge = field(
-        default_factory=lambda: _gauge("rebalance_phase", "1 for the phase of rebalancing.", *_STREAM, "phase")
+        default_factory=lambda: _gauge("rebalance_phase", "1 for the current phase of rebalancing.", *_STREAM, "phase")
     )
     phase_since: Gauge = field(
         default_factory=lambda: _gauge(
@@ -68,8 +70,8 @@ class OperatorMetrics:
     )
     desired: dict[str, Gauge] = field(
         default_factory=lambda: {
-            "worker": _gauge("desired_workers", "Executors that a stream's worker is to have.", *_STREAM),
-            "router": _gauge("desired_routers", "Executors that a stream's router is to have; 0: none.", *_STREAM),
+            "worker": _gauge("desired_workers", "Desired executors of a stream's worker.", *_STREAM),
+            "router": _gauge("desired_routers", "Desired executors of a stream's router; 0: none.", *_STREAM),
         }
     )
     imbalance_limit: Gauge = field(
@@ -79,29 +81,27 @@ class OperatorMetrics:
     )
     query_reconciles: Counter = field(
         default_factory=lambda: _counter(
-            "query_reconciles", "Looks at a SpatialQuery, by how they ended.", *_QUERY, "outcome"
+            "query_reconciles", "Reconciliations of a SpatialQuery, by outcome.", *_QUERY, "outcome"
         )
     )
-    query_standing: Gauge = field(
-        default_factory=lambda: _gauge("query_standing", "Whether a SpatialQuery stands.", *_QUERY)
+    query_registered: Gauge = field(
+        default_factory=lambda: _gauge("query_registered", "Whether a SpatialQuery is registered.", *_QUERY)
     )
     watch_lag: Gauge = field(
-        default_factory=lambda: _gauge(
-            "watch_lag_seconds", "For how long something that is listed has not been seen by the watch."
-        )
+        default_factory=lambda: _gauge("watch_lag_seconds", "For how long the watch has been missing a listed change.")
     )
 
     served: Gauge = field(
         default_factory=lambda: _gauge(
             "namespace_served",
-            "Whether resources of a namespace (*: of all) can be looked after; 0 where listing them is refused.",
+            "Whether resources of a namespace (*: all namespaces) can be managed; 0 if listing them is refused.",
             "namespace",
             "kind",
         )
     )
 
     def __post_init__(self) -> None:
-        """Put all of them into the registry."""
+        """Register all metrics."""
         for each in self._all():
             self.registry.register(each)
 
@@ -123,9 +123,9 @@ class OperatorMetrics:
         ]
 
     def begin(self, namespace: str, stream: str, phases: Iterable[str]) -> None:
-        """A stream is looked after from now on: its series are there from the first scrape.
+        """Initialise the series of a stream, so that they exist from the first scrape.
 
-        That of its limit comes with the first look, because a limit of 0 would be another limit.
+        The imbalance limit is set by the first reconciliation, because 0 would be a wrong limit.
         """
         for outcome in OUTCOMES:
             self.reconciles.labels(namespace, stream, outcome)
@@ -141,31 +141,31 @@ class OperatorMetrics:
             desired.labels(namespace, stream)
 
     def end(self, namespace: str, stream: str) -> None:
-        """A stream is gone, and its series go with it."""
+        """Remove the series of a stream that is gone."""
         for each in self._of_streams():
             each.remove_by_labels({"namespace": namespace, "stream": stream})
 
     def begin_query(self, namespace: str, query: str) -> None:
-        """A SpatialQuery is looked after from now on."""
+        """Initialise the series of a SpatialQuery."""
         for outcome in ("done", "failed"):
             self.query_reconciles.labels(namespace, query, outcome)
-        self.query_standing.labels(namespace, query)
+        self.query_registered.labels(namespace, query)
 
     def end_query(self, namespace: str, query: str) -> None:
-        """A SpatialQuery is gone, and its series go with it."""
+        """Remove the series of a SpatialQuery that is gone."""
         for each in self._of_queries():
             each.remove_by_labels({"namespace": namespace, "query": query})
 
     def leave(self, namespace: str | None) -> None:
-        """The streams of a namespace (None: all) cannot be looked after any more: nothing is known of them."""
+        """Remove the series of all streams of a namespace (None: of all), because they can no longer be managed."""
         _leave(self._of_streams(), namespace)
 
     def leave_queries(self, namespace: str | None) -> None:
-        """The same of SpatialQueries."""
+        """The same for SpatialQueries."""
         _leave(self._of_queries(), namespace)
 
     def _of_queries(self) -> list[Counter | Gauge]:
-        return [self.query_reconciles, self.query_standing]
+        return [self.query_reconciles, self.query_registered]
 
     def _of_streams(self) -> list[Counter | Gauge | Histogram]:
         others = (self.seconds, self.watch_lag, self.served, *self._of_queries())

@@ -1,8 +1,8 @@
-"""What everything that belongs to a stream is called: pods, accounts, topics, labels.
+"""The names of everything that belongs to a stream: pods, accounts, topics, labels.
 
-All names derive from the namespace and the name of the SpatialStream, so that whoever knows these two finds the rest,
-and two streams never meet. The length of a stream's name is bounded so that ``NAME-worker-exec-N`` and
-``NAME-router-exec-N`` are host names (63 characters at most) for every N that Spark counts to.
+All names are derived from the namespace and the name of the SpatialStream, so names of different streams never collide.
+The length of a stream's name is limited so that ``NAME-worker-exec-N`` and ``NAME-router-exec-N`` are valid host names
+(at most 63 characters) for every N that Spark uses.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ QUERY_KIND = "SpatialQuery"
 QUERY_PLURAL = "spatialqueries"
 
 STREAM_LABEL = f"{GROUP}/stream"
-"""Label with the stream's name, on all that belongs to it."""
+"""Label with the stream's name, on all its objects."""
 COMPONENT_LABEL = "app.kubernetes.io/component"
-"""Label with what a pod of it is."""
+"""Label with the component that a pod belongs to."""
 HASH_ANNOTATION = f"{GROUP}/template-hash"
-"""Annotation of a driver's pod: another value in what the spec asks for means that the pod has to be made anew."""
+"""Annotation of a driver's pod with the hash of its template; if the spec yields another hash, the pod is recreated."""
 APPROVE_ANNOTATION = f"{GROUP}/approve"
-"""Annotation of a SpatialStream in mode ``approve``: the id of the proposal that may be carried out."""
+"""Annotation of a SpatialStream in mode ``approve``: the id of the approved proposal."""
 
 COMPONENTS = ("router", "worker", "router-executor", "executor")
 TOPIC_KINDS = ("objects", "queries", "results", "rejected")
-"""Topics that producers and consumers see; the spec may name them."""
+"""Topics for producers and consumers; the spec may name them."""
 INTERNAL_KINDS = ("blocks", "epochs")
 """Topics between router and worker."""
 
@@ -61,8 +61,8 @@ class StreamNames:
     """The names of one stream.
 
     Attributes:
-        namespace: of the SpatialStream, and of all that is made for it.
-        name: of the SpatialStream; at most 40 characters.
+        namespace: namespace of the SpatialStream, and of all its objects.
+        name: name of the SpatialStream; at most 40 characters.
 
     Raises:
         SettingError: the name is too long.
@@ -72,23 +72,23 @@ class StreamNames:
     name: str
 
     def __post_init__(self) -> None:
-        """Refuse a name from which no legal names can be made."""
+        """Reject a name that is too long for the derived names."""
         if not 1 <= len(self.name) <= _LONGEST_NAME:
             raise SettingError("metadata.name", f"{self.name!r} must have 1 to {_LONGEST_NAME} characters")
 
     @property
     def stream(self) -> str:
-        """Name of the stream in ZooKeeper and Kafka. No namespace has a dot, so it stands for one stream alone."""
+        """Name of the stream in ZooKeeper and Kafka. It is unique, because a namespace contains no dot."""
         return f"{self.namespace}.{self.name}"
 
     @property
     def router(self) -> str:
-        """Name of the router's driver pod and of its service; its executors, if any, are called ``ROUTER-exec-N``."""
+        """Name of the router's driver pod and of its service; its executors, if any, are named ``ROUTER-exec-N``."""
         return f"{self.name}-router"
 
     @property
     def worker(self) -> str:
-        """Name of the worker's driver pod and of its service; its executors are called ``WORKER-exec-N``."""
+        """Name of the worker's driver pod and of its service; its executors are named ``WORKER-exec-N``."""
         return f"{self.name}-worker"
 
     def driver(self, job: str) -> str:
@@ -97,7 +97,7 @@ class StreamNames:
 
     @property
     def remover(self) -> str:
-        """Name of the pod that removes what the stream has left behind."""
+        """Name of the pod that removes the stream's external state."""
         return f"{self.name}-remover"
 
     @property
@@ -132,21 +132,21 @@ class StreamNames:
 
     @property
     def checkpoint_path(self) -> str:
-        """Folder of the stream in the volume of checkpoints, where the spec names none."""
+        """Default directory of the stream in the checkpoint volume."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def archive_path(self) -> str:
-        """Folder in the volume of archives, where the spec names none. No name has a dot, so it is no checkpoint's."""
+        """Default directory of the stream in the archive volume. It never equals a checkpoint's: names have no dot."""
         return f"{self.namespace}/{self.name}.archive"
 
     @staticmethod
     def executor(job: str) -> str:
-        """The component that the executors of a job are."""
+        """The component name of a job's executors."""
         return {"router": "router-executor", "worker": "executor"}[job]
 
     def labels(self, component: str | None = None) -> dict[str, str]:
-        """Labels of what belongs to the stream, or to one of its :data:`COMPONENTS`."""
+        """Labels of the stream's objects, or of those of one of its :data:`COMPONENTS`."""
         labels = {
             "app.kubernetes.io/name": "spatialstream",
             "app.kubernetes.io/managed-by": "spatialstream-operator",
@@ -166,7 +166,7 @@ class StreamNames:
         return {"matchLabels": {STREAM_LABEL: self.name}, "matchExpressions": [either]}
 
     def selector(self, component: str) -> str:
-        """The same as text, as the API server takes it."""
+        """The label selector of a component's pods as a string."""
         return ",".join(f"{key}={value}" for key, value in self.selected(component).items())
 
     def topics(self, given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
@@ -183,6 +183,8 @@ class StreamNames:
         kinds: dict[str, str] = {}
         for kind, topic in topics.items():
             if topic in kinds:
-                raise SettingError(f"kafka.topics.{kind}", f"{topic} is the topic of {kinds[topic]}; name another one")
+                raise SettingError(
+                    f"kafka.topics.{kind}", f"{topic} is already the {kinds[topic]} topic; name another one"
+                )
             kinds[topic] = kind
         return topics

@@ -1,9 +1,10 @@
-"""What Prometheus knows about a stream's load.
+"""A client of Prometheus.
 
-One that asks who one is is told by files that may be replaced at any time: they are read with every question.
+Credentials for a server that needs authentication come from files that may be replaced at any time, so they are read
+for every query.
 
-Series are told apart by ``namespace`` and ``pod``, as every usual way of scraping pods sets them. A question that
-Prometheus cannot answer is no figure, never a zero.
+Series are identified by ``namespace`` and ``pod``, which all common ways of scraping pods set. A query without a result
+yields no value, never zero.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TIMEOUT = 10.0
 _ACCESS = "SPATIALSTREAM_OPERATOR_PROMETHEUS_ACCESS"
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e]*)")
 _TENANTS = frozenset({"x-scope-orgid", "thanos-tenant"})
-"""Headers that say whose the series are, and prove nothing: those of Mimir or Cortex, and of Thanos."""
+"""Headers that select a tenant and are no credentials: those of Mimir or Cortex, and of Thanos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Sample:
     """The value of one series.
 
     Attributes:
-        labels: of the series.
+        labels: labels of the series.
         value: the value; may be infinite, never NaN.
     """
 
@@ -44,26 +45,26 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusAccess:
-    """What a server asks for: files in a folder, as a Secret is mounted. Each may be missing; others are not looked at.
+    """Credentials for a server: files in a directory, e.g. a mounted Secret. Each is optional; others are ignored.
 
     - ``token``: a bearer token;
-    - ``ca.crt``: certificates of authorities, one of which has to vouch for the server's (PEM); not the system's;
-    - ``headers``: lines ``Name: value``, which go with every question. By plain HTTP only what names a tenant may.
+    - ``ca.crt``: CA certificates (PEM) that verify the server's certificate, in place of the system's;
+    - ``headers``: lines ``Name: value``, sent with every query; over plain HTTP only headers that name a tenant.
 
     Attributes:
-        folder: where they are.
+        folder: the directory.
     """
 
     folder: Path
 
     def check(self, url: str) -> None:
-        """Refuse what cannot be used with a server.
+        """Check that the files can be used with a server.
 
         Raises:
-            SettingError: there are none, one does not hold what it should, or a secret would be sent in clear.
+            SettingError: there are none, one has invalid content, or a secret would be sent in plain text.
         """
         if not url:
-            problem = "is for the operator's own Prometheus; give SPATIALSTREAM_OPERATOR_PROMETHEUS_URL too"
+            problem = "applies to the operator's own Prometheus; set SPATIALSTREAM_OPERATOR_PROMETHEUS_URL too"
             raise SettingError(_ACCESS, problem)
         if not any((self.folder / name).exists() for name in ("token", "ca.crt", "headers")):
             raise SettingError(_ACCESS, f"{self.folder} holds none of the files token, ca.crt and headers")
@@ -71,16 +72,16 @@ class PrometheusAccess:
         self.headers(url)
 
     def headers(self, url: str) -> dict[str, str]:
-        """What goes with a question to a server now.
+        """The current headers for a query to a server.
 
         Raises:
-            SettingError: a file does not hold what it should, or a secret would be sent in clear.
+            SettingError: a file has invalid content, or a secret would be sent in plain text.
         """
         headers = {}
         for number, line in enumerate(self._text("headers").splitlines(), 1):
             if line.strip():
                 matched = _HEADER.fullmatch(line.strip())
-                if matched is None:  # it may be a secret, and is not shown
+                if matched is None:  # the line may be a secret, so it is not shown
                     raise SettingError(_ACCESS, f"{self.folder / 'headers'} line {number} is not 'Name: value'")
                 headers[matched[1]] = matched[2]
         path = self.folder / "token"
@@ -93,19 +94,19 @@ class PrometheusAccess:
             for name in headers:
                 if name.lower() not in _TENANTS:
                     what = "the token" if name.lower() == "authorization" else f"the header {name}"
-                    problem = f"{what} would be sent to {without_login(url)} in clear; give an https:// URL"
+                    problem = f"{what} would be sent to {without_login(url)} in plain text; give an https:// URL"
                     raise SettingError(_ACCESS, problem)
         return headers
 
     def trust(self) -> ssl.SSLContext | bool:
-        """By whom the server is known now; True: by the system's authorities.
+        """The current TLS context that verifies the server; True: the system's authorities.
 
         Raises:
-            SettingError: the file does not hold what it should.
+            SettingError: the file has invalid content.
         """
         if not (self.folder / "ca.crt").exists():
             return True
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # asks for a certificate, and for the server's name in it
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # requires a certificate with the server's name
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_verify_locations(cadata=self._text("ca.crt"))
@@ -115,7 +116,7 @@ class PrometheusAccess:
             raise SettingError(_ACCESS, problem) from None
 
     def _text(self, name: str) -> str:
-        """A file; nothing if there is none."""
+        """The content of a file; "" if there is none."""
         try:
             return (self.folder / name).read_bytes().decode("ascii", "ignore")
         except FileNotFoundError:
@@ -125,11 +126,11 @@ class PrometheusAccess:
 
 
 class Prometheus:
-    """A Prometheus server, asked by its HTTP API.
+    """A client of the HTTP API of a Prometheus server.
 
     Args:
-        url: where it is, such as ``http://prometheus:9090``.
-        access: what it asks for; None: nothing.
+        url: its URL, such as ``http://prometheus:9090``.
+        access: credentials for it; None: none.
     """
 
     def __init__(self, url: str, access: PrometheusAccess | None = None) -> None:
@@ -137,10 +138,10 @@ class Prometheus:
         self._named = f"Prometheus at {without_login(self._url)}"
 
     async def query(self, expression: str) -> list[Sample]:
-        """The instant vector of an expression, now.
+        """The instant vector of an expression at the current time.
 
         Raises:
-            Unavailable: there is no answer, or no usable one.
+            Unavailable: there is no response, or no usable one.
         """
         try:
             timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
@@ -149,25 +150,25 @@ class Prometheus:
             place, form = f"{url}/api/v1/query", {"query": expression}
             async with (
                 aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-                # a token is for this server, and not for another one that it may point at
+                # the token must not be sent to another server by a redirect
                 session.post(place, data=form, ssl=trust, allow_redirects=access is None) as answer,
             ):
                 if answer.status in (401, 403):
-                    raise Unavailable(f"{self._named} does not let the operator in ({answer.status})")
+                    raise Unavailable(f"{self._named} denies access to the operator ({answer.status})")
                 record = await answer.json(content_type=None)
             if record["status"] != "success":
-                raise Unavailable(f"{self._named} refuses a question: {record.get('error', 'no reason')}")
+                raise Unavailable(f"{self._named} rejects a query: {record.get('error', 'no reason')}")
             return [
                 Sample(series["metric"], value)
                 for series in record["data"]["result"]
                 if not math.isnan(value := float(series["value"][1]))
             ]
         except SettingError as error:
-            raise Unavailable(f"{self._named} cannot be asked: {error}") from None
+            raise Unavailable(f"{self._named} cannot be queried: {error}") from None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unavailable(f"{self._named} cannot be reached: {cause(error)}") from None
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Unavailable(f"{self._named} gives an answer of another form: {cause(error)}") from None
+            raise Unavailable(f"{self._named} returned an unexpected response: {cause(error)}") from None
 
     async def value(self, expression: str) -> float | None:
         """The value of an expression with one series; None if it has none.

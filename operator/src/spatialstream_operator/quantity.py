@@ -1,4 +1,4 @@
-"""Quantities as Kubernetes writes them (``500m``, ``2Gi``, ``1e3``), and memory as Java does (``768m``, ``2g``)."""
+"""Parsers for quantities of Kubernetes (``500m``, ``2Gi``, ``1e3``) and memory sizes of Java (``768m``, ``2g``)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _HEAP = re.compile(r"([1-9][0-9]*)([mg])")
 
 
 def parse_quantity(value: object, field: str) -> int:
-    """A quantity as a whole number of its unit (bytes, cores), rounded up.
+    """A quantity as an integer number of its unit (bytes, cores), rounded up.
 
     Args:
-        value: an integer, or text.
+        value: an integer or a string.
         field: the path of the field, for the error.
 
     Raises:
-        SettingError: it is no quantity.
+        SettingError: the value is not a quantity.
     """
     match = None if isinstance(value, bool) else _QUANTITY.fullmatch(str(value))
     if match is None:
@@ -36,12 +36,12 @@ def parse_quantity(value: object, field: str) -> int:
 
 
 def parse_heap(value: object, field: str) -> int:
-    """Java's memory in MiB, from text such as ``768m`` or ``2g``.
+    """A memory size of Java in MiB, from a string such as ``768m`` or ``2g``.
 
     Raises:
-        SettingError: it is something else.
+        SettingError: the value is not such a string.
     """
     match = _HEAP.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise SettingError(field, f"{value!r} is no size of Java's memory; give one such as 768m or 2g")
+        raise SettingError(field, f"{value!r} is not a memory size of Java; give one such as 768m or 2g")
     return int(match[1]) * (1024 if match[2] == "g" else 1)

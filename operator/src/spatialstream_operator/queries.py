@@ -1,7 +1,8 @@
-"""What is done for one SpatialQuery: it is registered with its stream, looked after, and cancelled in the end.
+"""The reconciliation of one SpatialQuery: it is registered with its stream, monitored, and finally cancelled.
 
-What may stand is in the status before it is sent, and leaves the status when it is known to stand no more. So an
-operator that dies at any moment goes on from there: it registers once, and leaves nothing behind.
+A registration is written to the status before it is sent, and removed when the query is known to be no longer
+registered. So an operator that is restarted at any moment continues from there: it registers each query once, and
+leaves none behind.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from spatialstream.model.errors import Unavailable
 from spatialstream_operator.cluster import Object
+from spatialstream_operator.context import changes, emit
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import condition
@@ -26,25 +28,24 @@ from spatialstream_operator.decisions.standing import (
 )
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.gateway import Gateway, Refusal
-from spatialstream_operator.look import changes, emit
 from spatialstream_operator.loop import Loop
 from spatialstream_operator.names import KIND, QUERY_KIND, StreamNames
 from spatialstream_operator.steps.removing import SKIP_ANNOTATION
 
 __all__ = ["CONDITION", "QueryController", "remove_query"]
 
-CONDITION = "Standing"
+CONDITION = "Registered"
 
 _STEADY = 6
-"""Looks at a stream for one at a query of which nothing is to be done."""
+"""Reconciliation intervals between two reconciliations of a query in steady state."""
 _REFUSALS = {400: "Refused", 401: "NotAllowed", 403: "NotAllowed"}
 _SETTLED = frozenset({"Registered", "Refused", "Ended"})
 _GONE = frozenset({"NoStream", "StreamDeleted", "Ended"})
-"""With these nothing stands, whatever was registered."""
+"""With these reasons nothing is registered, whatever was registered before."""
 
 
 class QueryController(Loop):
-    """Looks after one SpatialQuery until it is stopped, or the resource is gone."""
+    """Reconciles one SpatialQuery until it is stopped, or the resource is gone."""
 
     def _begun(self) -> None:
         self._environment.metrics.begin_query(self._namespace, self._name)
@@ -59,38 +60,38 @@ class QueryController(Loop):
         book = _Book.open(self._environment, body)
         verdict = await _stand(book)
         await book.say(verdict)
-        standing = self._environment.metrics.query_standing.labels(self._namespace, self._name)
+        standing = self._environment.metrics.query_registered.labels(self._namespace, self._name)
         standing.set(verdict.status == "True")
         settled = verdict.reason in _SETTLED and len(book.registrations) <= 1
         return self._environment.config.interval * (_STEADY if settled else 1)
 
 
 async def remove_query(environment: Environment, body: Object) -> bool:
-    """Go on with the removal of a SpatialQuery; True when nothing of it stands any more.
+    """Continue the removal of a SpatialQuery; True when nothing of it is registered any more.
 
     Args:
-        environment: what the operator works with.
+        environment: shared clients and settings.
         body: the resource, which is being deleted.
 
     Raises:
-        ClusterError: the API server does not answer.
+        ClusterError: the API server does not respond.
     """
     book = _Book.open(environment, body)
     metadata = body["metadata"]
     if (metadata.get("annotations") or {}).get(SKIP_ANNOTATION) != "true":
         stream = await environment.cluster.get(KIND, book.wish.stream, metadata["namespace"])
-        # a stream that is gone, or goes, takes what stands in it along
+        # the registrations of a stream end with it
         if stream is not None and not stream["metadata"].get("deletionTimestamp") and book.registrations:
             problem = await _cancelled(book)
             if problem or book.registrations:
-                await book.say(Verdict("Unknown", "Cancelling", problem or "It is being cancelled."))
+                await book.say(Verdict("Unknown", "Cancelling", problem or "The query is being cancelled."))
                 return False
     environment.metrics.end_query(metadata["namespace"], metadata["name"])
     return True
 
 
 async def _cancelled(book: _Book) -> str:
-    """Cancel all that may stand; why that cannot go on, "" if it can."""
+    """Cancel all registrations; return why that is not possible for now, "" if it is."""
     if book.environment.gateway is None:
         return NO_GATEWAY
     try:
@@ -105,15 +106,15 @@ async def _cancelled(book: _Book) -> str:
 
 @dataclass(slots=True)
 class _Book:
-    """One look at a SpatialQuery.
+    """The state of one reconciliation of a SpatialQuery.
 
     Attributes:
-        environment: what the operator works with.
+        environment: shared clients and settings.
         body: the resource.
-        status: its status, with what has been remembered so far.
-        wish: what it asks for.
-        registrations: what may stand because of it.
-        found: what it asks for as it stands, and the rows that it has had; None: that is not known.
+        status: its status, including what has been written in this reconciliation.
+        wish: the query that it specifies.
+        registrations: the queries that may be registered on its behalf.
+        found: the registered query and its result rows so far, from the stream; None if unknown.
     """
 
     environment: Environment
@@ -131,31 +132,31 @@ class _Book:
 
     @property
     def stream(self) -> str:
-        """The stream's own name."""
+        """Name of the stream in ZooKeeper and Kafka."""
         return StreamNames(self.body["metadata"]["namespace"], self.wish.stream).stream
 
     @property
     def current(self) -> Registration | None:
-        """The registration of what is wished for now."""
+        """The registration of the currently specified query."""
         return next((each for each in self.registrations if each.query == self.wish.id), None)
 
     @property
     def stood(self) -> bool:
-        """Whether what is wished for was taken in, as far as is known."""
+        """Whether the registration of the specified query was confirmed, as far as is known."""
         return self.current is not None and self.current.taken
 
     async def keep(self, query: str, registration: Registration | None, **more: Any) -> None:
-        """Write down what has become of the registration of a query; None: it stands no more."""
+        """Store the registration of a query; None: it is no longer registered."""
         others = [each for each in self.registrations if each.query != query]
         self.registrations = others if registration is None else [*others, registration]
         await self.remember(registrations=[each.to_status() for each in self.registrations], **more)
 
     async def say(self, verdict: Verdict) -> None:
-        """Write the condition, and make an event if it is news."""
+        """Write the condition, and create an event if it has changed."""
         metadata, before = self.body["metadata"], list(self.status.get("conditions") or [])
         known: Object = next((each for each in before if each.get("type") == CONDITION), {})
         after = condition(CONDITION, verdict, self.environment.now(), int(metadata.get("generation", 0)), known)
-        # the last that was taken in: while a new one is refused, the old one stands
+        # the last confirmed one: while a new query is rejected, the old one stays registered
         taken = [each for each in self.registrations if each.taken and verdict.reason not in _GONE]
         standing = taken[-1] if taken else None
         await self.remember(
@@ -169,7 +170,7 @@ class _Book:
             await emit(self.environment, self.body, note)
 
     def _shown(self, standing: Registration | None) -> Object:
-        """What the stream says of a query that stands: what is known of it stays while the stream does not say."""
+        """The status fields of a registered query; known values are kept while the stream does not report any."""
         by, rows, last = None, None, None
         if standing is not None and standing.query == self.wish.id and self.found is not None:
             by, had = self.found["query"].get("by"), self.found["so_far"]
@@ -179,7 +180,7 @@ class _Book:
         return {"by": by, "rows": rows, "lastRow": last}
 
     async def remember(self, **parts: Any) -> None:
-        """Write parts of the status, if they say anything new."""
+        """Write parts of the status if they differ from what it holds."""
         metadata = self.body["metadata"]
         change, after = changes(self.status, parts)
         if change:
@@ -188,17 +189,17 @@ class _Book:
 
 
 async def _stand(book: _Book) -> Verdict:
-    """Have stand what the resource says, and nothing else of it; what is to be said."""
+    """Register what the resource specifies, and cancel everything else; return the condition."""
     gateway, wish = book.environment.gateway, book.wish
     stream = await book.environment.cluster.get(KIND, wish.stream, book.body["metadata"]["namespace"])
     hindered = hindrance(wish.stream, stream, gateway is not None, book.stood)
     if hindered is not None:
         return hindered
-    assert stream is not None  # nor has it no gateway: either would be a hindrance
+    assert stream is not None  # hindrance() returns a verdict without a stream or a gateway
     assert gateway is not None
     try:
         verdict = await _registered(book, gateway, stream["metadata"]["uid"])
-        if verdict.reason != "Waiting":  # until the new one stands the old one does
+        if verdict.reason != "Waiting":  # the old query stays registered until the new one is
             for each in [each for each in book.registrations if each.query != wish.id]:
                 await _cancel(book, gateway, each)
     except Unavailable as error:
@@ -206,13 +207,13 @@ async def _stand(book: _Book) -> Verdict:
     except Refusal as refusal:
         reason = _REFUSALS.get(refusal.status, "Refused")
         old = next((each.query for each in book.registrations if each.taken and each.query != wish.id), None)
-        rest = "" if old is None else f"; {old}, which it was before, still stands"
+        rest = "" if old is None else f"; the previous query {old} is still registered"
         return Verdict("Unknown" if book.stood else "False", reason, f"{refusal.detail.rstrip('.')}{rest}.")
     return verdict
 
 
 async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
-    """See that the query stands, or why it does not yet."""
+    """Make sure that the query is registered; return the condition."""
     wish, known = book.wish, book.current
     found = await gateway.find(book.stream, wish.id)
     if found is None:
@@ -221,28 +222,28 @@ async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
         same = records.text(book.status, "streamUid") == uid
         wanted = next_registration(wish, known, clock, same)
         if wanted is None:
-            return Verdict("False", "Ended", f"Its time is over: it stood as {wish.id}, for as long as it says.")
-        await book.keep(wish.id, wanted, streamUid=uid)  # before it is sent
+            return Verdict("False", "Ended", f"The query has expired; it was registered as {wish.id}.")
+        await book.keep(wish.id, wanted, streamUid=uid)  # stored before it is sent
         try:
             taken = await gateway.register(book.stream, {**wish.record, "t": wanted.t, "by": wish.by})
         except Refusal as refusal:
             if refusal.status != 409:
-                if wanted is not known:  # an earlier attempt may have been sent, and still be taken in
+                if wanted is not known:  # otherwise an earlier attempt may still be processed
                     await book.keep(wish.id, None)
                 raise
-            return Verdict("False", "Waiting", f"{refusal.detail.rstrip('.')}.")  # the next look finds it
+            return Verdict("False", "Waiting", f"{refusal.detail.rstrip('.')}.")  # the next reconciliation finds it
         if not taken:
-            return Verdict("False", "Waiting", "It is sent, and the stream has not come to it yet.")
+            return Verdict("False", "Waiting", "The registration is sent; the stream has not processed it yet.")
         found = {"query": {"t": wanted.t}, "so_far": {"rows": None, "last_row": None}}
     book.found = found
     await book.keep(wish.id, Registration(wish.id, int(found["query"]["t"]), taken=True), streamUid=uid)
-    return Verdict("True", "Registered", f"It stands as {wish.id}.")
+    return Verdict("True", "Registered", f"The query is registered as {wish.id}.")
 
 
 async def _cancel(book: _Book, gateway: Gateway, registration: Registration) -> None:
-    """See that a query stands no more; what was sent and perhaps not taken in is cancelled without a look."""
+    """Make sure that a query is no longer registered; an unconfirmed registration is cancelled without a check."""
     unseen = registration.taken and await gateway.find(book.stream, registration.query) is None
     if unseen or await gateway.cancel(book.stream, registration.query):
         await book.keep(registration.query, None)
-    else:  # the broker has it, behind the registration: from now on it is enough to look
+    else:  # the cancellation is in the topic, after the registration: from now on it is sufficient to check
         await book.keep(registration.query, replace(registration, taken=True))

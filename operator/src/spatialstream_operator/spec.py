@@ -51,7 +51,7 @@ _URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_=-][A-Za-z
 
 @dataclass(frozen=True, slots=True)
 class OperatorDefaults:
-    """What holds for streams that do not say otherwise.
+    """Operator-wide defaults for streams.
 
     Attributes:
         image: of drivers and executors.
@@ -87,7 +87,7 @@ class Kafka:
     Attributes:
         bootstrap: ``host:port,...``.
         security: file of librdkafka's properties; None: no security.
-        topics: names by kind, of topics that are not called ``STREAM.KIND``.
+        topics: names by kind, of topics that are not named ``STREAM.KIND``.
         object_partitions: partitions of the topic of objects, when it is created.
         replication: copies of topics that are created; None: three, or as many as there are brokers.
     """
@@ -211,7 +211,7 @@ class Time:
     """How the router follows the time of records; all in ms.
 
     Attributes:
-        idle: when a silent partition does not hold the others back any more.
+        idle: after what time an idle partition no longer holds back the watermark.
         disorder: by how much records of a partition may be out of order.
         ahead: by how much a record's time may be ahead of the router's clock.
     """
@@ -228,14 +228,14 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What the container of a driver or an executor gets.
+    """Resources of the container of a driver or an executor.
 
     Attributes:
-        requests: what is reserved, by resource, as Kubernetes writes it.
-        limits: what it may use at most.
-        memory: of the container, in MiB: its limit, else its request.
-        heap: the part of it that is Java's, in MiB; the rest is Python's.
-        template: what its pod has beside what the operator gives it, in the form of a PodTemplateSpec.
+        requests: resource requests, as Kubernetes quantities.
+        limits: resource limits, likewise.
+        memory: memory of the container, in MiB: its limit, or else its request.
+        heap: the part of it that is Java's heap, in MiB; the rest is for Python.
+        template: additions to its pod, in the form of a PodTemplateSpec.
     """
 
     requests: Mapping[str, str]
@@ -279,7 +279,7 @@ class Executors:
     Attributes:
         min: executors at least.
         max: executors at most; of the worker, also the number of slots.
-        replicas: executors that the scale subresource asks for; None: it does not say.
+        replicas: executors requested by the scale subresource; None: unset.
         cores: tasks at once in an executor.
         container: of an executor.
     """
@@ -342,7 +342,7 @@ class Router:
         if fields.has("max"):
             executors = Executors.parse(fields, Container.parse(fields.part("executor")))
             if executors.max > partitions:
-                problem = f"{executors.max} is more than partitions, {partitions}: others would have nothing to route"
+                problem = f"{executors.max} is more than partitions, {partitions}: the rest would have nothing to route"
                 raise SettingError(fields.at("max"), problem)
         for name in ("min", "executor"):
             if executors is None and fields.has(name):
@@ -374,13 +374,13 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """How object stores are reached.
+    """Access to object stores.
 
     Attributes:
         endpoint: URL of a store that is not Amazon's; "": it is.
         region: of the bucket; "": the store has none.
         credentials: a file of keys in AWS's form; None: the pods' own identity.
-        authority: certificates by which the store is known; None: those of the system.
+        authority: CA certificates that verify the store; None: those of the system.
     """
 
     endpoint: str
@@ -417,9 +417,9 @@ class Bucket:
         url = fields.text("url")
         bucket = url.removeprefix("s3://").partition("/")[0]
         if url.startswith("s3://") and not 3 <= len(bucket) <= 63:
-            raise SettingError(fields.at("url"), f"{bucket!r} is no bucket: bucket names have 3 to 63 characters")
+            raise SettingError(fields.at("url"), f"{bucket!r} is not a bucket: bucket names have 3 to 63 characters")
         if not _URL.fullmatch(url):
-            raise SettingError(fields.at("url"), f"{url!r} is no place in an object store; give s3://bucket/prefix")
+            raise SettingError(fields.at("url"), f"{url!r} is not a URL of an object store; give s3://bucket/prefix")
         return cls(url.rstrip("/"))
 
 
@@ -451,12 +451,12 @@ class Rebalance:
 
     Attributes:
         mode: ``auto``, ``approve`` or ``off``.
-        interval: between two looks at the load.
-        stabilisation: how long there has to be imbalance first.
-        cooldown: between one change and the next.
-        timeout: a version that is not taken over in this time is withdrawn.
-        rebuild: objects that have to be seen before the tree that the stream began with is built anew, once, and at
-            least as many as a tree is built from; 0: never.
+        interval: between two observations of the load.
+        stabilisation: how long imbalance must last first.
+        cooldown: minimum time between two changes.
+        timeout: a version that is not adopted within this time is withdrawn.
+        rebuild: number of objects that must be seen before the initial tree is rebuilt, once; at least the number that
+            a tree is built from; 0: never.
     """
 
     mode: str
@@ -485,10 +485,10 @@ class Autoscaling:
 
     Attributes:
         enabled: whether it does.
-        utilisation: per cent of the cores that are to be busy.
-        delay: of results, above which executors are added.
-        up: how long there has to be a reason to add executors.
-        down: how long there has to be a reason to take some away.
+        utilisation: target utilisation of the cores, in per cent.
+        delay: delay of results above which executors are added.
+        up: how long there must be a reason to add executors.
+        down: how long there must be a reason to remove some.
     """
 
     enabled: bool
@@ -511,13 +511,13 @@ class Autoscaling:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """How drivers that have ended are started again; times in ms.
+    """How drivers are restarted after a failure; times in ms.
 
     Attributes:
-        backoff: before the first restart; doubled with every failure in a row.
-        max_backoff: at most.
-        max_failures: after so many in a row the stream counts as degraded.
-        healthy_after: a driver that has been ready for so long begins to count failures anew.
+        backoff: backoff before the first restart; doubled with every consecutive failure.
+        max_backoff: maximum backoff.
+        max_failures: number of consecutive failures from which the stream counts as degraded.
+        healthy_after: the failures of a driver that has run for so long are forgotten.
     """
 
     backoff: int
@@ -598,17 +598,17 @@ class StreamSpec:
         interval: Δ.
         retention: how far back snapshot queries see; None: everything is kept.
         max_record_bytes: longer records are rejected.
-        max_row_bytes: longer result rows are not given.
+        max_row_bytes: longer result rows are not delivered.
         checkpoint: where the stream's state is.
         archive: where dropped objects are written; None: nowhere.
-        object_store: how either is reached that is in one.
+        object_store: access to the object store, if either is in one.
         rebalance: when load is moved.
         autoscaling: how the number of executors follows the load.
         rejects_share: per cent of objects or queries that may be rejected before the stream is degraded.
         restart: how drivers are started again.
         deletion: what goes with the resource.
         suspend: whether the jobs are to be stopped.
-        restart_nonce: another text restarts the jobs.
+        restart_nonce: a changed value restarts the jobs.
     """
 
     image: str
@@ -658,7 +658,7 @@ class StreamSpec:
             defaults: what holds where it says nothing.
 
         Raises:
-            SettingError: something is missing or cannot be used; names the field's path.
+            SettingError: a field is missing or invalid; the error names its path.
         """
         fields = Fields(spec, "spec")
         return cls(

@@ -1,4 +1,4 @@
-"""The routing stores of the streams: one connection to ZooKeeper a stream, made when it is first needed."""
+"""The routing stores of the streams: one ZooKeeper connection per stream, opened when it is first needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stores:
     """Connections by stream.
 
     Attributes:
-        cluster: where secrets with credentials are.
+        cluster: client of the cluster, to read Secrets with credentials.
         rule: which of them streams may use.
     """
 
@@ -40,17 +40,17 @@ class Stores:
     async def of(
         self, stream: str, servers: str, namespace: str, secret: SecretKey | None, tls: TlsSecret | None = None
     ) -> RoutingStore:
-        """The store of a stream; a new one where the secrets have changed.
+        """The store of a stream; reconnects if addresses or secrets have changed.
 
         Args:
             stream: its name in ZooKeeper.
             servers: ``host:port,...``.
-            namespace: where the secrets are.
-            secret: holds ``user:password``; None: no credentials.
-            tls: holds certificates; None: connections are not encrypted.
+            namespace: namespace of the Secrets.
+            secret: key with ``user:password``; None: no credentials.
+            tls: Secret with certificates; None: connections are not encrypted.
 
         Raises:
-            SettingError: a secret is not as it should be.
+            SettingError: a Secret is missing, unreadable or invalid.
         """
         credentials = None if secret is None else await self._credentials(namespace, secret)
         where = "spec.zookeeper.tlsSecret"
@@ -67,24 +67,24 @@ class Stores:
         return store
 
     def known(self, stream: str) -> RoutingStore | None:
-        """The store of a stream, if there is a connection; as it was last asked for."""
+        """The open store of a stream, with its last arguments; None if there is none."""
         found = self._open.get(stream)
         return None if found is None else found.store
 
     async def close(self, stream: str) -> None:
-        """Let go of a stream's connection."""
+        """Close a stream's connection."""
         known = self._open.pop(stream, None)
         if known is not None:
             await asyncio.to_thread(known.store.close)
 
     async def close_all(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self.leave(None)
 
     async def leave(self, namespace: str | None) -> None:
-        """Let go of the connections of a namespace's streams (None: of all)."""
+        """Close the connections of a namespace's streams (None: of all streams)."""
         for stream in list(self._open):
-            if namespace is None or stream.startswith(f"{namespace}."):  # no namespace has a dot in its name
+            if namespace is None or stream.startswith(f"{namespace}."):  # a namespace contains no dot
                 await self.close(stream)
 
     async def _credentials(self, namespace: str, secret: SecretKey) -> tuple[str, str]:

@@ -1,8 +1,7 @@
-"""Whether the watch is alive: what a list shows, the watch has to have shown too.
+"""Detection of dead watches: whatever a list shows, the watch must have shown too.
 
-A watch that has died without an error looks like a stream at which nothing happens. So the streams are listed now and
-then, and each one's version compared with what the watch has brought. What has been different for too long means that
-the watch is dead.
+A watch that has died without an error looks like one without changes. So the streams are listed now and then, and the
+resource version of each is compared with what the watch has delivered. If one differs for too long, the watch is dead.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """Compares lists with what the watch has shown. Times are seconds of a clock that never goes back."""
+    """Compares lists with what the watch has delivered. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
         self._missing: dict[Hashable, dict[str, tuple[str, float]]] = {}
 
     def show(self, body: Object, deleted: bool = False) -> None:
-        """The watch has brought an object, or its end."""
+        """Record that the watch has delivered an object, or its deletion."""
         metadata = body["metadata"]
         if deleted:
             self._shown.pop(metadata["uid"], None)
@@ -32,12 +31,12 @@ class Watch:
             self._shown[metadata["uid"]] = metadata["resourceVersion"]
 
     def list(self, bodies: Iterable[Object], now: float, place: Hashable = None) -> None:
-        """A list has brought these objects: what the watch has not shown as it is begins to be missing, or still is.
+        """Record a list of objects; those whose current version the watch has not delivered count as missing.
 
         Args:
-            bodies: all objects that there are.
+            bodies: all objects.
             now: the time.
-            place: where they are, and of which kind, if there are several lists.
+            place: their kind and namespace, if there are several lists.
         """
         known = self._missing.get(place, {})
         missing: dict[str, tuple[str, float]] = {}
@@ -47,16 +46,16 @@ class Watch:
             if shown == version:
                 continue
             last, since = known.get(uid, (shown or "", now))
-            # what has been shown lately is on its way: a stream that changes all the time is always a moment behind
+            # a new delivery restarts the time: for an object that changes all the time the watch is always behind
             missing[uid] = (last, since) if last == (shown or "") else (shown or "", now)
         self._missing[place] = missing
 
     def lag(self, now: float, *places: Hashable) -> float:
-        """For how many seconds something that is listed has not been shown; 0 if there is no such thing.
+        """For how many seconds the watch has been missing a listed change; 0 if it misses none.
 
         Args:
             now: the time.
-            places: where; none: everywhere.
+            places: which lists; none: all.
         """
         every = (since for place in places or self._missing for _, since in self._missing.get(place, {}).values())
         return max((now - since for since in every), default=0.0)

@@ -43,7 +43,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Circle, Regions
 from spatialstream.stages import messages
-from spatialstream.stages.route import Row
+from spatialstream.stages.route import Block
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.two_phase import answer_second, asked_of, requests, second_phase
@@ -115,7 +115,7 @@ def snapshot(system: System, queries: QueryBatch, layout: str = "slot", tries: i
         mine = row[unit == each].astype(np.int64)
         asked = taken(queries, mine)
 
-        def ask(u: int = each, mine: Any = mine, asked: QueryBatch = asked) -> list[Row]:
+        def ask(u: int = each, mine: Any = mine, asked: QueryBatch = asked) -> list[Block]:
             looked_at = since[mine], whole[mine]
             return list(answer(u, views[u], asked, number[mine], looked_at, two_phase=True))
 
@@ -156,14 +156,14 @@ class _Phase:
     """
 
     def __init__(self, units: Units, row: npt.NDArray[Any], unit: npt.NDArray[Any]) -> None:
-        self.units, self.rows = units, list[Row]()
+        self.units, self.rows = units, list[Block]()
         slots = int(units.slot.max(initial=0)) + 1
         names = ("slots", "candidates", "results", "bytes", "seconds")
         self.counts = {name: np.zeros(slots) for name in names}
         pairs = np.unique(row.astype(np.int64) * slots + units.slot[unit])
         self._reached = np.bincount(pairs % slots, minlength=slots)
 
-    def add(self, unit: int, sent: int, pairs: int, view: Any, ask: Callable[[], list[Row]], tries: int) -> None:
+    def add(self, unit: int, sent: int, pairs: int, view: Any, ask: Callable[[], list[Block]], tries: int) -> None:
         """Ask a unit some of the queries."""
         looked_at = view.checked
         found = [timed(ask) for _ in range(tries)]
@@ -186,7 +186,13 @@ _RESULTS = (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_OBJECTS, messages.SNAPSHO
 
 
 def _second(
-    system: System, queries: QueryBatch, units: Units, rows: tuple[Row, ...], views: list[Any], pruned: bool, tries: int
+    system: System,
+    queries: QueryBatch,
+    units: Units,
+    rows: tuple[Block, ...],
+    views: list[Any],
+    pruned: bool,
+    tries: int,
 ) -> _Phase:
     """The second phase of SKQs."""
     phase = _Phase(units, *_pairs(_asked(rows)))
@@ -201,18 +207,18 @@ def _second(
     return phase
 
 
-def _asked(rows: tuple[Row, ...]) -> pa.RecordBatch:
+def _asked(rows: tuple[Block, ...]) -> pa.RecordBatch:
     return next(each for _, kind, each in rows if kind == messages.ASKED)
 
 
 def _pairs(record: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """The rows of second questions and the units that they are for."""
+    """The rows of second queries and the units that they are for."""
     lists = record.column("slots")
     return np.repeat(np.arange(record.num_rows), np.diff(lists.offsets.to_numpy())), lists.flatten().to_numpy()
 
 
 def _covering(system: System, queries: QueryBatch, record: pa.RecordBatch) -> pa.RecordBatch:
-    """Second questions, without the leaves that lack a keyword."""
+    """Second queries, without the leaves that lack a keyword."""
     owner, leaf = _pairs(record)
     kept = covers(system, queries, messages.numbers(record, "number")[owner], leaf)
     return requests(record.drop_columns(["slots"]), owner[kept], leaf[kept])
@@ -235,7 +241,7 @@ def covers(system: System, queries: QueryBatch, row: npt.NDArray[Any], leaf: npt
     return result
 
 
-def _leaves(system: System, queries: QueryBatch, rows: list[Row]) -> Counts:
+def _leaves(system: System, queries: QueryBatch, rows: list[Block]) -> Counts:
     """Leaves that the queries reach, and what they hold."""
     index = system.version.index
     if queries[0].type == "SKQ":
@@ -257,7 +263,7 @@ def _leaves(system: System, queries: QueryBatch, rows: list[Row]) -> Counts:
     }
 
 
-def _circles(queries: QueryBatch, rows: list[Row]) -> Regions:
+def _circles(queries: QueryBatch, rows: list[Block]) -> Regions:
     """What SKQs ask for in the second phase: to the k-th object of the first, everywhere if there are fewer."""
     nearest: dict[int, list[float]] = {}
     for _, kind, content in rows:
@@ -273,7 +279,7 @@ def _circles(queries: QueryBatch, rows: list[Row]) -> Regions:
     return Regions.of(regions)
 
 
-def digest(queries: QueryBatch, rows: list[Row]) -> float:
+def digest(queries: QueryBatch, rows: list[Block]) -> float:
     """A number that follows from the answers, however many slots have given parts of them."""
     if queries[0].type == "SKQ":
         numbers, distances = (
@@ -292,7 +298,7 @@ def digest(queries: QueryBatch, rows: list[Row]) -> float:
 
 
 def throughput(system: System, queries: QueryBatch, stream: ObjectBatch, tries: int = 2) -> Counts:
-    """Let a stream of objects pass standing queries, CRQs, CKQs or CTQs, all of one type.
+    """Let a stream of objects pass continuous queries, CRQs, CKQs or CTQs, all of one type.
 
     The indexes of CKQs and CTQs change with what passes, so each try begins with new ones.
     """
@@ -344,7 +350,7 @@ _STANDING: dict[str, Callable[..., Any]] = {
 
 
 def _standing(kind: str, stream: ObjectBatch, numbers: npt.NDArray[np.int64], queries: QueryBatch) -> Any:
-    """An index of standing queries."""
+    """An index of continuous queries."""
     index = _STANDING[kind](SPACE)
     if isinstance(index, ContinuousRangeIndex):
         index.observe(stream.take(np.arange(0, len(stream), max(1, len(stream) // 20_000))))

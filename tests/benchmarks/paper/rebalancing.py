@@ -47,7 +47,7 @@ def scaled(factor: float) -> Scale:
 
     whole = _START
     return Scale(
-        size(whole.preload), size(whole.standing), size(whole.while_inserting), (), (), size(whole.round),
+        size(whole.preload), size(whole.continuous), size(whole.while_inserting), (), (), size(whole.round),
         whole.rounds if factor >= 0.1 else 2, whole.batches if factor >= 0.1 else 2,
         max(6, round(whole.asked * min(1.0, 4 * factor))), size(whole.beside),
     )  # fmt: skip

@@ -23,8 +23,8 @@ class Point:
     """One measurement, and all that it follows from but the code.
 
     Attributes:
-        kind: SRQ, SKQ, STQ: a batch of snapshot queries; CRQ, CKQ, CTQ: a stream past standing queries; ``objects`` and
-            ``queries``: a load imbalance by inserting these, and six plans against it.
+        kind: SRQ, SKQ, STQ: a batch of snapshot queries; CRQ, CKQ, CTQ: a stream past continuous queries; ``objects``
+            and ``queries``: a load imbalance by inserting these, and six plans against it.
         data, method: data set, global index.
         objects: held by the slots, or inserted.
         queries: in the batch, standing, or inserted.
@@ -279,7 +279,7 @@ FIGURE_13 = Figure(
             says="SSTD is always 3 to 4 times faster than the baselines, and the more so the more objects there are.",
         ),
         Panel(
-            "13b", "CRQ by standing queries", _CRQ, vary="queries", xs=(5e4, 1e5, 5e5, 1e6), label="standing CRQs",
+            "13b", "CRQ by continuous queries", _CRQ, vary="queries", xs=(5e4, 1e5, 5e5, 1e6), label="continuous CRQs",
             papers_x="0.5, 1, 5 and 10 million", **_STREAM, series=_TREES,
             claims=Claims(orders=_ORDER, trends={"QT-tree": "falls"}),
             says="SSTD always has the largest throughput, which drops slightly as CRQs become more.",

@@ -25,9 +25,9 @@ class Case:
     statistics: Statistics
 
 
-def count_of(objects, standing=None, arrivals=None, span: float = 1000.0) -> LeafCounts:
+def count_of(objects, continuous=None, arrivals=None, span: float = 1000.0) -> LeafCounts:
     """Counts; arrivals are the objects and nothing stands, unless given."""
-    columns = [np.array(each, np.float64) for each in (objects, arrivals or objects, standing or [0] * len(objects))]
+    columns = [np.array(each, np.float64) for each in (objects, arrivals or objects, continuous or [0] * len(objects))]
     return LeafCounts(*columns, span)
 
 

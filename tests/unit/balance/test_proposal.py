@@ -88,7 +88,7 @@ def test_ids_tell_decisions_apart():
     case = skewed([10.0] * 16, [0] * 14 + [1, 1], 4)
     version, counts, statistics = case
     renumbered = RoutingVersion(4, version.index, version.mapping, version.slots)
-    more = count_of((2 * counts.objects).tolist(), counts.standing.tolist())
+    more = count_of((2 * counts.objects).tolist(), counts.continuous.tolist())
 
     ids = [propose(*case, LAX, strategy).id for strategy in STRATEGIES]
 
@@ -138,7 +138,7 @@ def test_a_proposal_is_consistent(data, space, strategy):
     assert set(zip(moves.leaf.tolist(), moves.source.tolist(), strict=True)) == expected
     assert moves.new_slot.tolist() == version.mapping[moves.leaf].tolist()
     assert moves.old_slot.tolist() == case.version.mapping[moves.source].tolist()
-    assert proposal.queries_moved <= case.counts.standing.sum() * (1 if strategy != "FG" else 4**9)
+    assert proposal.queries_moved <= case.counts.continuous.sum() * (1 if strategy != "FG" else 4**9)
     assert json.loads(json.dumps(proposal.to_record(), allow_nan=False))["id"] == proposal.id
     assert proposal.id in proposal.explain()
 

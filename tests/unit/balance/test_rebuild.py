@@ -41,8 +41,8 @@ def uniform(slots: int, leaves: int = 16) -> RoutingVersion:
 def counted(version: RoutingVersion, sample: Sample) -> LeafCounts:
     n = len(version.index.leaves)
     objects = np.bincount(version.index.route_objects(sample.objects), minlength=n).astype(np.float64)
-    standing = np.bincount(version.index.route_queries(sample.queries)[1], minlength=n).astype(np.float64)
-    return LeafCounts(objects, objects, standing, sample.span)
+    continuous = np.bincount(version.index.route_queries(sample.queries)[1], minlength=n).astype(np.float64)
+    return LeafCounts(objects, objects, continuous, sample.span)
 
 
 def test_a_stream_that_began_without_history_gets_an_even_tree() -> None:
@@ -57,7 +57,7 @@ def test_a_stream_that_began_without_history_gets_an_even_tree() -> None:
     routed = np.bincount(proposal.version.route_objects(sample.objects), minlength=4)
     assert proposal.loads_after.sum() > 0.0
     assert routed.max() < 3_000
-    assert "the tree is built anew" in proposal.explain()
+    assert "the tree is rebuilt" in proposal.explain()
     assert proposal.to_record()["strategy"] == "rebuild"
 
 
@@ -74,9 +74,9 @@ def test_it_comes_last_and_only_with_a_large_enough_sample() -> None:
     assert without.strategy != "rebuild"
     assert tried.imbalance_after <= without.imbalance_after
     small = skewed(900)
-    with pytest.raises(SettingError, match="a sample of 1,000 objects, and 900 have come"):
+    with pytest.raises(SettingError, match="at least 1,000 sampled objects, and there are 900"):
         propose(version, counts, small.statistics(), SETTINGS, "rebuild", sample=small)
-    with pytest.raises(SettingError, match="and 0 have come"):
+    with pytest.raises(SettingError, match="and there are 0"):
         propose(version, counts, statistics, SETTINGS, "rebuild")
 
 
@@ -90,7 +90,7 @@ def test_building_it_again_moves_little() -> None:
     again = propose(first.version, counts, sample.statistics(), SETTINGS, "rebuild", sample=sample)
 
     assert again is not None
-    assert again.queries_moved <= 0.1 * counts.standing.sum()
+    assert again.queries_moved <= 0.1 * counts.continuous.sum()
     assert again.imbalance_after < 1.3
 
 

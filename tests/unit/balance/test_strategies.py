@@ -31,12 +31,12 @@ LOADS = np.array([7.0, 13.0, 3.0, 11.0, 3.0, 5.0, 4.0])
 EVERYWHERE = Box(0.0, 0.0, 4.0, 4.0)
 
 
-def least_transfer(subsets, slots, old, standing):
+def least_transfer(subsets, slots, old, continuous):
     """The transfer cost of the best of all assignments of subsets to slots."""
     costs = []
     for given_slots in permutations(range(slots)):
         mapping = np.array(given_slots)[subsets]
-        costs.append(float(standing[mapping != old].sum()))
+        costs.append(float(continuous[mapping != old].sum()))
     return min(costs)
 
 
@@ -44,15 +44,15 @@ def least_transfer(subsets, slots, old, standing):
 
 
 def test_the_papers_example():
-    standing = np.array([1.0, 9.0, 9.0, 1.0, 1.0, 1.0, 9.0])
+    continuous = np.array([1.0, 9.0, 9.0, 1.0, 1.0, 1.0, 9.0])
 
-    mapping = full_mapping(LOADS, 3, Origins.same(7), OLD, standing)
+    mapping = full_mapping(LOADS, 3, Origins.same(7), OLD, continuous)
 
     # X2 to W1, X1 to W2, X3 to W3: P5 goes to W1, P1 and P6 to W2, P4 to W3
     assert mapping.tolist() == [1, 0, 1, 2, 0, 1, 2]
-    moved = moved_queries(mapping, Origins.same(7), OLD, standing)
+    moved = moved_queries(mapping, Origins.same(7), OLD, continuous)
     assert np.flatnonzero(moved).tolist() == [0, 3, 4, 5]
-    assert moved.sum() == standing[[0, 3, 4, 5]].sum()
+    assert moved.sum() == continuous[[0, 3, 4, 5]].sum()
 
 
 def test_between_equal_transfers_fewer_leaves_move():
@@ -68,17 +68,17 @@ def test_between_equal_transfers_fewer_leaves_move():
 @given(st.data(), st.integers(1, 5), st.integers(1, 12))
 def test_transfer_is_the_least_of_all_assignments(data, slots, n):
     numbers = st.lists(st.integers(0, 20), min_size=n, max_size=n).map(lambda each: np.array(each, np.float64))
-    loads, standing = data.draw(numbers), data.draw(numbers)
+    loads, continuous = data.draw(numbers), data.draw(numbers)
     old = np.array(data.draw(st.lists(st.integers(0, slots - 1), min_size=n, max_size=n)), np.int32)
 
-    mapping = full_mapping(loads, slots, Origins.same(n), old, standing)
+    mapping = full_mapping(loads, slots, Origins.same(n), old, continuous)
 
     assert mapping.shape == (n,)
     assert ((mapping >= 0) & (mapping < slots)).all()
     subsets = karmarkar_karp(loads, slots)
     assert sorted(slot_loads(loads, mapping, slots)) == sorted(slot_loads(loads, subsets, slots))
-    moved = moved_queries(mapping, Origins.same(n), old, standing).sum()
-    assert moved == least_transfer(subsets, slots, old, standing)
+    moved = moved_queries(mapping, Origins.same(n), old, continuous).sum()
+    assert moved == least_transfer(subsets, slots, old, continuous)
 
 
 def test_a_merged_leaf_goes_where_most_of_its_queries_are():
@@ -101,11 +101,11 @@ def test_a_merged_leaf_goes_where_most_of_its_queries_are():
 @given(st.data(), st.integers(1, 5), st.integers(1, 12))
 def test_pm_touches_two_slots_and_makes_them_no_less_equal(data, slots, n):
     numbers = st.lists(st.integers(0, 20), min_size=n, max_size=n).map(lambda each: np.array(each, np.float64))
-    loads, standing = data.draw(numbers), data.draw(numbers)
+    loads, continuous = data.draw(numbers), data.draw(numbers)
     old = np.array(data.draw(st.lists(st.integers(0, slots - 1), min_size=n, max_size=n)), np.int32)
     before = slot_loads(loads, old, slots)
 
-    mapping = partial_mapping(loads, slots, old, standing)
+    mapping = partial_mapping(loads, slots, old, continuous)
 
     moved = mapping != old
     assert {*mapping[moved].tolist(), *old[moved].tolist()} <= {int(before.argmax()), int(before.argmin())}
@@ -207,7 +207,7 @@ def test_there_are_no_more_leaves_than_is_set():
     done = run(version, counts, statistics, leaves=30)
 
     assert len(done.tree.leaves) <= 30
-    assert done.ended == "the tree would get more than 30 leaves"
+    assert done.ended == "the tree would exceed 30 leaves"
     assert len(run(version, counts, statistics, leaves=4).tree.leaves) == 4
 
 
@@ -238,7 +238,7 @@ def test_a_leaf_as_deep_as_leaves_get_ends_it():
 
     done = run(deep, count_of([1e9] + [1.0] * (len(tree.leaves) - 1)), statistics)
 
-    assert done.ended == "the most loaded leaf is as small as leaves get"
+    assert done.ended == "the most loaded leaf cannot be split further"
     assert len(done.tree.leaves) == len(tree.leaves)
 
 
@@ -294,7 +294,7 @@ def test_totals_and_loads_are_carried_over(data, space):
     carried = type(counts)(
         origins.carry_objects(counts.objects),
         origins.carry_objects(counts.arrivals),
-        carry_queries(origins, counts.standing),
+        carry_queries(origins, counts.continuous),
         counts.span,
     )
     assert carried.objects.sum() == pytest.approx(counts.objects.sum())

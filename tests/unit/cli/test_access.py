@@ -40,7 +40,7 @@ def test_every_command_says_what_is_wrong(command: str, capsys: pytest.CaptureFi
     ("arguments", "told"),
     [
         (["--zookeeper-ca", "tls.key"], "zookeeper-ca: holds no certificate; give the authority's as PEM"),
-        (["--zookeeper-certificate", "tls.crt"], "zookeeper-ca: is missing: who shows a certificate"),
+        (["--zookeeper-certificate", "tls.crt"], "zookeeper-ca: is missing: a client certificate requires"),
         (["--zookeeper-key", "tls.key"], "zookeeper-ca: is missing"),
         (["--zookeeper-ca", "ca.crt", "--zookeeper-key", "tls.key"], "zookeeper-certificate: is missing"),
         (["--zookeeper-credentials", "nowhere"], "zookeeper-credentials: cannot be read"),

@@ -1,4 +1,4 @@
-"""What a job does until it is the one to do it: the lease is awaited beside what takes long, and before all else."""
+"""What a job does until it is the one to do it: the lease is pending beside what takes long, and before all else."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 
 from spatialstream.cli import live
 from spatialstream.cli.live import Begun
+from spatialstream.connectors.calls import called
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.secret_file import bring
 from spatialstream.model.errors import Missing, SettingError, StateError
 from spatialstream.model.space import WGS84
-from spatialstream.sources.calls import called
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.secret_file import bring
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
 from tests.leases import Leases, MemoryLease
@@ -58,7 +58,7 @@ def test_it_goes_on_where_nobody_can_tell(tmp_path: Path, capsys: pytest.Capture
     away = MemoryLease(Leases())
     away.reachable = False
     begun(tmp_path, called(lambda: away.acquire(0.0))).await_lease()
-    assert "the lease cannot be reached; going on as if none were" in capsys.readouterr().err
+    assert "the lease cannot be reached; continuing without it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("anew", [False, True])

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from spatialstream.cli import cluster, main
+from spatialstream.connectors.program import program
 from spatialstream.servers import job
-from spatialstream.sources.program import program
 
 
 class Gateway:
@@ -96,9 +96,9 @@ def test_a_port_that_is_taken_is_told_before_anything_is_started(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert up(tmp_path, "--port", str(taken.getsockname()[1])) == 2
-    assert "cannot be had" in capsys.readouterr().err
+    assert "is not available" in capsys.readouterr().err
     assert up(tmp_path, "--port", "65536") == 2
-    assert "65536 is no port" in capsys.readouterr().err
+    assert "65536 is not a port" in capsys.readouterr().err
     assert not (tmp_path / "cluster").exists()
 
 
@@ -113,7 +113,7 @@ def test_ports_are_the_usual_ones_or_those_that_are_given_or_free_ones(
         port = freed.getsockname()[1]
     assert up(tmp_path, "--port", "0", "--ports", f"zookeeper={port}") == 0
     told = capsys.readouterr().out
-    assert "port 9092 is taken: kafka gets another one\n" in told
+    assert "port 9092 is in use: kafka uses another one\n" in told
     assert f"{load} --bootstrap 127.0.0.1:5555 --zookeeper 127.0.0.1:{port} --now" in told
 
 
@@ -123,7 +123,7 @@ def test_ports_are_the_usual_ones_or_those_that_are_given_or_free_ones(
         ("kafka", "'kafka' is not like kafka=19092"),
         ("kafka=x", "is not like"),
         ("gateway=1", "'gateway' is not one of zookeeper, kafka, router, worker"),
-        ("kafka=65536", "65536 is no port"),
+        ("kafka=65536", "65536 is not a port"),
     ],
 )
 def test_ports_that_are_none_are_refused(
@@ -138,7 +138,7 @@ def test_a_given_port_that_is_taken_is_one_line(tmp_path: Path, capsys: pytest.C
         port = taken.getsockname()[1]
         assert up(tmp_path, "--port", "0", "--ports", f"kafka={port}") == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"spatialstream: ports: kafka: {port} cannot be had")
+    assert line.startswith(f"spatialstream: ports: kafka: {port} is not available")
 
 
 def ended(command: Callable[[], int]) -> int:

@@ -1,4 +1,4 @@
-"""The live demo's feeds and settings: in the order of time, something for every question, no nonsense."""
+"""The live demo's feeds and settings: in the order of time, something for every query, no nonsense."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_same_seed_gives_the_same_feeds(week: ObjectBatch) -> None:
     assert (other.x != week.x).any()
 
 
-def test_every_question_has_answers(week: ObjectBatch) -> None:
+def test_every_query_has_answers(week: ObjectBatch) -> None:
     start = int(week.t[0])
     asked = [parse_query({"t": start, **each}, WGS84) for each in ASKED]
     assert all(isinstance(each, Query) and each.lifetime.continuous for each in asked)
@@ -78,4 +78,4 @@ def test_settings_that_make_no_sense_are_refused(
 def test_a_port_that_is_taken_is_told_before_anything_is_started(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["demo-live", "--port", str(taken.getsockname()[1])]) == 2
-    assert "cannot be had" in capsys.readouterr().err
+    assert "is not available" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spatialstream.cli import attached, main
+from spatialstream.cli import main, pod_session
 from spatialstream.cli.kubernetes import Kubectl as Cluster
 from spatialstream.cli.kubernetes import driver_pod, running
 from spatialstream.model.errors import RunError, SettingError, Unavailable
@@ -19,7 +19,7 @@ from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 
 ECHO = """
 import sys
-from spatialstream.cli.attached import attach
+from spatialstream.cli.pod_session import attach
 attach()
 print(sys.argv[1:])
 print(sys.stdin.read(), end="")
@@ -30,7 +30,7 @@ FILES = """
 import sys
 from argparse import Namespace
 from pathlib import Path
-from spatialstream.cli.attached import attach, write_file
+from spatialstream.cli.pod_session import attach, write_file
 attach()
 print("before")
 write_file(Namespace(attached=True), Path(sys.argv[-1]), "first\\n\\x1e second\\nno end")
@@ -38,7 +38,7 @@ print("after")
 """
 WAITS = """
 import signal, sys
-from spatialstream.cli.attached import attach
+from spatialstream.cli.pod_session import attach
 stop = []
 signal.signal(signal.SIGINT, lambda *_: stop.append(True))
 attach()
@@ -65,13 +65,17 @@ def results(*more: str) -> list[str]:
         ),
         ('error: context "east" does not exist', SettingError, "no context 'east'"),
         ('error: the server doesn\'t have a resource type "spatialstreams"', SettingError, "install the chart"),
-        ('Error from server (Forbidden): pods is forbidden: User "bob" cannot list', SettingError, "may not do this"),
+        (
+            'Error from server (Forbidden): pods is forbidden: User "bob" cannot list',
+            SettingError,
+            "not allowed by the cluster",
+        ),
         ("error: You must be logged in to the server (Unauthorized)", SettingError, "credentials"),
         ('Error from server (NotFound): pods "x" not found', SettingError, 'pods "x" not found'),
         ("The connection to the server localhost:8080 was refused - right?", Unavailable, "does not answer"),
         ("Unable to connect to the server: dial tcp: lookup a: no such host", Unavailable, "no such host"),
         ('E1122 02:51:24 memcache.go:265] "Unhandled"\nerror: something else', RunError, "failed: something else"),
-        ("", RunError, "does not say why"),
+        ("", RunError, "gives no reason"),
     ],
 )
 def test_a_complaint_becomes_one_line_that_says_what_would_be_right(
@@ -142,7 +146,7 @@ def test_a_name_that_no_stream_has_is_told_with_those_that_there_are(kubectl: Ku
     kubectl.answer("spatialstreams.spatialstream.dev", "quaks")
     kubectl.answer("spatialstreams.spatialstream.dev", out=items(stream("quakes"), stream("posts")))
 
-    with pytest.raises(SettingError, match="no SpatialStream 'quaks' in namespace geo; there is quakes, posts"):
+    with pytest.raises(SettingError, match="no SpatialStream 'quaks' in namespace geo; it has: quakes, posts"):
         driver_pod(Cluster(None, "geo"), "quaks")
 
 
@@ -199,7 +203,7 @@ def test_a_file_comes_back_between_the_lines(
 def test_a_file_that_nobody_asked_for_is_not_written(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl.in_pod(FILES)
 
-    with pytest.raises(RunError, match="nobody has asked for"):
+    with pytest.raises(RunError, match="an unexpected or incomplete file"):
         Cluster().execute("quakes-router", [str(tmp_path / "x")], files=[str(tmp_path / "y")])
 
     assert not (tmp_path / "x").exists()
@@ -209,7 +213,7 @@ def test_kubectls_own_failure_is_told_as_such(kubectl: Kubectl, capfd: pytest.Ca
     forbidden = 'Error from server (Forbidden): pods "quakes-router" is forbidden: User "bob" cannot create "pods/exec"'
     kubectl.in_pod(f"import sys; print({forbidden!r}, file=sys.stderr); sys.exit(1)")
 
-    with pytest.raises(SettingError, match='may not do this here: pods "quakes-router" is forbidden'):
+    with pytest.raises(SettingError, match='not allowed by the cluster: pods "quakes-router" is forbidden'):
         Cluster().execute("quakes-router", ["results"])
 
     assert capfd.readouterr().err == ""
@@ -250,15 +254,15 @@ def test_people_cannot_attach_by_mistake(monkeypatch: pytest.MonkeyPatch, capsys
     reader, writer = os.pipe()
     os.write(writer, b"hello\n")
     os.close(writer)
-    monkeypatch.setattr("spatialstream.cli.attach", partial(attached.attach, reader))
+    monkeypatch.setattr("spatialstream.cli.attach", partial(pod_session.attach, reader))
 
     assert main(["--attached", "results", "--stream", "x"]) == 2
 
-    assert "not for people" in capsys.readouterr().err
+    assert "attached: is internal" in capsys.readouterr().err
     os.close(reader)
 
 
 def test_a_position_file_is_refused_where_the_command_runs_in_a_pod(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(results("--position", "here.json")) == 2
 
-    assert "position: is a file of this machine" in capsys.readouterr().err
+    assert "position: is a file on this machine" in capsys.readouterr().err

@@ -60,8 +60,8 @@ def sent(topic: Topic, name: str) -> list[dict[str, Any]]:
 def test_queries_alone_are_sent_and_move_no_clock_of_objects(topic: Topic, tmp_path: Path) -> None:
     queries = written(tmp_path / "q.jsonl", CRQ)
     assert main(["load", "--stream", "s", "--queries", queries]) == 0
-    asked, mark = sent(topic, "s.queries")
-    assert (asked["id"], asked["t"], mark) == ("q", CRQ["t"], {"clock": 1_795_880_000_001})
+    asked, watermark = sent(topic, "s.queries")
+    assert (asked["id"], asked["t"], watermark) == ("q", CRQ["t"], {"clock": 1_795_880_000_001})
     assert sent(topic, "s.objects") == []
 
 
@@ -112,7 +112,7 @@ def test_history_sent_into_a_live_stream_is_told(
     assert "late" not in capsys.readouterr().out
     monkeypatch.setattr(before, "reached", lambda connection, stream: OBJECT["t"])
     assert main([*words, "--json", str(tmp_path / "report")]) == 0
-    assert "late      1 objects and 1 queries: the stream was at 2026-11-28T" in capsys.readouterr().out
+    assert "late      1 objects and 1 queries: the stream's clock was at 2026-11-28T" in capsys.readouterr().out
     assert json.loads((tmp_path / "report").read_text())["late"] == {"objects": 1, "queries": 1, "upto": OBJECT["t"]}
 
     def away(connection: Any, stream: str) -> int:
@@ -120,7 +120,7 @@ def test_history_sent_into_a_live_stream_is_told(
 
     monkeypatch.setattr(before, "reached", away)
     assert main(words) == 0
-    assert "it cannot be told what is late: nobody may read" in capsys.readouterr().err
+    assert "late records cannot be counted: nobody may read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("lon", "lat", "told"), [(52.5, 13.4, True), (13.4, 52.5, False), (77.0, 28.0, False)])

@@ -14,16 +14,16 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from spatialstream.actors.query_metrics import ASKED, LIMITS, OUTCOMES, QueryMetrics
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics, serve
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.requests import REQUESTS
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
-from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Tally
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.requests import REQUESTS
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.turns import Epoch
 from spatialstream.stages.versions import save_version
@@ -44,7 +44,7 @@ BY_LEAF = {
     "spatialstream_leaf_checked": None,
     "spatialstream_leaf_busy_seconds": None,
     "spatialstream_leaf_held_objects": None,
-    "spatialstream_leaf_standing_queries": ("CRQ", "CTQ"),
+    "spatialstream_leaf_continuous_queries": ("CRQ", "CTQ"),
     "spatialstream_leaf_queries": ("SRQ", "SKQ", "STQ"),
 }
 """What has no series before it is known which leaves there are: name -> values of the label ``type``, if it has it."""
@@ -145,13 +145,13 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
         "process": {"driver"},
     }
     types = {
-        "spatialstream_slot_standing_queries": {"CRQ", "CKQ", "CTQ"},
-        "spatialstream_questions_total": set(ASKED),
-        "spatialstream_question_seconds": set(ASKED),
+        "spatialstream_slot_continuous_queries": {"CRQ", "CKQ", "CTQ"},
+        "spatialstream_snapshot_queries_total": set(ASKED),
+        "spatialstream_snapshot_query_seconds": set(ASKED),
     }
 
     for name, (_, series) in exposed(registry).items():
-        assert series or name in {*BY_LEAF, "spatialstream_seat_slots", "spatialstream_query_candidates"}, name
+        assert series or name in {*BY_LEAF, "spatialstream_actor_slots", "spatialstream_query_candidates"}, name
         for found in series.values():
             for label in {label for each in found for label, _ in each} - {"le"}:
                 wanted = types.get(name, TYPES) if label == "type" else values[label]
@@ -222,19 +222,19 @@ def test_time_of_tasks_adds_up(worker: WorkerMetrics) -> None:
 
 
 @pytest.mark.parametrize("job", ["router", "worker"])
-def test_seats_are_those_that_there_are_when_somebody_asks(job: str, worker: WorkerMetrics) -> None:
+def test_actors_are_those_that_there_are_when_somebody_asks(job: str, worker: WorkerMetrics) -> None:
     metrics = worker if job == "worker" else RouterMetrics()
     value = metrics.registry.get_sample_value
-    assert value("spatialstream_seats") == 0
+    assert value("spatialstream_actors") == 0
 
     there = {0: 2, 1: 1}
-    metrics.seats(lambda: there)
-    assert value("spatialstream_seats") == 2
-    assert [value("spatialstream_seat_slots", {"seat": str(seat)}) for seat in (0, 1)] == [2, 1]
+    metrics.actors(lambda: there)
+    assert value("spatialstream_actors") == 2
+    assert [value("spatialstream_actor_slots", {"actor": str(actor)}) for actor in (0, 1)] == [2, 1]
 
     del there[0]
-    assert value("spatialstream_seats") == 1
-    assert value("spatialstream_seat_slots", {"seat": "0"}) is None
+    assert value("spatialstream_actors") == 1
+    assert value("spatialstream_actor_slots", {"actor": "0"}) is None
 
 
 @pytest.mark.parametrize("job", ["router", "worker"])
@@ -242,27 +242,27 @@ def test_the_memory_of_each_process_that_there_is(job: str, worker: WorkerMetric
     metrics, name = worker if job == "worker" else RouterMetrics(), "spatialstream_process_memory_bytes"
     value = metrics.registry.get_sample_value
     assert value(name, {"process": "driver"}) > 1_000_000
-    metrics.memory(lambda: {"driver": 5, "java": 6, "seat-0": 7})
-    assert [value(name, {"process": each}) for each in ("driver", "java", "seat-0")] == [5, 6, 7]
+    metrics.memory(lambda: {"driver": 5, "java": 6, "actor-0": 7})
+    assert [value(name, {"process": each}) for each in ("driver", "java", "actor-0")] == [5, 6, 7]
 
 
-def test_questions_in_figures(worker: WorkerMetrics) -> None:
+def test_queries_in_figures(worker: WorkerMetrics) -> None:
     value = worker.registry.get_sample_value
-    tally = Tally()
-    worker.questions(lambda: tally.counts)
-    tally.counts[1] = [5, 4, 3, 2, 0, 1, *(0 for _ in LIMITS[3:]), 6, 60.5]
+    metrics = QueryMetrics()
+    worker.queries(lambda: metrics.counts)
+    metrics.counts[1] = [5, 4, 3, 2, 0, 1, *(0 for _ in LIMITS[3:]), 6, 60.5]
 
-    assert [value("spatialstream_questions_total", {"type": "SKQ", "outcome": each}) for each in OUTCOMES] == [
+    assert [value("spatialstream_snapshot_queries_total", {"type": "SKQ", "outcome": each}) for each in OUTCOMES] == [
         5,
         4,
         3,
         2,
     ]
-    assert value("spatialstream_questions_total", {"type": "SRQ", "outcome": "answered"}) == 0
-    buckets = {each: value("spatialstream_question_seconds_bucket", {"type": "SKQ", "le": each}) for each in LE}
+    assert value("spatialstream_snapshot_queries_total", {"type": "SRQ", "outcome": "answered"}) == 0
+    buckets = {each: value("spatialstream_snapshot_query_seconds_bucket", {"type": "SKQ", "le": each}) for each in LE}
     assert buckets == {"0.0005": 0, "0.001": 1, "10.0": 1, "+Inf": 7}
-    assert value("spatialstream_question_seconds_count", {"type": "SKQ"}) == 7
-    assert value("spatialstream_question_seconds_sum", {"type": "SKQ"}) == 60.5
+    assert value("spatialstream_snapshot_query_seconds_count", {"type": "SKQ"}) == 7
+    assert value("spatialstream_snapshot_query_seconds_sum", {"type": "SKQ"}) == 60.5
 
 
 @pytest.mark.parametrize("job", ["router", "worker"])
@@ -327,8 +327,8 @@ def test_a_round_in_figures(worker: WorkerMetrics, tmp_path: Path) -> None:
     assert value("spatialstream_worker_rejected_total") == 2
     assert value("spatialstream_leaf_objects", {"leaf": "0"}) == 8
     assert value("spatialstream_leaf_held_objects", {"leaf": "0"}) == 8
-    assert value("spatialstream_leaf_standing_queries", {"leaf": "0", "type": "CRQ"}) == 2
-    assert value("spatialstream_leaf_standing_queries", {"leaf": "0", "type": "CTQ"}) == 1
+    assert value("spatialstream_leaf_continuous_queries", {"leaf": "0", "type": "CRQ"}) == 2
+    assert value("spatialstream_leaf_continuous_queries", {"leaf": "0", "type": "CTQ"}) == 1
     assert value("spatialstream_leaf_queries", {"leaf": "0", "type": "SRQ"}) == 2
     assert value("spatialstream_leaf_queries", {"leaf": "0", "type": "SKQ"}) == 0
     loads = [value("spatialstream_slot_load", {"slot": str(slot)}) for slot in range(SLOTS)]

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from spatialstream.cli import main, parser
 from spatialstream.cli.query import from_options, read
-from spatialstream.client.asking import check_queries
+from spatialstream.client.query_session import check_queries
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.space import Space
 from tests.streams import PLANE, Stream, streams
@@ -21,7 +21,7 @@ from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 SRQ = {"type": "SRQ", "region": {"box": [-2, -2, 2, 2]}, "duration": "1h"}
 FAR = """
 import sys
-from spatialstream.cli.attached import attach
+from spatialstream.cli.pod_session import attach
 attach()
 print(sys.argv[1:])
 print(sys.stdin.read(), end="")
@@ -112,7 +112,7 @@ def test_any_query_can_be_asked_with_options(drawn: Stream) -> None:
         ("[1]", "query: is not a JSON object"),
         (json.dumps(SRQ | {"type": "XYZ"}), "query: type: 'XYZ' is not one of SRQ, SKQ"),
         (json.dumps(SRQ | {"region": {"box": [0, 0, 200, 1]}}), "region.box: 200 is out of range"),
-        (json.dumps(SRQ | {"k": 3}), "k: SRQ takes no k; leave it out"),
+        (json.dumps(SRQ | {"k": 3}), "k: SRQ takes no k; remove it"),
         (json.dumps(SRQ | {"keywords": ["?!"]}), "keywords: '?!' has no term"),
         (json.dumps(SRQ | {"duration": "-1h"}), "duration: '-1h' is not a duration"),
         (json.dumps(SRQ | {"t": "yesterday"}), "t: 'yesterday' is not a time"),
@@ -162,10 +162,10 @@ def test_one_id_for_two_queries_and_an_empty_file_are_refused(
 ) -> None:
     file = tmp_path / "queries.jsonl"
     file.write_text((json.dumps(SRQ | {"id": "a"}) + "\n") * 2)
-    assert "line 2: another query has the id 'a' too" in refused(["--file", str(file)], capsys)
+    assert "line 2: another query has the same id 'a'" in refused(["--file", str(file)], capsys)
 
     file.write_text("\n \n")
-    assert "has no query" in refused(["--file", str(file)], capsys)
+    assert "contains no query" in refused(["--file", str(file)], capsys)
 
 
 def test_on_kubernetes_queries_travel_as_they_are_and_without_a_time(

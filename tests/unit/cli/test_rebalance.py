@@ -147,7 +147,7 @@ def test_a_version_of_the_operator_in_between_is_taken_into_account(
     out, err = capsys.readouterr()
     assert "from version 0 to 1" in out
     assert "from version 1 to 2" in out
-    assert "version 1 was computed from version 0, but version 1 is active; what is proposed is computed anew" in err
+    assert "version 1 was computed from version 0, but version 1 is active; computing the proposal again" in err
     assert store.state().active.number == 2
 
 
@@ -234,7 +234,7 @@ def test_what_is_proposed_is_of_one_moment(
     assert main(["rebalance", "--stream", "quakes", "--strategy", strategy]) == 0
 
     out, err = capsys.readouterr()
-    assert "from version 0 to 1" not in out or "is computed anew" in err
+    assert "from version 0 to 1" not in out or "computing the proposal again" in err
     assert "from version 1 to 2" in out
     assert store.state().active.number == 2
 

@@ -8,10 +8,10 @@ import pytest
 
 from spatialstream.cli import main
 from spatialstream.cli.remove import check_checkpoint, empty_checkpoint
+from spatialstream.connectors.disk import write_whole
+from spatialstream.connectors.folder import Folder
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.disk import write_whole
-from spatialstream.sources.folder import Folder
-from spatialstream.stream.beginning import locked
+from spatialstream.stream.bootstrap import locked
 from spatialstream.stream.settings import StreamSettings
 
 
@@ -42,7 +42,7 @@ def test_a_folder_of_others_is_refused_before_anything_is_done(
     command = ["remove", "--stream", "quakes", "--zookeeper", "127.0.0.1:1", "--checkpoint", str(checkpoint), "--yes"]
     assert main(command) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"spatialstream: checkpoint: {thesis} is not of the checkpoint of a stream")
+    assert told.startswith(f"spatialstream: checkpoint: {thesis} does not belong to the checkpoint of a stream")
     assert thesis.exists()
     assert (checkpoint / "epochs" / "done").exists()
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from spatialstream.cli import live, main
+from spatialstream.connectors import kafka
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.errors import Unavailable
-from spatialstream.sources import kafka
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import Topics
 from spatialstream.stream.made import note_topics
 from spatialstream.stream.settings import StreamSettings
 from tests.leases import Leases, MemoryLease
@@ -20,7 +20,7 @@ class Store:
     """A routing store that is there, or not."""
 
     def __init__(self, error=None):
-        self.error, self.erased, self.life, self.others = error, False, None, {}
+        self.error, self.erased, self.incarnation, self.others = error, False, None, {}
         self.leases = {"router": Leases(), "worker": Leases()}
 
     def __enter__(self):
@@ -35,11 +35,11 @@ class Store:
 
     def versions(self):
         self._asked()
-        return () if self.life is None else (1,)
+        return () if self.incarnation is None else (1,)
 
     def state(self):
         self._asked()
-        return SimpleNamespace(life=self.life)
+        return SimpleNamespace(incarnation=self.incarnation)
 
     def of_others(self, name):
         self._asked()
@@ -60,9 +60,9 @@ def stream(tmp_path, monkeypatch):
     """A stream that has made its topics; ``topics`` is the broker: ids by name, or what it fails with."""
     found = SimpleNamespace(store=Store(), topics={}, checkpoint=tmp_path / "checkpoint", cluster="c1")
     found.storage = Folder(found.checkpoint)
-    found.life = StreamSettings("quakes").claim(found.storage)
-    found.store.life = found.life
-    note_topics(found.storage, "quakes", found.life, BETWEEN, dict).add(ids())
+    found.incarnation = StreamSettings("quakes").claim(found.storage)
+    found.store.incarnation = found.incarnation
+    note_topics(found.storage, "quakes", found.incarnation, BETWEEN, dict).add(ids())
     found.topics.update(ids())
 
     def remove(self, connection, made):
@@ -117,8 +117,8 @@ def test_only_topics_that_the_stream_has_made_are_deleted(stream, capsys):
 
     assert stream.topics.keys() == {"quakes.objects", "geo.ships.objects"}
     said = capsys.readouterr().err
-    assert "the topic geo.ships.objects is left alone: it is gone, or this stream has not made it" in said
-    assert "the topic quakes.objects is left alone" in said
+    assert "the topic geo.ships.objects is kept: it does not exist, or this stream did not create it" in said
+    assert "the topic quakes.objects is kept" in said
 
 
 def test_a_stream_without_a_checkpoint_is_not_known_to_have_made_topics(stream):
@@ -136,34 +136,35 @@ def test_topics_that_other_streams_of_the_same_kafka_use_are_spared(stream, caps
 
     assert stream.topics.keys() == named("objects", "queries", "rejected")
     said = capsys.readouterr().err
-    assert "the topic quakes.objects is left alone: the stream quakes-2 uses it" in said
-    assert "the topic quakes.rejected is left alone: another stream uses it" in said
+    assert "the topic quakes.objects is kept: the stream quakes-2 uses it" in said
+    assert "the topic quakes.rejected is kept: another stream uses it" in said
 
 
-def test_what_another_life_of_the_name_has_in_zookeeper_is_left_alone(stream, capsys):
-    stream.store.life = "another"
+def test_what_another_incarnation_of_the_name_has_in_zookeeper_is_left_alone(stream, capsys):
+    stream.store.incarnation = "another"
 
     assert remove(stream) == 2
 
-    assert f"the routing store is of another life of quakes (another) than the checkpoint ({stream.life})" in (
-        capsys.readouterr().err
+    assert (
+        "the routing store belongs to another incarnation of quakes (another) "
+        f"than the checkpoint ({stream.incarnation})" in (capsys.readouterr().err)
     )
     assert not stream.store.erased
     assert stream.topics == ids()
     assert (stream.checkpoint / "stream.json").exists()
 
-    assert remove(stream, "--life", "another") == 0
+    assert remove(stream, "--incarnation", "another") == 0
     assert stream.store.erased
 
 
-def test_a_new_life_has_only_what_was_between_the_jobs_of_the_one_before(stream):
+def test_a_new_incarnation_has_only_what_was_between_the_jobs_of_the_one_before(stream):
     stream.topics = Unavailable("the broker cannot be reached")
     assert remove(stream) == 2
     assert [path.name for path in stream.checkpoint.iterdir()] == ["topics.json"]
 
-    life = StreamSettings("quakes").claim(stream.storage)
-    note_topics(stream.storage, "quakes", life, BETWEEN, dict)
-    stream.topics, stream.store.life = ids(), life
+    incarnation = StreamSettings("quakes").claim(stream.storage)
+    note_topics(stream.storage, "quakes", incarnation, BETWEEN, dict)
+    stream.topics, stream.store.incarnation = ids(), incarnation
 
     assert remove(stream, "--topics", "all") == 0
     assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
@@ -209,7 +210,7 @@ def test_routing_state_and_checkpoint_go_without_kafka_and_all_that_failed_is_to
         "spatialstream: ZooKeeper does not answer",
     ]
 
-    stream.store.error, stream.store.life, stream.topics = None, None, there
+    stream.store.error, stream.store.incarnation, stream.topics = None, None, there
     assert remove(stream) == 0
     assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
 
@@ -217,8 +218,8 @@ def test_routing_state_and_checkpoint_go_without_kafka_and_all_that_failed_is_to
 def test_a_stream_of_an_earlier_release_has_what_is_between_its_jobs(stream):
     (stream.checkpoint / "topics.json").unlink()
     stream.storage.put("epochs/done", b"0")
-    note_topics(stream.storage, "quakes", stream.life, BETWEEN, lambda: {name: ids()[name] for name in BETWEEN})
-    note_topics(stream.storage, "quakes", stream.life, BETWEEN, dict).add({})
+    note_topics(stream.storage, "quakes", stream.incarnation, BETWEEN, lambda: {name: ids()[name] for name in BETWEEN})
+    note_topics(stream.storage, "quakes", stream.incarnation, BETWEEN, dict).add({})
 
     assert remove(stream, "--topics", "all") == 0
     assert stream.topics.keys() == named("objects", "queries", "results", "rejected")

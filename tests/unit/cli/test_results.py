@@ -18,7 +18,7 @@ from spatialstream.model.errors import RunError
 def test_a_full_disk_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        with pytest.raises(RunError, match="standard output takes no more rows: No space left on device"):
+        with pytest.raises(RunError, match="cannot write to standard output: No space left on device"):
             print_row({"query": "q"})
         full.flush()  # what was left has gone
 

@@ -21,12 +21,12 @@ from spatialstream.balance.loads import LeafCounts
 from spatialstream.cli import live, main
 from spatialstream.cli.status import slot_lines, slots_of, store_text, stream_text, table_text
 from spatialstream.cli.tree import live_table
+from spatialstream.connectors.program import program
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.program import program
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import LoadReport, save_load, save_sample, save_unknown
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream
@@ -68,7 +68,9 @@ EVENT = {
 }
 
 
-@pytest.mark.parametrize(("seen", "told"), [("11:58:00", ""), ("08:30:00", "has not looked for 3h: what follows was")])
+@pytest.mark.parametrize(
+    ("seen", "told"), [("11:58:00", ""), ("08:30:00", "last heartbeat was 3h ago: the status below")]
+)
 def test_a_status_that_nobody_keeps_is_said_to_be_old(seen: str, told: str) -> None:
     body = whole()
     body["status"]["lastSeen"] = f"2026-11-21T{seen}Z"
@@ -76,7 +78,7 @@ def test_a_status_that_nobody_keeps_is_said_to_be_old(seen: str, told: str) -> N
     text = stream_text(body, [], "", NOW, "approve")
 
     assert told in text
-    assert bool(told) == ("the operator has not looked" in text)
+    assert bool(told) == ("the operator's last heartbeat" in text)
     (line,) = table_text([body], NOW).splitlines()[1:]
     assert line.split()[3] == ("3h" if told else "2m")
 
@@ -94,7 +96,7 @@ def test_a_stream_is_shown_whole() -> None:
         "1 registered, 2 wanted (min 2, max 4 = slots)",
         "version 7, 64 leaves, Lmax/Lmin 9.28",
         "version 8 is pending (proposal a1)",
-        "tree       built anew with version 3",
+        "tree       rebuilt with version 3",
         "75.0 %  ████████████████████████",
         "Lmax/Lmin = 3.00",
         "mode approve, AwaitingApproval for 3m",
@@ -113,7 +115,7 @@ def test_a_stream_that_the_operator_has_not_seen_is_shown_too() -> None:
 
     text = stream_text(new, [], "pods quakes-worker not found", NOW, "approve")
 
-    assert text.startswith("quakes in geo: not looked at yet\ngeneration 3 of the spec has not been taken up yet")
+    assert text.startswith("quakes in geo: not reconciled yet\ngeneration 3 of the spec has not been reconciled yet")
     assert "load of slots: not known: pods quakes-worker not found" in text
 
 
@@ -158,7 +160,7 @@ def test_slots_are_read_from_the_workers_metrics() -> None:
     registry = CollectorRegistry()
     load = Gauge("spatialstream_slot_load", "-", ["slot"], registry=registry)
     held = Gauge("spatialstream_slot_held_objects", "-", ["slot"], registry=registry)
-    standing = Gauge("spatialstream_slot_standing_queries", "-", ["slot", "type"], registry=registry)
+    standing = Gauge("spatialstream_slot_continuous_queries", "-", ["slot", "type"], registry=registry)
     for slot in (10, 2):
         load.labels(slot).set(slot / 2)
         held.labels(slot).set(slot * 100)
@@ -199,7 +201,7 @@ def test_status_does_without_what_it_may_not_see(kubectl: Kubectl, capsys: pytes
     assert main(["status", "quakes"]) == 0
 
     text = capsys.readouterr().out
-    assert "load of slots: not known: context: you may not do this here" in text
+    assert "load of slots: not known: context: not allowed by the cluster" in text
     assert "DriverFailed" not in text
 
 
@@ -266,7 +268,7 @@ def test_status_of_a_store(store: MemoryStore, capsys: pytest.CaptureFixture[str
     assert main(["status", "quakes", "--zookeeper", "zk:2181"]) == 0
     text = capsys.readouterr().out
     assert "quakes, 3 slots\nrouting    version 0, active from epoch 0\n" in text
-    assert "tree       the one that the stream began with" in text
+    assert "tree       the stream's first" in text
     assert "load of slots: not known: there are no load statistics yet" in text
 
     objects = counted(store)
@@ -291,7 +293,7 @@ def test_what_slots_hold_is_counted_and_said_to_be_estimated_where_it_is(
     report = LoadReport(version.number, LeafCounts(estimate, estimate, estimate / 1e7, 1_000.0), estimate, 5)
     save_sample(store, known)
     save_load(store, report)
-    assert "objects (estimated)  standing queries (estimated)" in shown("status", "quakes")
+    assert "objects (estimated)  continuous queries (estimated)" in shown("status", "quakes")
 
     save_load(store, replace(report, tested={"q-dear": 5_000, "": 70, "q-cheap": 3}))
     assert shown("status", "quakes").splitlines()[-3:] == [
@@ -311,7 +313,7 @@ def test_what_slots_hold_is_counted_and_said_to_be_estimated_where_it_is(
     ]
     table, _, said = live_table(store)
     assert np.bincount(version.mapping, table.objects) == pytest.approx([20_000, 30_000, 1_000], abs=len(table))
-    assert said == "version 0; loads are those of now"
+    assert said == "version 0; loads are current"
     assert "objects (estimated)" in shown("tree", "--stream", "quakes", "--quiet")
 
 
@@ -324,7 +326,7 @@ def test_a_stream_may_be_named_as_elsewhere(
 
     for more in (["other"], ["--context", "prod"]):
         assert main(["status", "--stream", "quakes", *more]) == 2
-        assert "give the name alone" in capsys.readouterr().err
+        assert "give only its name" in capsys.readouterr().err
 
 
 def test_a_pending_version_is_shown(store: MemoryStore) -> None:
@@ -335,7 +337,7 @@ def test_a_pending_version_is_shown(store: MemoryStore) -> None:
     text = store_text("quakes", store.state(), "not counted", {"router": 1, "worker": 2}, {"size": 1_200, "": 7})
 
     assert "version 1 is pending (proposal abc): 2 slots have exported, 0 have loaded" in text
-    assert "executors  1 of the router and 2 of the worker asked for" in text
+    assert "executors  1 of the router and 2 of the worker requested" in text
     assert "unknown    'size' in 1,200 objects, others 7 times (fields that are not read)" in text
 
 
@@ -369,7 +371,7 @@ def test_the_tree_of_a_live_stream(store: MemoryStore, tmp_path: Path, capsys: p
     assert main(command) == 0
     out, err = capsys.readouterr()
     assert "on 3 slots" in out
-    assert err == "spatialstream: version 0; loads are those of what the version was made for\n"
+    assert err == "spatialstream: version 0; loads are those that the version was computed for\n"
 
     objects = counted(store)
     picture = tmp_path / "tree.svg"
@@ -377,7 +379,7 @@ def test_the_tree_of_a_live_stream(store: MemoryStore, tmp_path: Path, capsys: p
     out, err = capsys.readouterr()
     rows = [line.split() for line in out.split("\n\n")[0].splitlines()[1:]]
     assert [int(row[6]) for row in rows] == objects.tolist()
-    assert "loads are those of now" in err
+    assert "loads are current" in err
     assert picture.read_text().startswith("<svg")
 
 
@@ -427,7 +429,7 @@ def test_a_proposal_is_decided_about_by_its_id(
 @pytest.mark.parametrize(
     ("found", "given", "said"),
     [
-        (whole(), ["--approve", "old"], "'old' is not the proposal that waits; that is 357acdd9c027"),
+        (whole(), ["--approve", "old"], "'old' is not the current proposal, which is 357acdd9c027"),
         (stream(spec={"rebalance": {"mode": "auto"}}), ["--approve"], "rebalance.mode is auto"),
         (stream(spec={"rebalance": {"mode": "approve"}}), ["--reject"], "there is no proposal"),
         (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spatialstream.actors.query_endpoint import QueryEndpoint
 from spatialstream.cli.worker import opening
 from spatialstream.index.version import build
 from spatialstream.model.errors import Unavailable
@@ -13,7 +14,6 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.seats.door import Door
 from spatialstream.store.memory import MemoryStore
 
 
@@ -30,11 +30,13 @@ class Away(MemoryStore):
         super().save_statistics(*given)
 
 
-def test_the_door_is_left_once_as_soon_as_the_store_is_there() -> None:
+def test_the_query_endpoint_is_published_once_as_soon_as_the_store_is_there() -> None:
     store, called = Away(), list[int]()
     store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
-    door = Door.of({"address": "127.0.0.1:1", "secret": "s", "certificate": None}, WGS84, DEFAULT_RULE)
-    follow = opening(door, store, lambda: called.append(1))
+    query_endpoint = QueryEndpoint.of(
+        {"address": "127.0.0.1:1", "secret": "s", "certificate": None}, WGS84, DEFAULT_RULE
+    )
+    follow = opening(query_endpoint, store, lambda: called.append(1))
     for _ in range(2):
         with pytest.raises(Unavailable):
             follow()
@@ -42,4 +44,4 @@ def test_the_door_is_left_once_as_soon_as_the_store_is_there() -> None:
     for _ in range(3):
         follow()
     assert (store.saved, len(called)) == (1, 3)
-    assert Door.read(store) == door
+    assert QueryEndpoint.read(store) == query_endpoint

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from spatialstream.sources.kafka import Topics
+from spatialstream.connectors.kafka import Topics
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Message:
 
 
 class Broker:
-    """Stands for a :class:`~spatialstream.sources.kafka.Connection`, and for its clients.
+    """Stands for a :class:`~spatialstream.connectors.kafka.Connection`, and for its clients.
 
     Args:
         topic: of the results; several are the partitions of one.

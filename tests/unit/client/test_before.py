@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from spatialstream.client import before
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.space import WGS84
-from spatialstream.sources.kafka import Topics
-from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.ingest import CLOCK, watermark
 from spatialstream.stages.turns import NEVER
 
-_ANNOUNCED = dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records", "take"), 0)
+_ANNOUNCED = dict.fromkeys(("epoch", "before", "watermark", "born", "refused", "records", "revision"), 0)
 _ANNOUNCED |= {
     "adoption": {"active": 1},
     "controls": [],
     "past": [],
     "ends": [],
     "job": "router",
-    "reign": "",
-    "life": "",
+    "leadership": "",
+    "incarnation": "",
 }
 
 
@@ -61,9 +61,9 @@ def reached(*announced: Any) -> int | None:
 
 
 def test_a_stream_has_come_to_the_end_of_its_newest_epoch() -> None:
-    first, second = (_ANNOUNCED | {"upto": upto} for upto in (7_000, 9_000))
+    first, second = (_ANNOUNCED | {"watermark": watermark} for watermark in (7_000, 9_000))
     assert reached(first, second, {"number": 3, "job": "worker"}, "not one", None) == 9_000
-    assert reached(_ANNOUNCED | {"upto": NEVER}) is None
+    assert reached(_ANNOUNCED | {"watermark": NEVER}) is None
     assert reached() is None
     nothing: Any = Log()
     assert before.reached(nothing, "s") is None
@@ -71,7 +71,7 @@ def test_a_stream_has_come_to_the_end_of_its_newest_epoch() -> None:
 
 def test_the_objects_that_have_come_last_are_found_among_marks_and_rubbish() -> None:
     lines = [json.dumps({"id": str(i), "t": i, "lon": i, "lat": 0, "text": ""}).encode() for i in range(30)]
-    log: Any = Log([*[(None, line) for line in lines], (CLOCK, mark(5))], [(None, b"rubbish\n" + lines[0])])
+    log: Any = Log([*[(None, line) for line in lines], (CLOCK, watermark(5))], [(None, b"rubbish\n" + lines[0])])
     found = before.latest_objects(log, "s", WGS84)
     assert found.ids.to_pylist() == [*(str(i) for i in range(11, 30)), "0"]
 

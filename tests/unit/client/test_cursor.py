@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.results import Row
+from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.delivery import Place
 
-ROWS = st.builds(
-    lambda round_, phase, upto, life, offset, partition: Row(
-        b"", Place(round_, phase, 0, life), upto, partition, offset, {}
+BLOCKS = st.builds(
+    lambda round_, phase, upto, incarnation, offset, partition: Row(
+        b"", Place(round_, phase, 0, incarnation), upto, partition, offset, {}
     ),
     *(st.integers(0, 9), st.integers(0, 1), st.integers(1, 5), st.sampled_from(["", "a", "b"]), st.integers(0, 99)),
     st.integers(0, 1),
 )
 
 
-@given(st.lists(ROWS, max_size=20), ROWS)
+@given(st.lists(BLOCKS, max_size=20), BLOCKS)
 def test_a_word_says_which_rows_have_been_had(rows: list[Row], other: Row) -> None:
     cursor, had = Cursor.of([3, 4], "0a1b"), list[Row]()
     for row in rows:
@@ -33,14 +33,14 @@ def test_a_word_says_which_rows_have_been_had(rows: list[Row], other: Row) -> No
     assert cursor.joined(cursor) == cursor
 
     def series(row: Row) -> object:
-        return row.partition, row.place.life, row.place.phase
+        return row.partition, row.place.incarnation, row.place.phase
 
     same = [each for each in had if series(each) == series(other)]
     latest = max(((each.place.round, each.upto) for each in same), default=(-1, 0))
     assert cursor.has(other) == ((other.place.round, other.upto) <= latest)
 
 
-@given(st.lists(ROWS, max_size=9), st.lists(ROWS, max_size=9), ROWS)
+@given(st.lists(BLOCKS, max_size=9), st.lists(BLOCKS, max_size=9), BLOCKS)
 def test_joined_has_what_either_has(one: list[Row], two: list[Row], other: Row) -> None:
     def of(rows: list[Row]) -> Cursor:
         cursor = Cursor.of([0, 0])
@@ -61,13 +61,13 @@ def test_joined_has_what_either_has(one: list[Row], two: list[Row], other: Row) 
     ],
 )
 def test_what_is_no_word_is_refused(word: str) -> None:
-    with pytest.raises(SettingError, match="position: is not one"):
+    with pytest.raises(SettingError, match="position: is not a valid position"):
         Cursor.parse(word)
 
 
 def test_lives_are_a_few() -> None:
     cursor = Cursor.of([0])
-    for life in "abcdef":
-        cursor = cursor.after(Row(b"", Place(1, 0, 0, life), 1, 0, 1, {}))
-    assert [life for life, _ in cursor.parts[0].lives] == ["c", "d", "e", "f"]
+    for incarnation in "abcdef":
+        cursor = cursor.after(Row(b"", Place(1, 0, 0, incarnation), 1, 0, 1, {}))
+    assert [incarnation for incarnation, _ in cursor.parts[0].incarnations] == ["c", "d", "e", "f"]
     assert Cursor.parse(str(cursor)) == cursor

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.client.results import Results, bounds
+from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.delivery import Place
 from tests.unit.client.broker import Broker, Topic
 
 
@@ -53,12 +53,14 @@ def read(topic: Topic, most: int | None = None, **more: Any) -> list[str]:
     return found
 
 
-def messages_of(lines: list[bytes], sizes: list[int], number: int = 0, life: str = "a") -> list[tuple[bytes, bytes]]:
+def messages_of(
+    lines: list[bytes], sizes: list[int], number: int = 0, incarnation: str = "a"
+) -> list[tuple[bytes, bytes]]:
     """The lines of a round as messages of some sizes, again and again."""
     found, first = [], 0
     while first < len(lines):
         size = sizes[len(found) % len(sizes)]
-        found.append((Place(number, 0, first, life).key, b"\n".join(lines[first : first + size])))
+        found.append((Place(number, 0, first, incarnation).key, b"\n".join(lines[first : first + size])))
         first += size
     return found
 
@@ -101,21 +103,21 @@ def test_lives_that_are_mixed_are_told_apart(
     lines: dict[str, list[bytes]] = {"a": [], "b": []}
     topic, expected = Topic(), {"a": list[str](), "b": list[str]()}
     waiting: dict[str, list[tuple[bytes, bytes]]] = {"a": [], "b": []}
-    for i, (life, count) in enumerate(sent):
-        name = f"{life}{i}-"
-        lines[life] += parts(name, count) if count > 1 else [row(name)]
-        expected[life].append(f"{name}*{count}")
-    for life in "ab":
-        waiting[life] = messages_of(lines[life], [1], 0, life)
+    for i, (incarnation, count) in enumerate(sent):
+        name = f"{incarnation}{i}-"
+        lines[incarnation] += parts(name, count) if count > 1 else [row(name)]
+        expected[incarnation].append(f"{name}*{count}")
+    for incarnation in "ab":
+        waiting[incarnation] = messages_of(lines[incarnation], [1], 0, incarnation)
     for i in range(max(map(len, waiting.values()))):
-        topic.messages += [waiting[life][i] for life in "ab" if i < len(waiting[life])]
+        topic.messages += [waiting[incarnation][i] for incarnation in "ab" if i < len(waiting[incarnation])]
     position = tmp_path_factory.mktemp("position") / "file"
     found: list[str] = []
     for most in stops:
         found += read(topic, most, position=position)
     found += read(topic, position=position)
-    for life in "ab":
-        assert [each for each in found if each[0] == life] == expected[life]
+    for incarnation in "ab":
+        assert [each for each in found if each[0] == incarnation] == expected[incarnation]
 
 
 def test_the_position_is_in_the_middle_of_a_message(tmp_path: Path) -> None:
@@ -151,7 +153,7 @@ def test_messages_that_are_not_worked_up_come_again(tmp_path: Path) -> None:
     assert read(topic, position=tmp_path / "position") == ["q0*1", "q1*1"]
 
 
-def test_a_new_life_is_told_and_loses_no_row(tmp_path: Path) -> None:
+def test_a_new_incarnation_is_told_and_loses_no_row(tmp_path: Path) -> None:
     position, said = tmp_path / "position", list[str]()
     topic = Topic([(b"0 0 0 a", row("q0")), (b"1 0 0 a", row("q1"))])
     assert read(topic, position=position, report=said.append) == ["q0*1", "q1*1"]
@@ -163,7 +165,7 @@ def test_a_new_life_is_told_and_loses_no_row(tmp_path: Path) -> None:
     ]
     assert said == []
     assert read(topic, position=position, report=said.append) == ["q2*1", "late*1", "q3*1"]
-    assert said == ["the stream has begun anew, as life b: its rounds count from 0 again"]
+    assert said == ["the stream was recreated as incarnation b: its rounds count from 0 again"]
 
 
 @pytest.mark.parametrize("renamed", [True, False])
@@ -173,7 +175,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(tmp_path: Path, renam
     more = 8 if renamed else 3  # of a topic without an id only one that is too short is known to be another
     anew = Topic([(b"%d 0 0 b" % i, row(f"p{i}")) for i in range(more)], id="two" if renamed else "one")
     assert read(anew, position=position, report=said.append) == [f"p{i}*1" for i in range(more)]
-    assert "made anew" in said[0]
+    assert "recreated" in said[0]
 
 
 def test_messages_that_were_removed_before_they_were_read_are_counted(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_messages_that_were_removed_before_they_were_read_are_counted(tmp_path: 
     assert read(topic, 1, position=position) == ["q0*1"]
     topic.first = 3
     assert read(topic, position=position, report=said.append) == ["q3*1", "q4*1"]
-    assert said == ["the broker has removed 2 messages of s.results that had not been read"]
+    assert said == ["the broker has deleted 2 unread messages of s.results"]
 
 
 def test_parts_whose_beginning_was_never_there_are_given_as_they_are() -> None:
@@ -198,10 +200,12 @@ def test_what_is_no_message_of_results_is_passed_over() -> None:
     assert read(topic) == ["q1*1"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"known": 5, "next": {}}', '{"known": {"lives": []}}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"known": 5, "next": {}}', '{"known": {"incarnations": []}}', "[" * 100_000]
+)
 def test_what_is_no_position_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "position").write_text(text)
-    with pytest.raises(SettingError, match=r"position: .*no position file"):
+    with pytest.raises(SettingError, match=r"position: .*not a position file"):
         results(Topic(), position=tmp_path / "position")
 
 

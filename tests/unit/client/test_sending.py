@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from spatialstream.client import sending
 from spatialstream.client.sending import Sender
+from spatialstream.connectors.kafka import Topics
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
 from spatialstream.records.encode import object_lines
-from spatialstream.sources.kafka import Topics
 from tests.unit.index.samples import query
 
 _TEXTS = st.text(max_size=8) | st.sampled_from(['", "t": 1000000000000', '"t": 1000000000000', "1000000000000", "\n"])
@@ -126,10 +126,10 @@ def test_queries_of_two_calls_share_no_id() -> None:
 def test_queries_are_registered_from_now_on() -> None:
     topic = Topic()
     sending_to(topic).register(sending.QueryBatch.of([query("CRQ")]), 5_000)
-    (value, *marks) = [value for at, value, _ in topic.messages]
+    (value, *watermarks) = [value for at, value, _ in topic.messages]
     (record,) = records(value + b"\n")
     assert record["duration"] == 5_000
-    assert [json.loads(each) for each in marks] == [{"clock": record["t"]}] * 3
+    assert [json.loads(each) for each in watermarks] == [{"clock": record["t"]}] * 3
 
 
 def test_continuous_queries_are_registered_for_as_long_as_objects_come() -> None:
@@ -157,7 +157,7 @@ def test_a_stream_that_is_not_there_and_a_broker_that_is_away_are_told(monkeypat
 
 
 def promised(topic: Topic) -> tuple[list[int], int]:
-    """The times of all records, none of which comes after a mark that says so; and of the last mark."""
+    """The times of all records, none of which comes after a watermark that says so; and of the last watermark."""
     passed, times = 0, list[int]()
     for _, value, key in topic.messages:
         for record in records(value + b"\n"):
@@ -165,13 +165,13 @@ def promised(topic: Topic) -> tuple[list[int], int]:
                 passed = max(passed, int(str(record["clock"])))
             else:
                 times.append(int(str(record["t"])))
-                assert times[-1] >= passed, "nothing comes that is earlier than a mark before it"
+                assert times[-1] >= passed, "nothing comes that is earlier than a watermark before it"
     return times, passed
 
 
 @given(st.lists(st.integers(-3, 400), min_size=1, max_size=9))
-def test_what_is_sent_now_is_let_through_by_the_mark_that_follows_it(waits: list[int]) -> None:
-    """An epoch ends just before the slowest clock, so a mark of the same ms would hold it back until the next tick."""
+def test_what_is_sent_now_is_let_through_by_the_watermark_that_follows_it(waits: list[int]) -> None:
+    """An epoch ends just before the slowest clock, so one of the same ms would hold it back."""
     topic, clock, turn = Topic(), [10**12], [0]
     objects = ObjectBatch.of([SpatialObject(f"o{i}", 0, float(i), 0.0, ("a",)) for i in range(7)])
     asked = sending.QueryBatch.of([query("SRQ")])
@@ -196,7 +196,7 @@ def test_what_is_sent_now_is_let_through_by_the_mark_that_follows_it(waits: list
     st.sampled_from([0.5, 1.0, 60.0]),
     st.lists(st.integers(0, 400), min_size=1, max_size=9),
 )
-def test_a_stream_that_is_relived_keeps_its_pace_and_its_marks(
+def test_a_stream_that_is_relived_keeps_its_pace_and_its_watermarks(
     gaps: list[list[int]], speed: float, waits: list[int]
 ) -> None:
     batches, t = list[ObjectBatch](), 5

@@ -24,10 +24,10 @@ def nowhere(*given: Any) -> NoReturn:
 
 
 def served(
-    name: str, opener: Callable[[], Any] = nowhere, results: Callable[[int], Any] = nowhere, inlet: Any = None
+    name: str, opener: Callable[[], Any] = nowhere, results: Callable[[int], Any] = nowhere, record_writer: Any = None
 ) -> ServedStream:
     """A stream of which only what is given can be reached."""
-    return ServedStream(name, opener, Feed(name, results), inlet)
+    return ServedStream(name, opener, Feed(name, results), record_writer)
 
 
 @dataclass

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from spatialstream.client.results import Results
-from spatialstream.sources.delivery import Place
+from spatialstream.connectors.delivery import Place
 from tests.unit.client.broker import Broker, Topic
 
 

@@ -26,7 +26,7 @@ from tests.unit.gateway.http import Client, served, serving
 PAGE = Path(__file__).parents[3] / "docs" / "gateway.md"
 ASKER, WRITER, ELSEWHERE = "ask-0123456789abcdef", "write-0123456789abcdef", "else-0123456789abcdef"
 LINES: list[dict[str, Any]] = [
-    {"name": "asker", "token": ASKER, "rights": ["ask", "watch"], "streams": ["s"]},
+    {"name": "session", "token": ASKER, "rights": ["ask", "watch"], "streams": ["s"]},
     {"name": "writer", "sha256": hashlib.sha256(WRITER.encode()).hexdigest(), "rights": ["write"], "streams": ["*"]},
     {"name": "elsewhere", "token": ELSEWHERE, "rights": ["ask"], "streams": ["other"]},
 ]
@@ -53,7 +53,7 @@ def test_a_token_allows_what_its_line_says(tmp_path: Path, caplog: pytest.LogCap
         assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="spatialstream"')
         assert nobody("POST", "/streams/s/ask", {}, authorization=f"Basic {ASKER}").status == 401
         assert nobody("GET", "/ready").status == 503
-    assert "asker" in caplog.text + str([each.__dict__ for each in caplog.records])
+    assert "session" in caplog.text + str([each.__dict__ for each in caplog.records])
     for token in (ASKER, WRITER, ELSEWHERE):
         assert token not in caplog.text + str([each.__dict__ for each in caplog.records])
         assert token not in repr(access.__dict__)
@@ -72,11 +72,11 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     def name(token: str) -> str:
         return asyncio.run(access.caller(token)).name
 
-    assert name(f"Bearer {ASKER}") == "asker"
-    asker = asyncio.run(access.caller(f"Bearer {ASKER}"))
-    assert [asyncio.run(asker.rights_on(each)) for each in ("s", "other")] == [{"ask", "watch"}, set()]
+    assert name(f"Bearer {ASKER}") == "session"
+    session = asyncio.run(access.caller(f"Bearer {ASKER}"))
+    assert [asyncio.run(session.rights_on(each)) for each in ("s", "other")] == [{"ask", "watch"}, set()]
     changed("{")
-    assert name(f"bearer {ASKER}") == "asker"
+    assert name(f"bearer {ASKER}") == "session"
     assert "line 1: is not JSON" in told[0]
     changed(json.dumps(LINES[1]))
     assert name(f"Bearer {WRITER}") == "writer"
@@ -96,10 +96,10 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         ({"token": None}, "give either token or sha256"),
         ({"sha256": "ab"}, "give either token or sha256"),
         ({"token": None, "sha256": "ab"}, "64 hexadecimal digits"),
-        ({"rights": ["ask", "own"]}, "rights: there are ask, watch, write"),
+        ({"rights": ["ask", "own"]}, "rights: must be among ask, watch, write"),
         ({"rights": []}, "rights: give a list of strings"),
         ({"streams": "s"}, "streams: give a list of strings"),
-        ({"role": "x"}, "has to be an object of"),
+        ({"role": "x"}, "must be an object with only the fields"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named_and_not_shown(tmp_path: Path, change: Any, problem: str) -> None:

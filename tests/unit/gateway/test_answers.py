@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.client.history import Log
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.answers import AnswerRooms, Lines, as_collection
@@ -26,7 +26,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers
 from spatialstream.servers.process import await_condition
 from tests.unit.client.log import MemoryLog
-from tests.unit.client.test_snapshots import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
+from tests.unit.client.test_snapshot_client import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
 from tests.unit.gateway import http
 from tests.unit.gateway.http import Client, served, serving
 from tests.unit.gateway.results import messages, opener
@@ -240,7 +240,7 @@ def test_geojson_is_made_object_by_object(stream: Stream) -> None:
         for each in row["objects"]
     ]
 
-    def opened() -> SnapshotAsker:
+    def opened() -> SnapshotClient:
         return Opened(globe.newest, globe.call, WGS84)
 
     gateway = Gateway([served("s", opened)], limits=LIMITS)

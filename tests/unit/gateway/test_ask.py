@@ -1,4 +1,4 @@
-"""Questions over HTTP: answers as the asker gives them, their forms, and what is said of what cannot be answered."""
+"""Queries over HTTP: answers as the session gives them, their forms, and what is said of what cannot be answered."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.gateway import streams
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.model.errors import Replaced, Suspended, Unavailable
 from spatialstream.model.space import WGS84, Space
 from spatialstream.servers.process import await_condition
-from tests.unit.client.test_snapshots import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
+from tests.unit.client.test_snapshot_client import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
 from tests.unit.gateway.http import Client, served, serving
 
 __all__ = ["stream"]
 ASK = "/streams/s/ask"
 
 
-class Opened(SnapshotAsker):
+class Opened(SnapshotClient):
     def close(self) -> None:
         pass
 
@@ -71,8 +71,8 @@ def test_what_is_wrong_is_named_with_its_place(live: Live) -> None:
     wrong: list[tuple[Any, str, str]] = [
         (SRQ | {"region": {"box": [0, 0, 1]}}, "#/region/box", "must be a list of 4 numbers"),
         ([SKQ, SKQ | {"k": 0}], "#/1/k", "0 is out of range; give 1 to 2147483647"),
-        (SRQ | {"t": 2_000}, "#/t", "2000 is after the stream's clock, which is at 1000; leave t out"),
-        ([SRQ | {"type": "CRQ"}], "#/0/type", "CRQ is no snapshot query"),
+        (SRQ | {"t": 2_000}, "#/t", "2000 is later than the stream's clock, which is at 1000; leave t out"),
+        ([SRQ | {"type": "CRQ"}], "#/0/type", "CRQ is not a snapshot query"),
         (b"{", "#", "is not JSON"),
         (b"\xff", "#", "is not UTF-8"),
         (b"[" * 1_900, "#", "is nested too deeply"),
@@ -97,12 +97,12 @@ def test_what_is_wrong_is_named_with_its_place(live: Live) -> None:
 def test_later_is_503_and_says_when(live: Live) -> None:
     answer = live.ask("POST", ASK + "?timeout=20ms", SRQ)
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-    assert "has only begun" in answer.json["detail"]
+    assert "has just started" in answer.json["detail"]
     live.stream.round(1_000, objects(4, 900))
     answer = live.ask("POST", ASK + "?timeout=20ms&at_least=2000", SRQ)
     assert answer.status == 503
     assert "has not come to 2000: it is at 1000, and goes on only with an object, a query" in answer.json["detail"]
-    assert "without at_least the answer is as of the clock" in answer.json["detail"]
+    assert "without at_least the answer is as of the current clock" in answer.json["detail"]
     assert live.ask("POST", ASK + "?at_least=1970-01-01T00:00:01Z", SRQ).status == 200
     assert live.ask("POST", ASK + "?at_least=now&timeout=1", SRQ).status == 503
 
@@ -136,7 +136,7 @@ def test_a_stream_that_was_begun_anew_is_opened_anew(stream: Stream) -> None:
     assert openers == []
 
 
-def test_questions_that_come_together_are_answered_together_but_for_those_that_are_none(stream: Stream) -> None:
+def test_queries_that_come_together_are_answered_together_but_for_those_that_are_none(stream: Stream) -> None:
     stream.round(1_000, objects(40, 900))
     room, looks = threading.Event(), list[float]()
 
@@ -194,7 +194,7 @@ def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream, mon
     assert sizes == [1, 19, 1]
 
 
-def test_a_defect_is_of_the_question_alone_that_brings_it_about(stream: Stream) -> None:
+def test_a_defect_is_of_the_query_alone_that_brings_it_about(stream: Stream) -> None:
     stream.round(1_000, objects(4, 900))
     room, sizes = threading.Event(), list[int]()
 
@@ -292,7 +292,7 @@ def test_a_defect_is_told_without_what_is_inside(
 
     with serving(Gateway([served("s", opener)])) as ask, caplog.at_level(logging.INFO):
         answer = ask("POST", ASK, SRQ)
-    assert (answer.status, answer.json["detail"]) == (500, "the gateway's log says more")
+    assert (answer.status, answer.json["detail"]) == (500, "see the gateway's log")
     assert b"something inside" not in answer.body
     assert "something inside" in caplog.text
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from spatialstream.client.glimpse import DeadLetters, Seen
+from spatialstream.client.live_sample import DeadLetters, Seen
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.console import pages
@@ -39,7 +39,7 @@ class Looked:
     def as_of(self) -> dict[str, int]:
         raise Unavailable("the worker is away")
 
-    def inside(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         self.looks += 1
         return {"space": "wgs84", "version": 3}
 
@@ -82,7 +82,7 @@ def gateway(tmp_path: Path, opened: Looked, passing: Passing, monkeypatch: pytes
         return passing
 
     letters = DeadLetters(7, [{"reason": "lon: 500 is out of range"}])
-    monkeypatch.setattr(ServedStream, "glimpse", look)
+    monkeypatch.setattr(ServedStream, "live_sample", look)
     monkeypatch.setattr(ServedStream, "dead_letters", lambda _, most: letters)
     with serving(Gateway([served("s", lambda: opened), served("other")], Access(tmp_path / "tokens"))) as client:  # type: ignore[arg-type,return-value]
         yield client
@@ -194,14 +194,14 @@ def test_the_inside_is_looked_at_once_for_all(gateway: Client, opened: Looked) -
 
 
 def test_who_only_asks_is_told_how_far_the_stream_is_and_no_more(gateway: Client) -> None:
-    asker, watcher = (Client(gateway.port, token) for token in (ASKER, WATCHER))
-    clock = asker("GET", "/streams/s/console/clock")
+    session, watcher = (Client(gateway.port, token) for token in (ASKER, WATCHER))
+    clock = session("GET", "/streams/s/console/clock")
     assert clock.status == 200
     assert {**clock.json, "now": None} == {"space": "wgs84", "as_of": None, "answers": False, "now": None}
     assert clock.headers["cache-control"] == "no-store"
-    assert asker("GET", "/streams/s/console/inside").status == 403
+    assert session("GET", "/streams/s/console/inside").status == 403
     assert watcher("GET", "/streams/s/console/clock").status == 403
-    assert asker("GET", "/streams/s/console/clock?at=5").status == 400
+    assert session("GET", "/streams/s/console/clock?at=5").status == 400
 
 
 def test_objects_pass_while_somebody_looks(gateway: Client, passing: Passing) -> None:

@@ -23,8 +23,8 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from spatialstream.client.cursor import PATTERN
-from spatialstream.client.inlet import Sent
-from spatialstream.client.stream import Standing
+from spatialstream.client.record_writer import Sent
+from spatialstream.client.stream import Registered
 from spatialstream.gateway import app
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
@@ -35,7 +35,7 @@ from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84
 from tests.lengths import examples
-from tests.unit.client import test_snapshots as snapshots
+from tests.unit.client import test_snapshot_client as snapshots
 from tests.unit.client.log import MemoryLog
 from tests.unit.gateway import test_writing as writing
 from tests.unit.gateway.http import Client, served, serving
@@ -54,21 +54,21 @@ CHECKS = [
     checks.response_schema_conformance,
 ]
 BEYOND = [
-    "is after the stream's clock",
+    "is later than the stream's clock",
     "has no term",
     "t: nearly all times lie",
-    "stands in place of keywords",
+    "cannot be combined with keywords",
     "south .* is greater than north",
     "ends before it begins",
     "datetime: .* is not a time",
-    "has to be before until",
-    "is not one that was given here",
+    "must be before until",
+    "is not a valid (position|page)",
     r"[0-9](\.0|e\+[0-9]+) is not (an integer|a time|a duration)",
     "(lon|lat): ",
     "steps, and a CTQ has at most",
     "step: is 0",
-    "an id is a key itself",
-    "terms, which have no place",
+    "an id is itself a key",
+    "terms without coordinates",
 ]
 """What no schema can say that is wrong with a request, as it is told: how its fields go together, and what there is."""
 ANY_PARAMETER = ("GET /live", "GET /ready", "GET /openapi.json", "GET /asyncapi.json")
@@ -113,18 +113,18 @@ class Behind(Opened):
         super().__init__(stream.slots.newest, stream.slots.call, WGS84)
         self._stream = stream
 
-    def standing(self, after: int = -1, limit: int = 100) -> Standing:
+    def standing(self, after: int = -1, limit: int = 100) -> Registered:
         names = list(self._stream.standing)
         numbers = range(after + 1, min(len(names), after + 1 + limit))
         found = [parse_query(self._stream.records[names[number]], WGS84).to_record() for number in numbers]
         had = [{"rows": n, "last_row": CLOCK if n else None} for n in numbers]
-        return Standing(found, numbers[-1] if numbers else None, self.as_of() or {}, had)
+        return Registered(found, numbers[-1] if numbers else None, self.as_of() or {}, had)
 
-    def standing_query(self, name: str) -> Standing:
+    def continuous_query(self, name: str) -> Registered:
         every = self.standing(limit=10**6)
         found = [i for i, each in enumerate(every.queries) if each["id"] == name]
         queries, had = [every.queries[i] for i in found], [every.so_far[i] for i in found]
-        return Standing(queries, 0 if found else None, every.as_of, had)
+        return Registered(queries, 0 if found else None, every.as_of, had)
 
 
 @dataclass

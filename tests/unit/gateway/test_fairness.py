@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.client.history import Log
-from spatialstream.client.inlet import Sent
+from spatialstream.client.record_writer import Sent
 from spatialstream.gateway import streams
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
@@ -68,7 +68,7 @@ class HeldAsker(Answering):
         self.stream.hold("queries", after == 7)
         return super().standing(after, limit)
 
-    def inside(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return {"space": "wgs84"}
 
     def together(self, requests: Any, *given: Any) -> Any:
@@ -223,7 +223,7 @@ def test_who_has_something_under_way_is_answered_by_themselves(gateway: Gateway,
             stream.go.set()
 
 
-def test_who_is_answered_with_a_dear_question_of_somebody_elses_is_answered_apart_from_it(
+def test_who_is_answered_with_a_dear_query_of_somebody_elses_is_answered_apart_from_it(
     gateway: Gateway, stream: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "_LONG", 0.05)
@@ -237,7 +237,7 @@ def test_who_is_answered_with_a_dear_question_of_somebody_elses_is_answered_apar
             behind._patient = False
             filler.send("POST", "ask?timeout=60s", SRQ | {"id": "slow"})
             assert other.open[0].getresponse().status == 200
-            assert stream.begun.count("ask") >= 2  # the first of them with the other's question
+            assert stream.begun.count("ask") >= 2  # the first of them with the other's query
         finally:
             stream.go.set()
 

@@ -17,13 +17,13 @@ from spatialstream.gateway.server import server_of
 from spatialstream.model.answer_bounds import AnswerBounds
 from spatialstream.model.errors import SettingError, TooLarge
 from spatialstream.model.space import WGS84, Space
-from tests.unit.client.test_snapshots import PLANE
+from tests.unit.client.test_snapshot_client import PLANE
 from tests.unit.gateway.http import Answer, Client, served, serving
 
 NOW = 1_795_307_679_973
 
 
-class Asker:
+class QuerySession:
     """Answers SRQs by looking at all objects."""
 
     def __init__(self, objects: list[dict[str, Any]], space: Space = WGS84) -> None:
@@ -70,12 +70,12 @@ class Asker:
 
 
 @pytest.fixture
-def asker() -> Asker:
+def session() -> QuerySession:
     chance = random.Random(4)
     times = [NOW - int(10 ** chance.uniform(0, 9)) for _ in range(300)] + [NOW - 5_000] * 40
     places = [(chance.choice([-180.0, 180.0, chance.uniform(-180, 180)]), chance.uniform(-90, 90)) for _ in times]
     words = ["flood", "fire", "flood fire"]
-    return Asker(
+    return QuerySession(
         [
             {"id": f"{chance.choice(words)} {i % 330}", "t": t, "lon": lon, "lat": lat}
             for i, (t, (lon, lat)) in enumerate(zip(times, places, strict=True))
@@ -84,8 +84,8 @@ def asker() -> Asker:
 
 
 @pytest.fixture
-def client(asker: Asker) -> Iterator[Client]:
-    with serving(Gateway([served("s", lambda: asker), served("flat", lambda: Asker([], PLANE))])) as client:
+def client(session: QuerySession) -> Iterator[Client]:
+    with serving(Gateway([served("s", lambda: session), served("flat", lambda: QuerySession([], PLANE))])) as client:
         yield client
 
 
@@ -124,17 +124,17 @@ def pages(client: Client, path: str) -> Iterator[Answer]:
         ("q=flood%20fire", lambda each: "flood fire" in each["id"]),
     ],
 )
-def test_pages_are_all_objects_newest_first(client: Client, asker: Asker, parameters: str, holds: Any) -> None:
+def test_pages_are_all_objects_newest_first(client: Client, session: QuerySession, parameters: str, holds: Any) -> None:
     features = list[dict[str, Any]]()
     for answer in pages(client, f"/collections/s/items?{parameters}"):
         assert answer.json["numberReturned"] == len(answer.json["features"])
         assert answer.json["as_of"] == {"round": 1, "clock": NOW}
         features += answer.json["features"]
-        asker.objects.append({"id": "flood late", "t": NOW + 1, "lon": 0.0, "lat": 0.0})  # what comes meanwhile
+        session.objects.append({"id": "flood late", "t": NOW + 1, "lon": 0.0, "lat": 0.0})  # what comes meanwhile
     right = sorted(
         (
             (each["t"], each["id"], each["lon"], each["lat"])
-            for each in asker.objects
+            for each in session.objects
             if each["t"] <= NOW and holds(each)
         ),
         reverse=True,
@@ -155,8 +155,8 @@ def test_an_item_is_asked_for_by_what_a_gis_tool_takes_for_its_id(client: Client
         assert (answer.status, answer.json["id"]) == (200, each["id"])
 
 
-def test_an_item_of_any_id_is_where_its_link_says(client: Client, asker: Asker) -> None:
-    asker.objects[:] = [{"id": name, "t": NOW, "lon": 0.0, "lat": 0.0} for name in ("a b/c?d#e%20", "é\n\n", "")]
+def test_an_item_of_any_id_is_where_its_link_says(client: Client, session: QuerySession) -> None:
+    session.objects[:] = [{"id": name, "t": NOW, "lon": 0.0, "lat": 0.0} for name in ("a b/c?d#e%20", "é\n\n", "")]
     features = client("GET", "/collections/s/items").json["features"]
     assert len(features) == 3
     for each in features:
@@ -166,15 +166,17 @@ def test_an_item_of_any_id_is_where_its_link_says(client: Client, asker: Asker) 
         assert client("GET", urlsplit(links["self"]).path).json == answer.json
 
 
-def test_what_was_sent_twice_is_there_twice_and_each_has_an_id_of_its_own(client: Client, asker: Asker) -> None:
+def test_what_was_sent_twice_is_there_twice_and_each_has_an_id_of_its_own(
+    client: Client, session: QuerySession
+) -> None:
     chance = random.Random(7)
     places = [(0.5, 0.0), (0.5, 1.0), (100.25, 1.0)]
-    asker.objects[:] = [
+    session.objects[:] = [
         {"id": name, "t": NOW - chance.randrange(3), "lon": lon, "lat": lat}
         for name in ("a", "a.b", "2.a", "~2.a")
         for lon, lat in chance.choices(places, k=9)
     ]
-    right = sorted(((each["t"], each["id"], each["lon"], each["lat"]) for each in asker.objects), reverse=True)
+    right = sorted(((each["t"], each["id"], each["lon"], each["lat"]) for each in session.objects), reverse=True)
     assert len(set(right)) < len(right)
     by_id = dict[str, Any]()
     for parameters in ("limit=1", "limit=5", "limit=100"):
@@ -205,11 +207,11 @@ def test_what_was_sent_twice_is_there_twice_and_each_has_an_id_of_its_own(client
     ["limit=4", "limit=1000", f"limit=1000&datetime={NOW - 3_000}/..", "limit=50&datetime=../2100-01-01T00:00:00Z"],
 )
 def test_a_page_has_what_an_srq_has_as_of_what_it_says(
-    client: Client, asker: Asker, parameters: str, goes_on: int
+    client: Client, session: QuerySession, parameters: str, goes_on: int
 ) -> None:
-    """Though the clock goes on with each question, new objects come, and old ones are not kept any more."""
-    asker.objects[:] = [{"id": f"o{i}", "t": NOW - 9_000 + 37 * i, "lon": 0.0, "lat": 0.0} for i in range(3_000)]
-    asker.goes_on, asker.retention = goes_on, 6_000
+    """Though the clock goes on with each query, new objects come, and old ones are not kept any more."""
+    session.objects[:] = [{"id": f"o{i}", "t": NOW - 9_000 + 37 * i, "lon": 0.0, "lat": 0.0} for i in range(3_000)]
+    session.goes_on, session.retention = goes_on, 6_000
     since = NOW - 3_000 if "datetime=17" in parameters else -1
     path, before = f"/collections/s/items?{parameters}", None
     for _ in range(4):
@@ -217,7 +219,7 @@ def test_a_page_has_what_an_srq_has_as_of_what_it_says(
         found = [(each["properties"]["t"], each["properties"]["object"]) for each in answer.json["features"]]
         clock = answer.json["as_of"]["clock"]
         right = sorted(
-            ((each["t"], each["id"]) for each in asker.objects if clock - 6_000 < each["t"] <= clock), reverse=True
+            ((each["t"], each["id"]) for each in session.objects if clock - 6_000 < each["t"] <= clock), reverse=True
         )
         right = [each for each in right if each[0] >= since and (before is None or each < before)]
         assert found == right[: int(parameters.partition("&")[0].removeprefix("limit="))]
@@ -228,34 +230,34 @@ def test_a_page_has_what_an_srq_has_as_of_what_it_says(
         path, before = f"{links['next'].path}?{links['next'].query}", found[-1]
 
 
-def test_a_time_of_which_there_is_too_much_is_shortened(client: Client, asker: Asker) -> None:
+def test_a_time_of_which_there_is_too_much_is_shortened(client: Client, session: QuerySession) -> None:
     chance = random.Random(2)
     dense = [NOW - 100_000 - int(chance.expovariate(0.001)) for _ in range(2_000)]
-    asker.objects[:] = [
+    session.objects[:] = [
         {"id": f"o{i}", "t": t, "lon": 0.0, "lat": 0.0} for i, t in enumerate([NOW, NOW - 90_000, *dense])
     ]
-    asker.largest = 20_000  # some 400 objects
+    session.largest = 20_000  # some 400 objects
     found = [each["id"] for page in pages(client, "/collections/s/items?limit=100") for each in page.json["features"]]
     assert len(found) == len(set(found)) == 2_002
     answer = client("GET", "/collections/s/items?limit=1000")
     assert answer.status == 413
     assert "give a smaller limit or bbox" in answer.json["detail"]
-    asker.objects += [{"id": f"p{i}", "t": NOW, "lon": 0.0, "lat": 0.0} for i in range(1_000)]
+    session.objects += [{"id": f"p{i}", "t": NOW, "lon": 0.0, "lat": 0.0} for i in range(1_000)]
     assert client("GET", "/collections/s/items?limit=10").status == 413
     assert client("GET", "/collections/s/items?limit=10&datetime=../2026-11-22T00:00:00Z").status == 200
 
 
-def test_a_page_of_many_does_not_look_at_all(client: Client, asker: Asker) -> None:
-    asker.objects[:] = [{"id": f"{i}", "t": NOW - 100 * i, "lon": 0.0, "lat": 0.0} for i in range(3_000)]
+def test_a_page_of_many_does_not_look_at_all(client: Client, session: QuerySession) -> None:
+    session.objects[:] = [{"id": f"{i}", "t": NOW - 100 * i, "lon": 0.0, "lat": 0.0} for i in range(3_000)]
     given = list[int]()
-    found = asker.found
+    found = session.found
 
     def counted(query: dict[str, Any]) -> list[dict[str, Any]]:
         objects = found(query)
         given.append(len(objects))
         return objects
 
-    asker.found = counted  # type: ignore[method-assign]
+    session.found = counted  # type: ignore[method-assign]
     assert client("GET", "/collections/s/items?limit=20").json["numberReturned"] == 20
     assert sum(given) < 500
 
@@ -314,8 +316,8 @@ def test_what_cannot_be_used_is_named(client: Client, wrong: str) -> None:
     assert (answer.status, answer.errors[0]["parameter"]) == (400, name)
 
 
-def test_items_that_are_none(client: Client, asker: Asker) -> None:
-    asker.objects.append({"id": "one", "t": NOW, "lon": 0.5, "lat": 0.0})
+def test_items_that_are_none(client: Client, session: QuerySession) -> None:
+    session.objects.append({"id": "one", "t": NOW, "lon": 0.5, "lat": 0.0})
     assert client("GET", f"/collections/s/items/{NOW}@0.5,0.0.one").status == 200
     none = ("@0.5,0.0.two", "@0.5,0.one", "@0.50,0.0.one", "@0.5,0.0~1.one", "@0.5,0.0~2.one", "@1e999,0.0.one", ".one")
     for name in (
@@ -333,12 +335,14 @@ def test_items_that_are_none(client: Client, asker: Asker) -> None:
 @pytest.mark.parametrize(
     ("proxies", "scheme"), [((), "http"), (("10.0.0.0/8",), "http"), (("10.0.0.0/8", "127.0.0.1"), "https")]
 )
-def test_links_are_those_of_who_is_believed_to_end_tls(asker: Asker, proxies: tuple[str, ...], scheme: str) -> None:
-    with serving(Gateway([served("s", lambda: asker)]), *proxies) as client:
+def test_links_are_those_of_who_is_believed_to_end_tls(
+    session: QuerySession, proxies: tuple[str, ...], scheme: str
+) -> None:
+    with serving(Gateway([served("s", lambda: session)]), *proxies) as client:
         links = client("GET", "/", X_Forwarded_Proto="https").json["links"]
         assert {urlsplit(each["href"]).scheme for each in links} == {scheme}
 
 
-def test_a_proxy_that_is_no_address_is_refused(asker: Asker) -> None:
+def test_a_proxy_that_is_no_address_is_refused(session: QuerySession) -> None:
     with pytest.raises(SettingError, match="trusted-proxy: 'ingress'"):
-        server_of(Gateway([served("s", lambda: asker)]), proxies=["ingress"])
+        server_of(Gateway([served("s", lambda: session)]), proxies=["ingress"])

@@ -139,7 +139,7 @@ def test_a_place_in_results_that_were_made_anew_is_none() -> None:
         topic.messages, topic.id = messages([row("x", each) for each in range(9)], 1, 0, life="b"), "another"
         feed = Feed("s", opener(topic))
         for place in (before, Cursor.of([0, 0])):
-            with pytest.raises(Gone, match="made anew"):
+            with pytest.raises(Gone, match="recreated"):
                 async with feed.listen(["x"], place):
                     pass
         feed.end("over")
@@ -161,7 +161,7 @@ def test_who_is_slow_is_let_go_and_holds_nobody_back() -> None:
                 topic.messages += messages([lines[number]], 1, number)
                 had += [each.line for _, each in await quick.rows(5.0)]
             assert had == lines
-            assert slow.over == "rows come faster than they are taken"
+            assert slow.over == "rows arrive faster than they are read"
             rows = await slow.rows(0.0)
             assert [each.line for _, each in rows] == lines[: len(rows)]
             assert 0 < len(rows) <= 20
@@ -186,7 +186,7 @@ def test_who_is_slow_to_read_what_lies_back_leaves_it_to_others_and_comes_on(mon
             async with feed.listen(["x"], place, "slow") as slow:
                 had += [each.line for _, each in await slow.rows(20.0)]
                 async with feed.listen(["x"], OLDEST, "quick") as quick:
-                    assert slow.over == "others wait to read what lies back"
+                    assert slow.over == "other connections wait to read past results"
                     assert await collect(quick) == lines
                 assert await slow.rows(20.0) == []
                 place = slow.cursor
@@ -209,7 +209,7 @@ def test_who_has_to_leave_before_anything_is_open_is_told_to_come_again(monkeypa
 
     async def test() -> None:
         feed = Feed("s", opener(topic), FeedLimits(back=1))
-        with pytest.raises(Unavailable, match="others wait"):
+        with pytest.raises(Unavailable, match="other connections wait"):
             async with feed.listen(["x"], Cursor.of([0])):
                 pass
         feed.end("over")
@@ -236,9 +236,9 @@ def test_what_cannot_be_read_is_told_and_tried_again() -> None:
             with pytest.raises(Problem, match="1 connections"):
                 async with feed.listen(["x"]):
                     pass
-            feed.end("the gateway ends")
+            feed.end("the gateway is shutting down")
             assert await listener.rows(5.0) == []
-            assert listener.over == "the gateway ends"
+            assert listener.over == "the gateway is shutting down"
         with pytest.raises(Unavailable, match="ends"):
             async with feed.listen(["x"]):
                 pass

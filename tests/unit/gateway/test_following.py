@@ -216,7 +216,7 @@ def test_one_who_takes_nothing_is_let_go_and_others_go_on(live: Live) -> None:
         if number % 10 == 9:
             assert quick.rows(10) == lines[number - 9 : number + 1]
     found = [event for event in slow if event.data or event.comment]
-    assert found[-1].comment == b"rows come faster than they are taken; come again"
+    assert found[-1].comment == b"rows arrive faster than they are read; come again"
     slow.close()
     rest = Events(live.client, f"{PATH}?query=x", slow.last)
     rows = [event.data for event in found if event.data]

@@ -12,39 +12,39 @@ from urllib.parse import quote
 import jsonschema
 import pytest
 
-from spatialstream.client.stream import Standing
+from spatialstream.client.stream import Registered
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.streams import ServedStream
 from tests.unit.client.log import MemoryLog
 from tests.unit.gateway.http import Answer, Client, served, serving
 from tests.unit.gateway.results import messages, opener
-from tests.unit.gateway.test_writing import CRQ, LINE, TOKEN, Asker, Stream
+from tests.unit.gateway.test_writing import CRQ, LINE, TOKEN, QuerySession, Stream
 
 ROW = {"query": "q", "type": "SKQ", "t": 5, "objects": [{"id": "a", "t": 4, "lon": 1.5, "lat": 2.5, "distance_m": 7.0}]}
 SKQ = {"type": "SKQ", "at": [1, 2], "k": 1, "duration": "1h"}
 
 
-class Answering(Asker):
-    standing_ids = ("q0", "a/b", "q2")
+class Answering(QuerySession):
+    registered_ids = ("q0", "a/b", "q2")
 
-    def directory(self, timeout: float = 10.0) -> Any:
+    def read_point(self, timeout: float = 10.0) -> Any:
         routing = SimpleNamespace(active=SimpleNamespace(number=3, slots=4))
         return SimpleNamespace(round=(7, 0), clock=1_000, begun=True, routing=routing)
 
-    def standing(self, after: int = -1, limit: int = 100) -> Standing:
-        numbers = range(after + 1, min(len(self.standing_ids), after + 1 + limit))
+    def standing(self, after: int = -1, limit: int = 100) -> Registered:
+        numbers = range(after + 1, min(len(self.registered_ids), after + 1 + limit))
         found = [
-            CRQ | {"id": self.standing_ids[number], "t": 5} | ({"by": "anna"} if number else {}) for number in numbers
+            CRQ | {"id": self.registered_ids[number], "t": 5} | ({"by": "anna"} if number else {}) for number in numbers
         ]
         so_far = [{"rows": number, "last_row": 900 if number else None} for number in numbers]
-        return Standing(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000}, so_far)
+        return Registered(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000}, so_far)
 
-    def standing_query(self, name: str) -> Standing:
+    def continuous_query(self, name: str) -> Registered:
         known = self.standing()
         at = [number for number, each in enumerate(known.queries) if each["id"] == name]
         queries, so_far = [known.queries[number] for number in at], [known.so_far[number] for number in at]
-        return Standing(queries, at[0] if at else None, known.as_of, so_far)
+        return Registered(queries, at[0] if at else None, known.as_of, so_far)
 
     def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
         as_of = self.as_of()
@@ -150,8 +150,8 @@ def test_what_it_says_may_be_sent_is_taken(gateway: Gateway) -> None:
     known = CRQ | {"id": "q", "t": 5, "by": "anna"}
     for name, good, bad in (
         ("SnapshotQuery", SKQ, CRQ),
-        ("StandingQuery", CRQ, SKQ),
-        ("StandingQuery", CRQ | {"by": None}, known),
+        ("RegisteredQuery", CRQ, SKQ),
+        ("RegisteredQuery", CRQ | {"by": None}, known),
         ("QueryThatStands", known, CRQ),
         ("Object", LINE, {"id": "a"}),
     ):

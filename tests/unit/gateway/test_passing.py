@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import aclosing
 
-from spatialstream.client.glimpse import Seen
+from spatialstream.client.live_sample import Seen
 from spatialstream.gateway.console.passing import Passing
 
 

@@ -18,7 +18,7 @@ from spatialstream.model.errors import Unavailable
 from spatialstream.servers.process import await_condition
 from tests.unit.gateway.http import Client, served, serving
 from tests.unit.gateway.results import Topic, opener
-from tests.unit.gateway.test_writing import CRQ, Asker, Stream
+from tests.unit.gateway.test_writing import CRQ, QuerySession, Stream
 
 TOKEN = "token-of-the-dashboard"
 DASHBOARD = {"username": "system:serviceaccount:geo:dashboard", "uid": "7", "groups": ["system:serviceaccounts"]}
@@ -82,7 +82,7 @@ def test_rights_are_verbs_on_the_resource_of_a_stream(cluster: PlayedCluster) ->
 def test_who_registers_is_the_account_that_the_cluster_knows(cluster: PlayedCluster) -> None:
     stream = Stream()
     cluster.allowed = {("write", "geo", "quakes")}
-    behind = served("geo.quakes", lambda: Asker(stream), opener(stream.results), stream)
+    behind = served("geo.quakes", lambda: QuerySession(stream), opener(stream.results), stream)
     with serving(Gateway([behind], Access(reviews=Reviews(cluster)))) as nobody:
         someone, path = Client(nobody.port, TOKEN), "/streams/geo.quakes/queries"
         assert someone("POST", path, CRQ | {"by": "sq/geo/floods"}).errors[0]["pointer"] == "#/by"
@@ -107,7 +107,7 @@ def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster, monkeypatch: p
         seen = len(cluster.asked)
         assert await_condition(lambda: len(cluster.asked) > seen + 2, 30.0)  # nobody says that the right has gone
         cluster.away, cluster.allowed = False, set()
-        assert b"the token or its right has gone; come again" in answer.read()
+        assert b"the token or its right has been revoked; come again" in answer.read()
         connection.close()
         assert someone("GET", path).status == 403
 
@@ -193,7 +193,7 @@ def test_what_is_kept_and_what_is_asked_at_a_time_is_bounded(
         cluster.hold.clear()
         waiting = [asyncio.create_task(reviews.caller(f"slow-{number}")) for number in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(Problem, match="not to be had now"):
+        with pytest.raises(Problem, match="not available now"):
             await reviews.caller("slow-3")
         cluster.hold.set()
         assert await asyncio.gather(*waiting) == [None] * 3

@@ -17,7 +17,7 @@ TOKEN = "operator-0123456789"
 
 
 def run(url: str, folder: Path, reviewed: str = "yes") -> tuple[int, list[str]]:
-    """Its exit status, and what it says of each question."""
+    """Its exit status, and what it says of each query."""
     more = {"URL": url, "ACCESS": str(folder), "REVIEWED": reviewed, "NO_PROXY": "*"}
     done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, env={**os.environ, **more})
     assert not done.stderr

@@ -96,7 +96,7 @@ def test_a_body_that_does_not_come_is_waited_for_for_a_time(monkeypatch: pytest.
         connection.endheaders(b"{")
         answer = connection.getresponse()
         assert answer.status == 408
-        assert json.loads(answer.read())["detail"] == "the body has not come within 0.1 s"
+        assert json.loads(answer.read())["detail"] == "the body has not arrived within 0.1 s"
         connection.close()
         assert client("GET", "/live").status == 200
 

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import pytest
 
-from spatialstream.client.inlet import Sent
-from spatialstream.client.snapshots import SnapshotAsker
+from spatialstream.client.record_writer import Sent
+from spatialstream.client.snapshot_client import SnapshotClient
 from spatialstream.gateway import writing
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
@@ -57,7 +57,7 @@ class Stream:
 
     def objects(self, lines: bytes) -> None:
         if b"away" in lines:
-            raise Unavailable("messages were not taken: no answer")
+            raise Unavailable("messages were not delivered: no answer")
         self.busy.set()
         self.room.wait(60.0)
         self.lines.append(lines)
@@ -84,7 +84,7 @@ class Stream:
         sent.refused |= self.refused.get(sent.offset, {})
 
 
-class Asker(SnapshotAsker):
+class QuerySession(SnapshotClient):
     def __init__(self, stream: Stream) -> None:
         super().__init__(lambda: None, lambda *given: [], WGS84)
         self.stream = stream
@@ -116,7 +116,7 @@ def gateway(stream: Stream, tmp_path: Path) -> Gateway:
     callers = {"all": TOKEN, "operator": OPERATOR, "é" * 256: LONG, "é" * 257: TOO_LONG, "\ud800": HALF}
     tokens = [{"name": name, "token": token, **may} for name, token in callers.items()]
     (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
-    behind = served("s", lambda: Asker(stream), opener(stream.results), stream)
+    behind = served("s", lambda: QuerySession(stream), opener(stream.results), stream)
     return Gateway([behind], Access(tmp_path / "tokens"), limits=Limits(waiting=100), registrars=["operator"])
 
 
@@ -172,16 +172,18 @@ def test_who_registers_is_who_the_token_says_and_nobody_else(send: Client, strea
 
     for by in ("somebody", "all", "", 5, ["all"], {}):
         answer = registered(send, "forged", by=by)
-        told = "is who registers a query, and that is known: all; leave it out"
+        told = "is set by the gateway, to the caller all; leave it out"
         assert (answer.status, answer.errors) == (400, [{"pointer": "#/by", "detail": told}])
     assert not stream.sent
     assert registered(send, "a", by=None).status == 201
     assert registered(Client(send.port, LONG), "b").status == 201
     assert [record["by"] for record, _ in stream.sent] == ["all", "é" * 256]
-    for token, told in ((TOO_LONG, "has 514 bytes; it has to have 1 to 512"), (HALF, "half of a surrogate pair")):
+    for token, told in ((TOO_LONG, "has 514 bytes; give 1 to 512 bytes of UTF-8"), (HALF, "half of a surrogate pair")):
         answer = registered(Client(send.port, token), "c")
         assert answer.status == 403
-        assert f"your name cannot be kept with a query: {told}" in answer.json["detail"].replace(r"'\ud800' holds ", "")
+        assert f"the caller's name cannot be stored with a query: {told}" in answer.json["detail"].replace(
+            r"'\ud800' holds ", ""
+        )
     assert len(stream.sent) == 2
     for what in (CRQ | {"type": "SRQ"}, {"type": "CANCEL", "id": "a"}):
         answer = send("POST", "/streams/s/queries", what | {"by": "somebody"})
@@ -227,7 +229,7 @@ def test_what_the_stream_has_not_come_to_is_accepted_and_no_more(send: Client, s
     assert (answer.status, answer.errors) == (400, [{"pointer": "#/t", "detail": "is in the future"}])
 
 
-def test_what_is_no_standing_query_is_not_sent(send: Client, stream: Stream) -> None:
+def test_what_is_no_continuous_query_is_not_sent(send: Client, stream: Stream) -> None:
     for query, pointer in (
         ({"type": "SRQ", "region": {"box": [0, 0, 1, 1]}, "duration": 1}, "#/type"),
         (CRQ | {"region": {"circle": [0, 99, 1]}}, "#/region/circle"),
@@ -242,7 +244,7 @@ def test_what_is_no_standing_query_is_not_sent(send: Client, stream: Stream) -> 
 def test_a_field_that_is_none_is_refused_with_the_one_that_was_meant(send: Client, stream: Stream) -> None:
     answer = send("POST", "/streams/s/queries", CRQ | {"keywrods": ["fire"]})
     assert (answer.status, answer.errors[0]["pointer"]) == (400, "#/keywrods")
-    assert answer.errors[0]["detail"] == "is no field of a query; did you mean keywords?"
+    assert answer.errors[0]["detail"] == "is not a query field; did you mean keywords?"
     assert not stream.sent
 
 
@@ -376,9 +378,9 @@ def test_who_registers_has_room_besides_those_who_follow(send: Client, gateway: 
 
 
 def test_writing_needs_a_token(stream: Stream) -> None:
-    with serving(Gateway([served("s", lambda: Asker(stream), opener(stream.results), stream)])) as client:
+    with serving(Gateway([served("s", lambda: QuerySession(stream), opener(stream.results), stream)])) as client:
         for method, path in (("POST", "queries"), ("DELETE", "queries/q"), ("POST", "objects")):
             answer = client(method, f"/streams/s/{path}", CRQ if method == "POST" else None)
-            assert (answer.status, answer.json["detail"]) == (403, "anyone may ask, watch, not write")
+            assert (answer.status, answer.json["detail"]) == (403, "anyone lacks the right write; it has ask, watch")
     assert not stream.sent
     assert not stream.lines

@@ -1,4 +1,4 @@
-"""Splits and merges without objects: where leaves come from, what stays as it was, and lists made from J."""
+"""Splits and merges without objects: origins of leaves, unchanged routing elsewhere, and keyword lists from J."""
 
 import numpy as np
 import pytest

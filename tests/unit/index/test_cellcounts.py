@@ -1,4 +1,4 @@
-"""What queries that reach a cell of J have: every query, on the way from the space to each cell, is looked at."""
+"""Counts of the queries that reach a cell of J, compared with a scan of all queries on the path to each cell."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from spatialstream.model.space import Space
 
 VALUES = 5
 CELLS = Cells.complete(Space.planar(0.0, 0.0, 1.0, 1.0), 2)
-ROWS = 2 * len(CELLS)
+BLOCKS = 2 * len(CELLS)
 KINDS = (4, 1)
 
 QUERIES = st.lists(
     st.tuples(
-        st.sets(st.integers(0, ROWS - 1), max_size=6),
+        st.sets(st.integers(0, BLOCKS - 1), max_size=6),
         st.lists(st.integers(0, VALUES - 1), max_size=4),
         st.integers(1, 64).map(lambda n: n / 8),
         st.sampled_from([*KINDS, 0]),
@@ -50,7 +50,7 @@ def test_a_cell_has_what_the_queries_that_reach_it_have(
     for kind, reaching in zip(KINDS, Reaching.of(CELLS, visits, code, KINDS), strict=True):
         found = [reaching.query[first:end].tolist() for first, end in pairwise(reaching.offsets.tolist())]
         mine = [(q, reached) for q, (reached, _, _, its) in enumerate(queries) if its == kind]
-        assert found == [[q for q, reached in mine if row in reached] for row in range(ROWS)]
+        assert found == [[q for q, reached in mine if row in reached] for row in range(BLOCKS)]
         counts = CellCounts(reaching, ends, values, VALUES, weights, np.array(basis, np.int32))
         averages = counts.averages(np.arange(VALUES, dtype=np.float64) ** 2)
         for cell, stands in enumerate(basis):

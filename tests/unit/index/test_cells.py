@@ -1,4 +1,4 @@
-"""The cells of J, against boxes that are halved one by one."""
+"""The cells of J, compared with boxes that are halved one by one."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What every global index promises, for every index there is."""
+"""Contract tests of global indexes, for every implementation."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

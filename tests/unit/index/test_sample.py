@@ -1,4 +1,4 @@
-"""The sample of a live stream: what it stands for, how it fades, what ends, and that its arrays are all of it."""
+"""The sample of a live stream: estimates, decay, cancellations, and serialization as arrays."""
 
 import json
 import math

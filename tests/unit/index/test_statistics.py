@@ -1,4 +1,4 @@
-"""J, against a plain count of the same queries and objects."""
+"""J, compared with a plain count of the same queries and objects."""
 
 from collections import Counter
 from dataclasses import astuple

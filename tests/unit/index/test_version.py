@@ -1,4 +1,4 @@
-"""Routing versions: allocation, routing to slots, and the file they travel in."""
+"""Routing versions: assignment of leaves, routing to slots, and their file format."""
 
 import subprocess
 import sys

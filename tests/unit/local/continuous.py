@@ -1,4 +1,4 @@
-"""Small streams with many ties, cut into epochs and dealt to slots, for the tests of continuous queries."""
+"""Small streams with many ties, split into epochs and distributed over slots, for the tests of continuous queries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LAST = 16
 
 @dataclass
 class Epoch:
-    """What comes in one epoch."""
+    """The records of one epoch."""
 
     numbers: list[int] = field(default_factory=list)
     cancelled: list[tuple[int, int]] = field(default_factory=list)
@@ -52,12 +52,12 @@ class Epoch:
 
 @dataclass
 class Stream:
-    """A stream: everything at once for the oracle, and epoch by epoch."""
+    """A stream: all records at once for the oracle, and epoch by epoch."""
 
     space: Space
     queries: list[Query]
     end: list[int]
-    """Of each query (its number is its position): its cancellation, or a time after everything."""
+    """For each query (its number is its position), its cancellation, or a time after all records."""
     objects: list[SpatialObject]
     slots: int
     epochs: list[Epoch]
@@ -68,7 +68,7 @@ class Stream:
 
 
 def order(o: SpatialObject) -> tuple[int, str, float, float]:
-    """The order in which objects come."""
+    """The sort key of objects: their order of arrival."""
     return o.t, o.id, o.x, o.y
 
 
@@ -117,7 +117,7 @@ def streams(draw: st.DrawFn, queries: st.SearchStrategy[list[Query]], space: Spa
 
 
 class Digests(MemoryFiles):
-    """Files whose names tell their content."""
+    """Files named by a digest of their content."""
 
     def write(self, kind, arrays, meta=None):
         digest = hashlib.sha256(kind.encode())
@@ -130,13 +130,13 @@ class Digests(MemoryFiles):
 
 
 class Run:
-    """The indexes of some slots, epoch by epoch; a subclass says what rows come out."""
+    """Runs the indexes of several slots, epoch by epoch; subclasses define the resulting rows."""
 
     index: ClassVar[type[LocalIndex]]
     options: ClassVar[dict[str, Any]] = {}
-    """With which an index is made."""
+    """Arguments for creating an index."""
     kept: ClassVar[dict[str, Any]] = {}
-    """Those of them that its manifest does not tell."""
+    """Those of them that are not in its manifest."""
 
     def __init__(self, stream: Stream, files: MemoryFiles) -> None:
         self.stream, self.files = stream, files
@@ -147,7 +147,7 @@ class Run:
         numbers, queries = self.stream.batch(epoch.numbers)
         cancelled = np.array([i for i, _ in epoch.cancelled] + [999], np.int64)
         at = np.array([t for _, t in epoch.cancelled] + [0], np.int64)
-        for index in self.standing():
+        for index in self.continuous():
             index.register(numbers, queries)
             index.end_at(cancelled, at)
         batches = [
@@ -159,12 +159,12 @@ class Run:
             self.expire(index, epoch.before - 1)
         return rows
 
-    def standing(self) -> list[Any]:
-        """What queries are registered with."""
+    def continuous(self) -> list[Any]:
+        """The indexes that queries are registered with."""
         return self.slots
 
     def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Any]:
-        """Give each slot its objects; what comes of it."""
+        """Pass each slot its objects, and return the resulting rows."""
         raise NotImplementedError
 
     def expire(self, index: Any, now: int) -> None:
@@ -190,7 +190,7 @@ class Run:
 
 
 def compiled(*modules: ModuleType) -> dict[str, int]:
-    """How many types of arguments each kernel of some modules has been compiled for."""
+    """The number of argument types for which each kernel of some modules has been compiled."""
     return {
         f"{module.__name__}.{name}": len(kernel.signatures)
         for module in modules

@@ -1,4 +1,4 @@
-"""The brute-force twin of the snapshot index: plain Python over a list of objects."""
+"""Brute-force reference of the snapshot index: plain Python over a list of objects."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def inside(space: Space, region: Region | None, x: float, y: float) -> bool:
 
 
 class Twin:
-    """Answers as the store does, from a list."""
+    """Computes the store's answers from a list."""
 
     def __init__(self, space: Space) -> None:
         self.space = space

@@ -1,4 +1,4 @@
-"""The catalogue lists what stands, as a dictionary of all queries does."""
+"""The catalogue lists active queries, compared with a dictionary of all queries."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class NearestRun(Run):
         self.merger = NearestMerger(stream.space)
         self.shown = [1, 3, 1 << 20][len(stream.queries) % 3]
 
-    def standing(self) -> list:
+    def continuous(self) -> list:
         return [self.merger, *self.slots]
 
     def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Row]:
@@ -229,7 +229,7 @@ def crowd(n: int, seed: int, first: int = 0) -> list[SpatialObject]:
     ]
 
 
-def standing(n: int, seed: int, k: int = 3, window: int | None = None) -> list[Query]:
+def continuous(n: int, seed: int, k: int = 3, window: int | None = None) -> list[Query]:
     rng = np.random.default_rng(seed)
     return [
         Query(
@@ -248,7 +248,7 @@ def test_grids_are_rebuilt_and_merged_without_a_trace(monkeypatch, window):
     monkeypatch.setattr(ckq, "_WASTE", 1)
     monkeypatch.setattr(ckq, "_PAIRS", 64)
     monkeypatch.setattr(skyband, "_LEAST_SWEEP", 8)
-    queries = standing(60, 1, window=window)
+    queries = continuous(60, 1, window=window)
     objects = sorted(crowd(400, 2), key=order)
     end = [10**9] * 20 + [25] * 40
     epochs = []
@@ -269,7 +269,7 @@ def test_grids_are_rebuilt_and_merged_without_a_trace(monkeypatch, window):
 
 def test_an_arrival_beyond_the_radius_is_not_passed_on():
     index = ContinuousNearestIndex(PLANE)
-    queries = QueryBatch.of(standing(1, 0, k=2))
+    queries = QueryBatch.of(continuous(1, 0, k=2))
     zero = np.zeros(1, np.int64)
     index.register(zero, queries)
     x, y = queries.at[0]
@@ -282,7 +282,7 @@ def test_an_arrival_beyond_the_radius_is_not_passed_on():
 
 def test_what_is_kept_is_measured():
     index, merger = ContinuousNearestIndex(PLANE), NearestMerger(PLANE)
-    queries = QueryBatch.of(standing(30, 0, k=2))
+    queries = QueryBatch.of(continuous(30, 0, k=2))
     numbers = np.arange(30)
     sizes = [(index.nbytes, merger.nbytes)]
     index.register(numbers, queries)
@@ -299,7 +299,7 @@ def test_what_is_kept_is_measured():
 
 def test_an_epoch_that_changes_nothing_writes_nothing():
     index, merger, files = ContinuousNearestIndex(PLANE), NearestMerger(PLANE), MemoryFiles()
-    queries = QueryBatch.of(standing(3, 0, k=1))
+    queries = QueryBatch.of(continuous(3, 0, k=1))
     numbers = np.arange(3)
     index.register(numbers, queries)
     merger.register(numbers, queries)
@@ -316,7 +316,7 @@ def test_an_epoch_that_changes_nothing_writes_nothing():
 
 def test_the_state_of_a_window_is_its_skyband():
     merger = NearestMerger(PLANE)
-    queries = QueryBatch.of(standing(1, 0, k=3, window=10**5))
+    queries = QueryBatch.of(continuous(1, 0, k=3, window=10**5))
     zero = np.zeros(1, np.int64)
     merger.register(zero, queries)
     rng = np.random.default_rng(5)

@@ -1,4 +1,4 @@
-"""The contract of local indexes, which each passes: exact answers, the same files, and what it says it holds."""
+"""Contract tests of local indexes: exact answers, deterministic files, and correct sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local.base import MovableIndex, StandingIndex
+from spatialstream.local.base import ContinuousIndex, MovableIndex
 from spatialstream.local.indexes import INDEXES
 from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.snapshot.segments import SegmentStore
@@ -28,7 +28,7 @@ RETENTION = 5
 
 
 class SnapshotRun(Run):
-    """Slots that keep objects; after each epoch every query of the stream is asked in each way."""
+    """Slots that store objects; after each epoch, every query of the stream is run in each way."""
 
     index = SegmentStore
     options: ClassVar = {"interval": 3, "capacity": 8}
@@ -37,7 +37,7 @@ class SnapshotRun(Run):
         super().__init__(stream, files)
         self.dropped = -RETENTION
 
-    def standing(self) -> list[Any]:
+    def continuous(self) -> list[Any]:
         return []
 
     def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Any]:
@@ -76,7 +76,7 @@ def columns(rows: Any) -> list[tuple[Any, ...]]:
 
 
 def snapshots(stream: Stream) -> list[Any]:
-    """What the twin answers after each epoch."""
+    """The reference answers after each epoch."""
     twin, rows, dropped = Twin(stream.space), [], -RETENTION
     for epoch in stream.epochs:
         twin.append(epoch.objects)
@@ -110,10 +110,12 @@ RUNS = {
     "nearest": (test_ckq.NearestRun, test_ckq.queries_in, test_ckq.expected),
     "terms": (test_ctq.TermsRun, test_ctq.queries_in, test_ctq.expected),
 }
-"""How each index is driven, queries for it, and the rows that it has to give."""
+"""For each index: its driver, queries for it, and the expected rows."""
 
 every_index = pytest.mark.parametrize("name", INDEXES)
-standing_index = pytest.mark.parametrize("name", [n for n, kind in INDEXES.items() if issubclass(kind, StandingIndex)])
+continuous_index = pytest.mark.parametrize(
+    "name", [n for n, kind in INDEXES.items() if issubclass(kind, ContinuousIndex)]
+)
 movable_index = pytest.mark.parametrize("name", [n for n, kind in INDEXES.items() if issubclass(kind, MovableIndex)])
 
 
@@ -151,12 +153,12 @@ PARTS = {
     "nearest": (Nearest(1.0, 1.0, 3), lambda duration: Lifetime(duration, True)),
     "terms": (TopTerms(3), lambda duration: Lifetime(duration, True, 6, 2)),
 }
-"""What each kind of standing query selects, and how long."""
+"""Selection and lifetime of each kind of continuous query."""
 
 NUMBERS = np.arange(20)
 
 
-def standing(name: str, duration: int = 100) -> QueryBatch:
+def continuous(name: str, duration: int = 100) -> QueryBatch:
     """Twenty queries from time 0 on, some with a keyword."""
     selection, lifetime = PARTS[name]
     return QueryBatch.of(
@@ -173,7 +175,7 @@ def some_objects(seed: int = 1, first: int = 0) -> ObjectBatch:
 
 
 def take(index: Any, objects: ObjectBatch, upto: int) -> list[Any]:
-    """Give an index objects; what it says of them up to some time."""
+    """Pass objects to an index, and return its results up to some time."""
     if isinstance(index, SegmentStore):
         index.append(objects)
         return columns(index.range_query(None, (), -1, upto))
@@ -188,8 +190,8 @@ def take(index: Any, objects: ObjectBatch, upto: int) -> list[Any]:
 def filled(name: str, duration: int = 100) -> Any:
     """An index with queries, if it is one for queries, and objects up to time 4."""
     index: Any = INDEXES[name](PLANE)
-    if isinstance(index, StandingIndex):
-        index.register(NUMBERS, standing(name, duration))
+    if isinstance(index, ContinuousIndex):
+        index.register(NUMBERS, continuous(name, duration))
     assert take(index, some_objects(), 4)
     return index
 
@@ -226,7 +228,7 @@ def test_a_restored_index_goes_on_as_the_one_that_wrote_it(name: str) -> None:
         assert take(again, more, 5 * epoch + 4) == take(index, more, 5 * epoch + 4)
 
 
-@standing_index
+@continuous_index
 def test_no_queries_and_no_objects_are_no_change(name: str) -> None:
     index = filled(name)
     index.register(NUMBERS[:0], QueryBatch.of([]))
@@ -236,7 +238,7 @@ def test_no_queries_and_no_objects_are_no_change(name: str) -> None:
     assert len(index) == 20
 
 
-@standing_index
+@continuous_index
 def test_cancelled_queries_are_forgotten_and_unknown_ones_ignored(name: str) -> None:
     index, other = filled(name), filled(name)
     index.end_at(np.array([77, *NUMBERS[1:]]), np.full(20, 5))
@@ -250,7 +252,7 @@ def test_cancelled_queries_are_forgotten_and_unknown_ones_ignored(name: str) -> 
     assert len(index) == 1
 
 
-@standing_index
+@continuous_index
 def test_queries_that_have_ended_are_forgotten(name: str) -> None:
     index = filled(name, duration=8)
     index.expire(9)
@@ -262,13 +264,13 @@ def test_queries_that_have_ended_are_forgotten(name: str) -> None:
 @movable_index
 def test_what_stands_can_go_elsewhere_and_come_back(name: str) -> None:
     index, there = filled(name), INDEXES[name](PLANE)
-    numbers, queries = index.standing(4)
+    numbers, queries = index.continuous(4)
     assert numbers.tolist() == NUMBERS.tolist()
     there.register(numbers, queries)
     index.drop(np.array([77, *numbers]))
 
     assert there.known(numbers).all()
     assert not index.known(numbers).any()
-    assert len(index.standing(4)[0]) == 0
-    index.register(*there.standing(4))
+    assert len(index.continuous(4)[0]) == 0
+    index.register(*there.continuous(4))
     assert index.known(np.array([3, 77])).tolist() == [True, False]

@@ -29,7 +29,7 @@ SMALL = Tiering(tail=3, ratio=2, full=24, large=12)
 
 
 class BruteContinuousRange:
-    """The twin: a dictionary of queries, all of them tried on every object."""
+    """Reference: a dictionary of queries, each of which is tested on every object."""
 
     def __init__(self, space):
         self.space, self.queries, self.horizon = space, {}, -(2**63)
@@ -57,7 +57,7 @@ class BruteContinuousRange:
         for number in numbers.tolist():
             self.queries.pop(number, None)
 
-    def standing(self, now):
+    def continuous(self, now):
         return [
             (number, name, region, keywords, start, end)
             for number, (name, region, keywords, start, end) in sorted(self.queries.items())
@@ -65,7 +65,7 @@ class BruteContinuousRange:
         ]
 
     def known(self, numbers):
-        alive = {number for number, *_ in self.standing(self.horizon)}
+        alive = {number for number, *_ in self.continuous(self.horizon)}
         return [number in alive for number in numbers.tolist()]
 
     def observe(self, objects):
@@ -87,7 +87,7 @@ class BruteContinuousRange:
 
 
 class Indexed:
-    """The index behind the twin's interface."""
+    """The index with the interface of the reference."""
 
     tiering = crq.DEFAULT_TIERING
 
@@ -123,8 +123,8 @@ class Indexed:
         assert at == len(objects)
         return found
 
-    def standing(self, now):
-        numbers, queries = self.index.standing(now)
+    def continuous(self, now):
+        numbers, queries = self.index.continuous(now)
         queries = QueryBatch.from_arrow(queries.to_arrow())
         found = []
         for i, number in enumerate(numbers.tolist()):
@@ -161,9 +161,9 @@ class Restored(SmallTiers):
         self._through_files()
         return super().match(objects)
 
-    def standing(self, now):
+    def continuous(self, now):
         self._through_files()
-        return super().standing(now)
+        return super().continuous(now)
 
 
 IMPLEMENTATIONS = [BruteContinuousRange, Indexed, SmallTiers, Restored]
@@ -302,14 +302,14 @@ class TestContract:
         index.register(*columns([(None, ["a"], 2, 10), (None, [], 0, 4), (None, [], 5, 5)], first=4))
         index.register(*columns([(None, ["b", "c"], 1, 9)]))
         index.end_at(*at(7, 4))
-        assert index.standing(-1) == [
+        assert index.continuous(-1) == [
             (0, "q0", None, {"b", "c"}, 1, 9),
             (4, "q4", None, {"a"}, 2, 7),
             (5, "q5", None, set(), 0, 4),
         ]
-        assert [number for number, *_ in index.standing(4)] == [0, 4]
+        assert [number for number, *_ in index.continuous(4)] == [0, 4]
         index.expire(7)
-        assert [number for number, *_ in index.standing(0)] == [0]
+        assert [number for number, *_ in index.continuous(0)] == [0]
 
     def test_no_rows_are_no_change(self, index):
         index.register(*columns([]))
@@ -367,7 +367,7 @@ def test_any_history_gives_the_matches_of_the_twin(implementation, history):
             assert len(index) == len(twin)
             continue
         if name == "standing":
-            assert index.standing(argument) == twin.standing(argument)
+            assert index.continuous(argument) == twin.continuous(argument)
             assert index.known(np.arange(60)) == twin.known(np.arange(60))
             continue
         if name == "come back":

@@ -1,4 +1,4 @@
-"""Expressions in the indexes of a slot, beside brute force."""
+"""Expressions in the indexes of a slot, compared with brute force."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.folder import Folder
 from spatialstream.local.grid import building, keyword_grid, matching
 from spatialstream.local.grid.keyword_grid import KeywordGrid
 from spatialstream.local.grid.matching import BLOCK
@@ -20,7 +21,6 @@ from spatialstream.model.progress import watched
 from spatialstream.model.regions import Box, Circle, Region, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
-from spatialstream.sources.folder import Folder
 from tests.unit.flooding import GOLDEN, colliding_words, longest_run, packed
 
 PLANE = Space.planar(-2.0, 1.0, 3.0, 5.0)

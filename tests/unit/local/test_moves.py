@@ -1,4 +1,4 @@
-"""Continuous queries that move between slots, and come back, while their objects stay: against brute force."""
+"""Continuous queries that move between slots and back, while objects do not move: compared with brute force."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def leaves_of(query: Query) -> set[int]:
 
 @dataclass
 class Router:
-    """Who owns which leaf; moves the queries of a leaf when it is given to another slot."""
+    """The owner of each leaf; moves the queries of a leaf when it is assigned to another slot."""
 
     stream: Stream
     slots: list[Index]
@@ -58,7 +58,7 @@ class Router:
         """Steps up to ``upto`` have been reported; the objects so far, up to ``last``, went to the old owner."""
         before = [self.owners(number) for number in range(len(self.stream.queries))]
         old, self.owner[leaf] = self.owner[leaf], to
-        numbers, queries = self.slots[old].standing(upto)
+        numbers, queries = self.slots[old].continuous(upto)
         queries = QueryBatch.from_arrow(queries.to_arrow())
         concerned = np.array([leaf in self.leaves[number] for number in numbers], np.bool_)
         wanted = np.flatnonzero(concerned & ~self.slots[to].known(numbers))
@@ -176,7 +176,7 @@ def test_an_object_is_matched_once_wherever_its_queries_are(data):
 
 @dataclass
 class Standing:
-    """A registration, as the twin knows it."""
+    """A registration in the reference."""
 
     query: Query
     end: int
@@ -191,33 +191,33 @@ class TermsTwin:
 
     def unfinished(self, now: int) -> dict[int, Standing]:
         return {
-            number: standing
-            for number, standing in sorted(self.queries.items())
-            if any(step > max(now, self.upto) for step in self.steps(standing))
+            number: continuous
+            for number, continuous in sorted(self.queries.items())
+            if any(step > max(now, self.upto) for step in self.steps(continuous))
         }
 
     @staticmethod
-    def steps(standing: Standing) -> range:
-        step = standing.query.lifetime.step
-        return range(standing.query.t + step, standing.end + 1, step)
+    def steps(continuous: Standing) -> range:
+        step = continuous.query.lifetime.step
+        return range(continuous.query.t + step, continuous.end + 1, step)
 
     def step(self, upto: int) -> list[Row]:
         rows = []
-        for standing in self.queries.values():
-            query = standing.query
-            for now in self.steps(standing):
+        for continuous in self.queries.values():
+            query = continuous.query
+            for now in self.steps(continuous):
                 if self.upto < now <= upto:
-                    inside = [o for o in standing.seen if max(query.t, now - query.lifetime.window + 1) <= o.t <= now]
+                    inside = [o for o in continuous.seen if max(query.t, now - query.lifetime.window + 1) <= o.t <= now]
                     counts = Counter(term for o in inside for term in o.terms)
                     rows.append((now, query.id, sorted(counts.items(), key=lambda c: (-c[1], c[0]))[: query.k]))
         self.upto = max(self.upto, upto)
         return sorted(rows, key=lambda row: row[:2])
 
     def update(self, objects: list[SpatialObject]) -> None:
-        for standing in self.queries.values():
-            predicate = standing.query.predicate
+        for continuous in self.queries.values():
+            predicate = continuous.query.predicate
             region = Regions.of([predicate.region])
-            standing.seen += [
+            continuous.seen += [
                 o for o in objects if predicate.expression.holds(o.terms) and region.contain(PLANE, 0, o.x, o.y)
             ]
 
@@ -283,11 +283,11 @@ def test_a_registration_counts_what_comes_after_it_in_any_order_of_time(history)
         else:
             index = ContinuousTermsIndex.restore(PLANE, index.checkpoint(files.write), files.read)
         assert index.known(np.arange(7)).tolist() == [number in twin.unfinished(-1) for number in range(7)]
-        compare_standing(index, twin, LAST // 2)
+        compare_continuous(index, twin, LAST // 2)
 
 
-def compare_standing(index: ContinuousTermsIndex, twin: TermsTwin, now: int) -> None:
-    numbers, queries = index.standing(now)
+def compare_continuous(index: ContinuousTermsIndex, twin: TermsTwin, now: int) -> None:
+    numbers, queries = index.continuous(now)
     expected = twin.unfinished(now)
     assert numbers.tolist() == list(expected)
     for i, each in enumerate(expected.values()):

@@ -1,4 +1,4 @@
-"""Which ids are in use: the registry beside a dictionary."""
+"""Ids in use: the registry compared with a dictionary."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ def test_ids_that_are_out_of_use_are_forgotten() -> None:
 
 
 def test_reasons_name_the_id_and_what_would_be_right() -> None:
-    standing = Query("q1", 5, Predicate(), Everything(), Lifetime(100, True))
+    continuous = Query("q1", 5, Predicate(), Everything(), Lifetime(100, True))
     endless = Query("q3", 5, Predicate(), Everything(), Lifetime(FOREVER, True))
-    others = [replace(each, t=6) for each in (standing, endless)]
-    found = batch_admitted(QueryRegistry(), [standing, endless, *others, Cancellation("q2", 6)], 0)
+    others = [replace(each, t=6) for each in (continuous, endless)]
+    found = batch_admitted(QueryRegistry(), [continuous, endless, *others, Cancellation("q2", 6)], 0)
     assert found.reasons == {
         2: "id: 'q1' is in use until 104; give another id, or cancel that query first",
         3: "id: 'q3' is in use until it is cancelled; give another id, or cancel that query first",

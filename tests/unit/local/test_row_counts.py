@@ -1,4 +1,4 @@
-"""Rows are counted by query, as a dictionary of all queries counts them."""
+"""Row counts by query, compared with a dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One segment: sizes at which nodes are split and have tables, bounds of distance, and the forms it is kept in."""
+"""A single segment: sizes at which nodes are split and have tables, bounds of distances, and serialized forms."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.folder import Folder
 from spatialstream.local import wordtable
 from spatialstream.local.snapshot import segments
 from spatialstream.local.snapshot.addresses import ARRAYS, Columns, columns_at, row_of
@@ -30,7 +31,6 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import LARGEST, SMALLEST, WGS84, Space
 from spatialstream.model.terms import TermLists
-from spatialstream.sources.folder import Folder
 from tests.unit.flooding import Letters, colliding_words, fnv, longest_run, low_bits
 from tests.unit.local.snapshot_twin import Twin
 from tests.unit.memory_files import MemoryFiles

@@ -1,4 +1,4 @@
-"""The store of segments against its brute-force twin."""
+"""The store of segments compared with a brute-force reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The most frequent terms alone, counted over segments without adding up all others."""
+"""The most frequent terms, counted over segments without summing all others."""
 
 from __future__ import annotations
 

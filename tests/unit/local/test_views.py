@@ -1,4 +1,4 @@
-"""Views of a store of segments: what they say stays what was there, whatever becomes of the store and whoever asks."""
+"""Views of a store of segments: their answers do not change with the store, nor with concurrent queries."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_view_answers_as_the_store_did(space: Space, data: st.DataObject) -> N
     for view, then in taken:
         region, keywords, (after, last) = data.draw(regions(space)), data.draw(keyword_lists), data.draw(times)
         x, y = data.draw(points(space))
-        for _ in range(2):  # what a question leaves behind does not change the next one
+        for _ in range(2):  # what a query leaves behind does not change the next one
             assert rows(view.range_query(region, keywords, after, last)) == then.range_query(
                 region, keywords, after, last
             )

@@ -75,5 +75,5 @@ def test_arrays_are_views_of_the_file_and_aligned():
 
 @pytest.mark.parametrize("data", [b"", b"short", b"something else, and long enough"])
 def test_another_file_is_refused(data):
-    with pytest.raises(StateError, match=r"somewhere/a\.arrays is not a file of arrays"):
+    with pytest.raises(StateError, match=r"somewhere/a\.arrays is not an array file"):
         unpack_arrays(pa.py_buffer(data), "somewhere/a.arrays")

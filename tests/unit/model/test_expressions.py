@@ -116,15 +116,15 @@ def test_words_count_once_and_those_of_absorbed_groups_not_at_all(text):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ({"any": []}, "any: has 0 groups; give 1 to 64, or leave it out"),
-        ({"any": [["a"]] * 257}, "any: has 257 groups; give 1 to 64, or leave it out"),
+        ({"any": []}, "any: has 0 groups; give 1 to 64, or remove it"),
+        ({"any": [["a"]] * 257}, "any: has 257 groups; give 1 to 64, or remove it"),
         (
             {"any": [[f"t{i}"] for i in range(65)]},
-            "any: has 65 groups of which none contains another; give at most 64",
+            "any: has 65 groups after removing redundant ones; give at most 64",
         ),
-        ({"any": [["a"], []]}, "any: has an empty group, for which every text would do; leave the group out"),
+        ({"any": [["a"], []]}, "any: has an empty group, which would match every text; remove the group"),
         ({"any": ["a"]}, r"any: \['a'\] is not a list of groups, each a list of strings"),
-        ({"any": [["a"]], "keywords": ["b"]}, "any: stands in place of keywords; give one of the two"),
+        ({"any": [["a"]], "keywords": ["b"]}, "any: cannot be combined with keywords; give one of the two"),
         ({"any": [[5]]}, r"any: \[5\] is not a list of strings"),
         ({"none": "a"}, "none: 'a' is not a list of strings"),
         ({"any": [["a"], ["!"]]}, "any: '!' has no term: no word character is left after term extraction"),

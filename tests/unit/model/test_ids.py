@@ -23,7 +23,7 @@ def test_a_float_is_one_as_long_as_it_is_the_only_one(number):
 @pytest.mark.parametrize("value", [2.0**53, -(2.0**53), 1e300, float("inf"), float("nan")])
 def test_a_float_that_may_have_lost_digits_is_refused(value):
     with pytest.raises(
-        RecordError, match=r"^id: .* is a float of 2\^53 or more, of which digits may be lost; give an int"
+        RecordError, match=r"^id: .* is a float of 2\^53 or more, which may have lost digits; give an int"
     ):
         parse_id(value)
 

@@ -106,7 +106,7 @@ def test_the_six_presets(kind, predicate, selection, lifetime):
 @pytest.mark.parametrize("value", [["fire"], None])
 def test_a_field_that_is_none_is_refused_with_the_one_that_was_meant(kind, name, told, value):
     asked = {"id": "q", "type": "CANCEL", "t": 9} if kind == "CANCEL" else record(kind)
-    with pytest.raises(RecordError, match=f"^{name}: is no field of a query; {re.escape(told)}$"):
+    with pytest.raises(RecordError, match=f"^{name}: is not a query field; {re.escape(told)}$"):
         parse_query(asked | {name: value}, WGS84)
 
 
@@ -145,7 +145,7 @@ def test_each_type_takes_its_fields_and_no_other(kind, field):
         with pytest.raises(RecordError, match=f"^{field}: {kind} requires {field}$"):
             parse_query(record(kind, **{field: None}), WGS84)
     elif (kind, field) != ("CKQ", "window"):
-        with pytest.raises(RecordError, match=f"^{field}: {kind} takes no {field}; leave it out$"):
+        with pytest.raises(RecordError, match=f"^{field}: {kind} takes no {field}; remove it$"):
             parse_query(record(kind, **{field: FIELDS[field]}), WGS84)
 
 
@@ -191,10 +191,10 @@ SPAN = 'is not a duration; give milliseconds or a string such as "30m", "2h", "7
         ),
         ("CTQ", {"window": "5"}, f"window: '5' {SPAN}"),
         ("CRQ", {"by": 5}, "by: 5 is not a string"),
-        ("CRQ", {"by": ""}, f"by: has 0 bytes; it has to have 1 to {LONGEST_BY}"),
-        ("CKQ", {"by": "é" * 257}, f"by: has 514 bytes; it has to have 1 to {LONGEST_BY}"),
+        ("CRQ", {"by": ""}, f"by: has 0 bytes; give 1 to {LONGEST_BY} bytes of UTF-8"),
+        ("CKQ", {"by": "é" * 257}, f"by: has 514 bytes; give 1 to {LONGEST_BY} bytes of UTF-8"),
         ("CRQ", {"by": "\ud800"}, "by: '\\ud800' holds half of a surrogate pair; give Unicode text"),
-        ("SRQ", {"by": "anna"}, "by: SRQ takes no by; leave it out"),
+        ("SRQ", {"by": "anna"}, "by: SRQ takes no by; remove it"),
     ],
 )
 def test_bad_records_are_told(kind, changes, reason):

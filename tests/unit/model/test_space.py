@@ -57,9 +57,9 @@ def test_a_plane_without_area_is_told(text):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("planar:0,0,1.1e150,1", "planar bounds may be 1e+150 at most"),
-        ("planar:-1e308,-1e308,1e308,1e308", "planar bounds may be 1e+150 at most"),
-        ("planar:0,0,1e-141,1", "planar sides have to be 1e-140 at least"),
+        ("planar:0,0,1.1e150,1", "planar bounds must lie in [-1e+150, 1e+150]"),
+        ("planar:-1e308,-1e308,1e308,1e308", "planar bounds must lie in [-1e+150, 1e+150]"),
+        ("planar:0,0,1e-141,1", "planar sides must be at least 1e-140"),
     ],
 )
 def test_a_plane_that_arithmetic_does_not_bear_is_refused(text, problem):

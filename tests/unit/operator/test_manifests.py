@@ -513,7 +513,7 @@ CHANGES = {
 RESTARTS = {
     "Changing it restarts the router.": {"router"},
     "Changing it restarts the worker.": {"worker"},
-    "Changing it restarts the worker, and a router that has executors.": {"router", "worker"},
+    "Changing it restarts the worker, and the router if it has executors.": {"router", "worker"},
     "Changing it restarts router and worker.": {"router", "worker"},
     "Changing it restarts nothing.": set(),
 }

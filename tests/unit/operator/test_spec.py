@@ -224,7 +224,7 @@ def test_topics_are_named_after_the_stream_unless_the_spec_says_otherwise():
 
 
 def test_two_kinds_never_share_a_topic():
-    with pytest.raises(SettingError, match=r"geo\.quakes\.objects is the topic of objects"):
+    with pytest.raises(SettingError, match=r"geo\.quakes\.objects is already the objects topic"):
         StreamNames("geo", "quakes").topics({"results": "geo.quakes.objects"})
 
 

@@ -60,7 +60,7 @@ def test_objects_in_the_topic_of_queries_have_no_type() -> None:
         ("type: 'is too old;' is not one of SRQ", "type"),
         ("record: 2000000 bytes are too many; the most is 1048576", "size"),
         ("region.box: must be a list of 4 numbers", "region"),
-        ("clock: a mark of 2000 bytes; the most is 1000", "clock"),
+        ("clock: a watermark of 2000 bytes; the most is 1000", "clock"),
         ("whatever", "other"),
     ],
 )

@@ -173,14 +173,12 @@ def test_ids_lose_no_digits(ids: pd.Series[Any], expected: list[str]) -> None:
 
 
 def test_a_field_that_is_none_is_refused() -> None:
-    told = "^queries: column 'keywrods' is no field of a query; did you mean keywords\\?$"
+    told = "^queries: column 'keywrods' is not a query field; did you mean keywords\\?$"
     with pytest.raises(SettingError, match=told):
         query_records(pd.DataFrame([RECORD | {"keywrods": None}]))
     for value in (["fire"], None, np.nan):
         found = decode_queries(b"\n".join(query_records([RECORD | {"keywrods": value}])))
-        assert found.rejected.column("reason").to_pylist() == [
-            "keywrods: is no field of a query; did you mean keywords?"
-        ]
+        assert found.rejected.column("reason").to_pylist() == ["keywrods: is not a query field; did you mean keywords?"]
 
 
 def test_a_count_that_is_a_float_because_of_a_query_without_one() -> None:

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spatialstream.connectors.folder import Folder
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import TIME_LIMIT
-from spatialstream.sources.folder import Folder
 from spatialstream.stages.archive import write_archive
 
 PLANE = Space.planar(-10.0, -10.0, 10.0, 10.0)

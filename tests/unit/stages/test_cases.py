@@ -119,9 +119,9 @@ def test_one_place_is_at_distance_0_of_itself_whatever_it_is_called(shape: Shape
     for i, (has, (x, y)) in enumerate((has, at) for has, places in centres.items() for at in places):
         queries.append(snapshot(f"circle {i} {has}", region={"circle": [x, y, 0]}))
         queries.append(snapshot(f"nearest {i} {has}", "SKQ", at=[x, y], k=len(has.split())))
-        standing = {"id": f"standing {i} {has}", "t": 0, "duration": "1h"}
-        queries.append({**standing, "type": "CKQ", "at": [x, y], "k": len(has.split())})
-        queries.append({**standing, "id": f"each {i} {has}", "type": "CRQ", "region": {"circle": [x, y, 0]}})
+        continuous = {"id": f"standing {i} {has}", "t": 0, "duration": "1h"}
+        queries.append({**continuous, "type": "CKQ", "at": [x, y], "k": len(has.split())})
+        queries.append({**continuous, "id": f"each {i} {has}", "type": "CRQ", "region": {"circle": [x, y, 0]}})
     rows = found(objects, queries, shape, tmp_path)
     for query, row in rows.items():
         kind, _, *has = query.split()

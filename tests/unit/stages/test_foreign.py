@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.announcements import read_announcement
+from spatialstream.connectors.keys import block_key, read_key
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.announcements import read_announcement
-from spatialstream.sources.keys import block_key, read_key
-from spatialstream.sources.memory import MemoryChannel, MemoryLog
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
-from spatialstream.stream.reign import Reign, Superseded
+from spatialstream.stream.leadership import Leadership, Superseded
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
@@ -28,32 +28,45 @@ from tests.streams import random_stream
 ANNOUNCEMENT = {
     "epoch": 3,
     "before": 2,
-    "upto": 77,
+    "watermark": 77,
     "born": 5,
     "adoption": {"active": 0, "pending": None},
     "controls": [["prepare", 1]],
     "past": [[0, 1, 2]],
     "refused": 0,
     "records": 9,
-    "take": 0,
+    "revision": 0,
     "ends": [4, 5],
 }
-BEGINNING = {"job": "router", "reign": "7-0a1b2c3d", "number": 7}
+BEGINNING = {"job": "router", "leadership": "7-0a1b2c3d", "number": 7}
 RESTATEMENT = BEGINNING | {"begun": 40, "count": 3, "announced": -1}
 DECISION = {
     "job": "worker",
-    "reign": "7-0a1b2c3d",
+    "leadership": "7-0a1b2c3d",
     "count": 3,
     "record": "000000005-7-0a1b2c3d-3.json",
     "turn": 5,
     "keep": 33,
 }
 WITH_RECORD = DECISION | {"content": "{}"}
-NAMES = ["epoch", "number", "begun", "count", "announced", "record", "turn", "keep", "content", "job", "reign", "take"]
+NAMES = [
+    "epoch",
+    "number",
+    "begun",
+    "count",
+    "announced",
+    "record",
+    "turn",
+    "keep",
+    "content",
+    "job",
+    "leadership",
+    "revision",
+]
 FORMS = {
     "announcement": ANNOUNCEMENT,
     "beginning": BEGINNING,
-    "restatement": RESTATEMENT,
+    "re-announcement": RESTATEMENT,
     "decision": DECISION,
     "decision with its record": WITH_RECORD,
 }
@@ -77,7 +90,7 @@ def test_neither_are_these(value: bytes | None) -> None:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_one_is_read_as_it_was_written(form: dict[str, Any]) -> None:
     assert read_announcement(json.dumps(form).encode()) == form
-    for name in ("job", "reign", "life"):
+    for name in ("job", "leadership", "life"):
         assert read_announcement(json.dumps({**form, name: ["s"]}).encode()) is None
 
 
@@ -87,7 +100,7 @@ def test_one_with_a_strange_field_is_none_or_of_the_same_form(field: tuple[dict[
     read = read_announcement(json.dumps(form | {name: value}).encode())
     assert read is None or type(read[name]) is type(form[name])
     missing = {key: each for key, each in form.items() if key != name}
-    is_another = name in ("job", "reign", "content")  # without it, that is of a simpler form
+    is_another = name in ("job", "leadership", "content")  # without it, that is of a simpler form
     assert is_another or read_announcement(json.dumps(missing).encode()) is None
 
 
@@ -97,16 +110,20 @@ def test_whatever_fields_are_added_to_one_whoever_reads_it_goes_on(form: dict[st
     channel = MemoryChannel([], log)
     for job in ("router", "worker"):
         log.append((None, json.dumps({"job": job} | form | more).encode()))
-        reign = Reign(channel, MemoryStorage(), job, "rounds/", 10**6)
+        leadership = Leadership(channel, MemoryStorage(), job, "rounds/", 10**6)
         with suppress(Superseded):  # for a larger number
-            reign.begin()
-            reign.decide(0, "{}")
-            reign.trim()
+            leadership.begin()
+            leadership.decide(0, "{}")
+            leadership.trim()
 
 
 @given(st.integers(0, 10**9), st.integers(0, 99), st.integers(0, 99), st.integers(0, 9))
-def test_keys_of_blocks_are_read_as_they_were_written(epoch: int, partition: int, number: int, take: int) -> None:
-    assert read_key(block_key(epoch, partition, number, messages.OBJECTS, take)) == (epoch, messages.OBJECTS, take)
+def test_keys_of_blocks_are_read_as_they_were_written(epoch: int, partition: int, number: int, revision: int) -> None:
+    assert read_key(block_key(epoch, partition, number, messages.OBJECTS, revision)) == (
+        epoch,
+        messages.OBJECTS,
+        revision,
+    )
 
 
 @given(st.binary(max_size=30))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.route import registry_owner
 from spatialstream.stages.state import OwnerState

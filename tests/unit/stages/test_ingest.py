@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.contracts import MESSAGE
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.input_files import InputFiles
+from spatialstream.connectors.memory import MemorySource
 from spatialstream.model.errors import StateError
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import TIME_LIMIT
-from spatialstream.sources.contracts import MESSAGE
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.input_files import InputFiles
-from spatialstream.sources.memory import MemorySource
 from spatialstream.stages import ingest
-from spatialstream.stages.ingest import CLOCK, Ingest, Intake, files_of, mark
+from spatialstream.stages.ingest import CLOCK, Ingest, Intake, files_of, watermark
 from spatialstream.stages.runs import INPUT, unpack_place
 from spatialstream.stages.state import get_records
 
@@ -103,13 +103,13 @@ def test_a_late_task_of_a_try_that_failed_changes_nothing_of_the_next(stage: Ing
     assert late.run.name != intake.run.name
 
 
-def test_marks_move_the_clock(stage: Ingest) -> None:
-    (intake,) = intakes(stage, ("queries", 0, 5, CLOCK, mark(77)))
+def test_watermarks_move_the_clock(stage: Ingest) -> None:
+    (intake,) = intakes(stage, ("queries", 0, 5, CLOCK, watermark(77)))
     assert (intake.partition, intake.clock, intake.run, intake.records) == ("queries/0", 77, None, 0)
 
 
-def test_a_mark_in_the_past_is_a_mark(stage: Ingest) -> None:
-    (intake,) = intakes(stage, ("queries", 0, 5, CLOCK, mark(-5)), ("queries", 0, 6, CLOCK, mark(-9)))
+def test_a_watermark_in_the_past_is_a_watermark(stage: Ingest) -> None:
+    (intake,) = intakes(stage, ("queries", 0, 5, CLOCK, watermark(-5)), ("queries", 0, 6, CLOCK, watermark(-9)))
     assert (intake.clock, intake.refused) == (-5, 0)
 
 
@@ -120,14 +120,14 @@ def test_a_mark_in_the_past_is_a_mark(stage: Ingest) -> None:
         (b"\xff", "record: is not UTF-8"),
         (b"[" * 900, "record: is not JSON"),
         (b"[" * 1000, "record: is "),
-        (b"[" * 100_000, "clock: a mark of 100000 bytes"),
-        (b"{}", "clock: a mark is"),
-        (b"[]", "clock: a mark is"),
-        (b"7", "clock: a mark is"),
-        (b'{"clock": "x"}', "clock: a mark is"),
-        (b'{"clock": true}', "clock: a mark is"),
-        (b'{"clock": NaN}', "clock: a mark is"),
-        (b'{"clock": 1e999}', "clock: a mark is"),
+        (b"[" * 100_000, "clock: a watermark of 100000 bytes"),
+        (b"{}", "clock: a watermark is"),
+        (b"[]", "clock: a watermark is"),
+        (b"7", "clock: a watermark is"),
+        (b'{"clock": "x"}', "clock: a watermark is"),
+        (b'{"clock": true}', "clock: a watermark is"),
+        (b'{"clock": NaN}', "clock: a watermark is"),
+        (b'{"clock": 1e999}', "clock: a watermark is"),
         (b'{"clock": %s}' % (b"9" * 30), "clock: 999999999999999999999999999999 is out of range"),
         (b'{"clock": -%s}' % (b"9" * 900), "clock: -999"),
         (
@@ -137,9 +137,9 @@ def test_a_mark_in_the_past_is_a_mark(stage: Ingest) -> None:
         (b'{"clock": 101}', "clock: 101 is in the future; the latest that is taken now is 100"),
     ],
 )
-def test_a_mark_that_is_none_becomes_a_dead_letter(stage: Ingest, value: bytes, reason: str) -> None:
+def test_a_watermark_that_is_none_becomes_a_dead_letter(stage: Ingest, value: bytes, reason: str) -> None:
     limited = replace(stage, ceiling=100)
-    (intake,) = intakes(limited, ("queries", 0, 5, CLOCK, mark(100)), ("queries", 0, 6, CLOCK, value))
+    (intake,) = intakes(limited, ("queries", 0, 5, CLOCK, watermark(100)), ("queries", 0, 6, CLOCK, value))
     assert (intake.clock, intake.records, intake.refused, intake.last) == (100, 0, 1, 6)
     (letter,) = letters(stage, intake)
     assert (letter["source"], letter["offset"], letter["line"]) == ("queries/0", 6, 1)
@@ -147,7 +147,7 @@ def test_a_mark_that_is_none_becomes_a_dead_letter(stage: Ingest, value: bytes, 
     assert len(json.dumps(letter)) < 10_000
 
 
-def test_a_mark_without_a_value_is_ignored_like_any_message(stage: Ingest) -> None:
+def test_a_watermark_without_a_value_is_ignored_like_any_message(stage: Ingest) -> None:
     (intake,) = intakes(stage, ("queries", 0, 5, CLOCK, None))
     assert (intake.clock, intake.refused, intake.last) == (None, 0, 5)
 
@@ -286,11 +286,11 @@ def test_whatever_bytes_come_everything_else_is_as_without_them(
     assert rows.column("id").to_pylist().count("good") >= len(sent) // 2
     assert intake.clock is not None
     assert 7 <= intake.clock <= 1_000
-    marks = sum(key == CLOCK and value is not None for key, value in sent)
+    watermarks = sum(key == CLOCK and value is not None for key, value in sent)
     lines = sum(
         bool(each.strip(b" \t\r")) for key, value in sent if key != CLOCK for each in (value or b"").split(b"\n")
     )
-    assert lines <= intake.records + intake.refused <= lines + marks
+    assert lines <= intake.records + intake.refused <= lines + watermarks
     for letter in letters(stage, intake) if intake.rejected else ():
         assert sent[int(str(letter["offset"]))][1] != good
         assert "cannot be read (" not in str(letter["reason"]), "the parser should have known"
@@ -435,7 +435,7 @@ def test_a_run_of_messages_that_are_others_now_is_told(stage: Ingest, others: li
     (intake,) = late.intakes("objects/0", source_of(line("a", 9)).read("objects/0", 0, 1))
     assert intake.run is not None
     origin = replace(intake.run.origin, end=len(others)) if intake.run.origin else None
-    with pytest.raises(StateError, match=r"objects/0: messages 0 to \d are not those of which 000000003-objects"):
+    with pytest.raises(StateError, match=r"objects/0: messages 0 to \d are not those from which 000000003-objects"):
         stage.again(source_of(*others), replace(intake.run, origin=origin))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import WGS84
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.learning import SAMPLES, Learner, write_sample
 from spatialstream.stages.turns import Epoch
 from spatialstream.store.memory import MemoryStore

@@ -7,18 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.keys import read_key
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.keys import read_key
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
 from spatialstream.stages.division import BUCKETS, buckets_of, parts_of
-from spatialstream.stages.leaving import Left
 from spatialstream.stages.messages import numbers
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.route import route_epoch
 from spatialstream.stages.runs import queries_of_epoch, records_of_share, route_share, write_run
 from spatialstream.stages.turns import LAST_TURN, NEVER, Epoch, Run, next_turn
@@ -72,7 +72,8 @@ def test_objects_that_are_left_out_change_the_numbers_of_no_other_partition() ->
     epoch = replace(stored(storage), partitions=2)
     run = next(run for run in epoch.runs if run.kind == "objects")
     whole, rest = (
-        column(each, storage, messages.OBJECTS, "seq") for each in (epoch, replace(epoch, left=(Left(run.name, 0),)))
+        column(each, storage, messages.OBJECTS, "seq")
+        for each in (epoch, replace(epoch, left=(QuarantinedRecord(run.name, 0),)))
     )
     assert set(whole) - set(rest) == {59}, "the first of partition 0 is gone, so its last number"
 
@@ -108,7 +109,7 @@ def test_each_partition_has_the_records_of_its_share_and_together_they_have_all(
 
 def test_after_the_last_turn_there_is_none() -> None:
     assert next_turn(LAST_TURN - 1) == LAST_TURN
-    with pytest.raises(StateError, match="has had 1000000000 turns, the most it can have; begin it anew"):
+    with pytest.raises(StateError, match="has reached the maximum of 1000000000 turns; remove it"):
         next_turn(LAST_TURN)
 
 

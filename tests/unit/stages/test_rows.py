@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.delivery import Assembler
 from spatialstream.model.space import WGS84
-from spatialstream.sources.delivery import Assembler
 from spatialstream.stages import rows as result_rows
 from spatialstream.stages.rows import RowLimits, match_lines, object_texts, row_lines, term_texts
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-ROWS = st.lists(st.tuples(NAMES, st.lists(NAMES, max_size=6), st.none() | st.integers(0, 9)), max_size=6)
+BLOCKS = st.lists(st.tuples(NAMES, st.lists(NAMES, max_size=6), st.none() | st.integers(0, 9)), max_size=6)
 
 
 def lines_of(
@@ -40,14 +40,14 @@ def lines_of(
     return lines.to_pylist(), row.tolist(), expected
 
 
-@given(ROWS)
+@given(BLOCKS)
 def test_rows_say_what_they_hold(rows: list[tuple[str, list[str], int | None]]) -> None:
     lines, row, expected = lines_of(rows, None)
     assert [json.loads(line) for line in lines] == expected
     assert row == list(range(len(rows)))
 
 
-@given(ROWS, st.none() | st.integers(1, 200))
+@given(BLOCKS, st.none() | st.integers(1, 200))
 def test_few_rows_are_written_as_many_are(rows: list[tuple[str, list[str], int | None]], most: int | None) -> None:
     limits = None if most is None else RowLimits(10**9, most)
     few = lines_of(rows, limits)
@@ -55,7 +55,7 @@ def test_few_rows_are_written_as_many_are(rows: list[tuple[str, list[str], int |
         assert lines_of(rows, limits) == few
 
 
-@given(ROWS, st.integers(1, 200))
+@given(BLOCKS, st.integers(1, 200))
 def test_parts_are_short_and_put_together_are_the_row(rows: list[tuple[str, list[str], int | None]], most: int) -> None:
     whole, _, expected = lines_of(rows, None)
     lines, row, _ = lines_of(rows, RowLimits(10**9, most))

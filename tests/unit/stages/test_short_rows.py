@@ -19,7 +19,7 @@ from spatialstream.stages.short_rows import SHORT, short_row
 from spatialstream.stages.snapshots import Columns, rows_of, stack
 
 PLANE = Space.planar(-1e150, -1e150, 1e150, 1e150)
-SNAPSHOTS = {kind.type.value: kind for kind in KINDS if not kind.standing}
+SNAPSHOTS = {kind.type.value: kind for kind in KINDS if not kind.continuous}
 
 texts = st.text(max_size=6) | st.sampled_from(["a", "b", '"', "\\", "\x7f", "\u2028", "ß"])
 times = st.integers(0, 3) | st.integers(-(2**62), 2**62)

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spatialstream.actors.wire import BLOCKS
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import Space
-from spatialstream.seats.wire import ROWS
 from spatialstream.stages import messages, views
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.turns import Round
@@ -39,8 +39,8 @@ def store_of(*times: int) -> SegmentStore:
     return store
 
 
-def view(number: int, kept: float = 0.0, take: int = 0, store: SegmentStore | None = None) -> View:
-    return View((number, take), 10 * number, (store or store_of(number)).view(), None, kept)
+def view(number: int, kept: float = 0.0, revision: int = 0, store: SegmentStore | None = None) -> View:
+    return View((number, revision), 10 * number, (store or store_of(number)).view(), None, kept)
 
 
 def known(slot: int = 0, place: str = "here") -> list[int]:
@@ -54,8 +54,8 @@ def ask(*slots: int) -> pa.RecordBatch:
     return requests(queries_with_numbers(batch, np.arange(1)), row, slot)
 
 
-def found(slots: list[int], round_id: tuple[int, int], questions: pa.RecordBatch) -> list[tuple[int, list[str]]]:
-    rows = views.answer_at("here", slots, round_id, questions)
+def found(slots: list[int], round_id: tuple[int, int], query_block: pa.RecordBatch) -> list[tuple[int, list[str]]]:
+    rows = views.answer_at("here", slots, round_id, query_block)
     return [(slot, part.column("id").to_pylist()) for slot, kind, part in rows if kind == messages.SNAPSHOT_LISTS]
 
 
@@ -74,11 +74,11 @@ def test_the_last_few_are_kept_and_the_young_ones() -> None:
 def test_a_round_done_again_takes_the_place_of_its_first_time() -> None:
     for number in range(3):
         views.keep("here", 0, view(number))
-    again = view(1, take=1)
+    again = view(1, revision=1)
     views.keep("here", 0, again)
     assert known() == [0, 1, 2]
     assert views.view_of("here", 0, (1, 1)) is again
-    with pytest.raises(Gone, match=r"slot 0 has no view of round 1 here: ask again"):
+    with pytest.raises(Gone, match=r"slot 0 has no view of round 1 here: try again"):
         views.view_of("here", 0, (1, 0))
 
 
@@ -128,7 +128,7 @@ def test_a_segment_that_was_never_read_and_is_deleted_is_gone() -> None:
         raise Missing(f"{name} is not there")
 
     views.keep("here", 0, view(0, store=SegmentStore.restore(PLANE, manifest, read)))
-    with pytest.raises(Gone, match=r"segment.* is not there: ask again"):
+    with pytest.raises(Gone, match=r"segment.* is not there: try again"):
         found([0], (0, 0), ask(0))
 
 
@@ -139,8 +139,8 @@ def test_an_only_slot_gives_no_terms_that_cannot_be_among_the_first() -> None:
     for slot in range(2):
         views.keep("here", slot, view(0, store=store))
     record = {"id": "q", "type": "STQ", "t": 99, "region": {"box": [0, 0, 9, 9]}, "k": 2, "duration": 99}
-    questions = queries_with_numbers(QueryBatch.of([parse_query(record, PLANE)] * 2), np.arange(2))
-    asked = requests(questions, np.array([0, 0, 1]), np.array([0, 1, 1], np.int32))
+    query_block = queries_with_numbers(QueryBatch.of([parse_query(record, PLANE)] * 2), np.arange(2))
+    asked = requests(query_block, np.array([0, 0, 1]), np.array([0, 1, 1], np.int32))
     found: dict[tuple[int, int], set[str]] = {}
     for slot, kind, part in views.answer_at("here", [0, 1], (0, 0), asked):
         for number, term in (
@@ -160,7 +160,7 @@ def test_answers_travel_as_batches_of_one_schema(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(messages, "_TOGETHER", 3_000)
     sent = list(views.respond("here", [0], (0, 0), ask(0)))
     assert len(sent) > 5
-    assert {str(each.schema) for each in sent} == {str(ROWS)}
+    assert {str(each.schema) for each in sent} == {str(BLOCKS)}
     rows = [row for each in sent for row in messages.blocks(each)]
     lists = [part for _, kind, part in rows if kind == messages.SNAPSHOT_LISTS]
     assert [name for part in lists for name in part.column("id").to_pylist()] == [f"o{t}" for t in range(1, 100)]
@@ -173,7 +173,7 @@ def test_views_come_and_go_while_others_are_looked_for() -> None:
         while not over.is_set():
             for number in known():
                 try:
-                    assert views.view_of("here", 0, (number, 0)).upto == 10 * number
+                    assert views.view_of("here", 0, (number, 0)).watermark == 10 * number
                 except Gone:
                     pass
                 except AssertionError as error:
@@ -195,4 +195,4 @@ def test_views_come_and_go_while_others_are_looked_for() -> None:
 def test_a_view_is_of_the_round_that_was_done() -> None:
     turn = Round(7, (7,), (0,), 123, 0)
     taken = View.of(store_of(1), turn, 60)
-    assert (taken.round, taken.upto, taken.retention, len(taken.objects)) == ((7, 0), 123, 60, 1)
+    assert (taken.round, taken.watermark, taken.retention, len(taken.objects)) == ((7, 0), 123, 60, 1)

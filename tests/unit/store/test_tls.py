@@ -62,7 +62,7 @@ DAMAGED = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
         (other("certificate", DAMAGED), "zookeeper-certificate", "is damaged"),
         (other("key", b"\x30\x82"), "zookeeper-key", "holds no key; give it as PEM"),
         (foreign_key, "zookeeper-key", "is the key of another certificate"),
-        (locked_key, "zookeeper-key", "asks for a password; give a key without one"),
+        (locked_key, "zookeeper-key", "needs a password; give a key without one"),
     ],
 )
 def test_files_that_are_not_as_they_should_be(

@@ -1,4 +1,4 @@
-"""Rounds with load records, and a reporter for whom enough time passes between two of them."""
+"""Rounds with load records, and a reporter for which enough time passes between two of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.generate import GenerateSettings, object_batches, query_batch
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import Round
 from spatialstream.store.base import RoutingStore
@@ -22,7 +22,7 @@ SLOTS = 3
 
 
 def sample() -> tuple[ObjectBatch, QueryBatch]:
-    """What versions are built of."""
+    """The sample from which versions are built."""
     settings = GenerateSettings(objects=500, queries={QueryType.CRQ: 20, QueryType.SRQ: 20})
     return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)
 
@@ -34,7 +34,7 @@ def round_of(number: int, version: RoutingVersion, loads: dict[int, dict[str, An
 
 
 def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
-    """What a slot reports that got four objects in each of its leaves."""
+    """The report of a slot that got four objects in each of its leaves."""
     leaves = np.flatnonzero(version.mapping == slot).tolist()
     return {
         "objects": 4 * len(leaves),
@@ -42,7 +42,7 @@ def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
         "seconds": 0.25,
         "held": 7,
         "bytes": 1_000,
-        "standing": {"CRQ": 5, "CKQ": 1, "CTQ": 0},
+        "continuous": {"CRQ": 5, "CKQ": 1, "CTQ": 0},
         "leaves": leaves,
         "leaf_objects": [4] * len(leaves),
         "leaf_checked": [9] * len(leaves),
@@ -50,17 +50,17 @@ def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
         "spent": {"match": 0.1, "results": 0.02, "objects": 0.08, "queries": 0.0},
         "queries": {"SRQ": 2, "CRQ": 1},
         "leaf_queries": {"SRQ": [leaves, [1] * len(leaves)], "CRQ": [leaves, [1] * len(leaves)]},
-        "leaf_standing": {"CRQ": [leaves, [2] * len(leaves)], "CTQ": [leaves, [1] * len(leaves)]},
+        "leaf_continuous": {"CRQ": [leaves, [2] * len(leaves)], "CTQ": [leaves, [1] * len(leaves)]},
     }
 
 
 def loads_of(version: RoutingVersion) -> dict[int, dict[str, Any]]:
-    """What all slots report."""
+    """The reports of all slots."""
     return {slot: load_of(version, slot) for slot in range(SLOTS)}
 
 
 class Hourly:
-    """A reporter for whom an hour passes before each round."""
+    """A reporter for which an hour passes before each round."""
 
     def __init__(self, storage: Storage, store: RoutingStore, observer: LoadObserver | None = None) -> None:
         self._now = 0.0

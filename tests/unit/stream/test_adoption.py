@@ -1,4 +1,4 @@
-"""How a router adopts a version, step by step."""
+"""The adoption of a version by the router, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions between the rounds of a stream: whatever the router and the worker do, a row is right, or there is none."""
+"""Queries between the rounds of a stream: whatever the router and the worker do, a row is correct, or there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spatialstream.client import SnapshotAsker
+from spatialstream.client import SnapshotClient
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import SpatialObject
@@ -20,7 +20,7 @@ from spatialstream.model.queries import Lifetime, Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.stages import views
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.versions import load_version
 from spatialstream.stages.views import RoundId
@@ -32,13 +32,19 @@ SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 
 
 class Asked(Simulation):
-    """A simulation that is asked after each try of a round."""
+    """A simulation that is queried after each try of a round."""
 
     def __init__(
-        self, folder: Path, space: Space, objects: list[SpatialObject], questions: list[Query], *rest: Any, **more: Any
+        self,
+        folder: Path,
+        space: Space,
+        objects: list[SpatialObject],
+        query_block: list[Query],
+        *rest: Any,
+        **more: Any,
     ) -> None:
         super().__init__(folder, space, objects, [], *rest, **more)
-        self.objects, self.questions = objects, questions
+        self.objects, self.query_block = objects, query_block
         self.answered, self.refused_at, self.under_way = 0, 0, 0
         self.versions: set[int] = set()
         self.wrong: list[str] = []
@@ -51,24 +57,24 @@ class Asked(Simulation):
                 self.ask(next(each for each in reversed(done) if each.number == turn))
 
     def ask(self, turn: Round) -> None:
-        """Some questions as of a round that is done."""
+        """Ask some queries as of a round that is done."""
         chance = random.Random(self.random.random())
-        now = max(turn.upto, 0)
-        asked = [self.timed(query, now, chance) for query in chance.sample(self.questions, 6)]
-        directory = Directory.of(Directory.record(turn), lambda number: load_version(self.storage, number))
+        now = max(turn.watermark, 0)
+        asked = [self.timed(query, now, chance) for query in chance.sample(self.query_block, 6)]
+        directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(self.storage, number))
 
-        def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
-            return views.answer_at(self.storage.place, slots, round_id, questions)
+        def call(slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float) -> Any:
+            return views.answer_at(self.storage.place, slots, round_id, query_block)
 
-        asker = SnapshotAsker(lambda seconds: directory, call, self.work_settings.space, pause=lambda seconds: None)
+        session = SnapshotClient(lambda seconds: directory, call, self.work_settings.space, pause=lambda seconds: None)
         try:
-            rows = asker.ask([query_record(query) for query in asked], timeout=0.0)
+            rows = session.ask([query_record(query) for query in asked], timeout=0.0)
         except Unavailable as error:
-            known = "has only begun" in str(error) if turn.upto == NEVER else "ask again" in str(error)
+            known = "has just started" in str(error) if turn.watermark == NEVER else "try again" in str(error)
             self.wrong += [] if known else [str(error)]
             self.refused_at += 1
             return
-        assert [row.pop("as_of") for row in rows] == [{"round": turn.number, "clock": turn.upto}] * len(asked)
+        assert [row.pop("as_of") for row in rows] == [{"round": turn.number, "clock": turn.watermark}] * len(asked)
         self.wrong += differences(rows, asked, self.objects, self.work_settings.space, self.settings.retention, turn)
         self.answered += len(rows)
         self.under_way += bool(turn.past)
@@ -76,7 +82,7 @@ class Asked(Simulation):
 
     @staticmethod
     def timed(query: Query, clock: int, chance: random.Random) -> Query:
-        """At the clock, or some time before it."""
+        """The query at the watermark, or some time before it."""
         return replace(query, t=clock if chance.random() < 0.5 or query.t > clock else query.t)
 
 
@@ -88,11 +94,11 @@ def differences(
     retention: int | None,
     turn: Round,
 ) -> list[str]:
-    """Where rows are not the oracle's, which looks at all objects up to the clock, as far back as retention lets."""
-    seen = [each for each in objects if each.t <= turn.upto]
+    """Differences from the oracle's rows over all objects up to the watermark, as far back as retention allows."""
+    seen = [each for each in objects if each.t <= turn.watermark]
     found = []
     for row, query in zip(rows, asked, strict=True):
-        floor = -(2**62) if retention is None else turn.upto - retention
+        floor = -(2**62) if retention is None else turn.watermark - retention
         since = max(query.t - query.lifetime.duration, floor)
         noted = row.pop("complete_after", None)
         if noted != (since if since > query.t - query.lifetime.duration else None):
@@ -112,11 +118,11 @@ def test_an_answer_is_the_oracles_as_of_its_round_while_versions_change_and_proc
         space = WGS84 if seed % 2 else PLANE
         drawn = random_stream(seed, 800, 40, space, types=SNAPSHOTS)
         objects = sorted(drawn.objects, key=lambda each: each.t)
-        questions = [query for query in drawn.queries if isinstance(query, Query)]
+        query_block = [query for query in drawn.queries if isinstance(query, Query)]
         setup = StreamSettings(
             "s", slots=3, space=space, idle=IDLE, retention=retention, interval=60_000, epoch_records=100
         )
-        simulation = Asked(tmp_path / str(seed), space, objects, questions, setup, seed, chaos=0.004)
+        simulation = Asked(tmp_path / str(seed), space, objects, query_block, setup, seed, chaos=0.004)
         simulation.run(rebalances=0.6)
         assert simulation.wrong == []
         simulations.append(simulation)
@@ -135,13 +141,13 @@ def test_a_row_is_that_of_the_stream_to_the_byte(tmp_path: Path) -> None:
     simulation.run(rebalances=0.3)
     by_stream = {row["query"]: row for row in simulation.rows()}
     turn = simulation.rounds[-1][0].round
-    directory = Directory.of(Directory.record(turn), lambda number: load_version(simulation.storage, number))
+    directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(simulation.storage, number))
 
-    def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
-        return views.answer_at(simulation.storage.place, slots, round_id, questions)
+    def call(slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float) -> Any:
+        return views.answer_at(simulation.storage.place, slots, round_id, query_block)
 
     records = [("", query_record(query)) for query in queries]
-    for query, line in zip(queries, SnapshotAsker(lambda seconds: directory, call).lines(records), strict=True):
-        as_of = {"round": turn.number, "clock": turn.upto}
+    for query, line in zip(queries, SnapshotClient(lambda seconds: directory, call).lines(records), strict=True):
+        as_of = {"round": turn.number, "clock": turn.watermark}
         assert line == json.dumps(by_stream[query.id] | {"as_of": as_of}, ensure_ascii=False)
     assert len(by_stream) == 120

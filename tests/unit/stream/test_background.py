@@ -1,4 +1,4 @@
-"""Work beside the turns of a job."""
+"""Background work of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State between checkpoints: what is lost is made anew from records, and nothing is sent for it."""
+"""State between checkpoints: lost state is rebuilt from records, and nothing is sent for it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.local.state import Manifest, WriteFile
 from spatialstream.model.errors import Lost
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Cancellation, Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.route import registry_owner
 from spatialstream.stages.state import OwnerState, forget
@@ -152,9 +152,9 @@ def test_a_registry_is_made_anew_from_the_queries_since_its_checkpoint(tmp_path:
 def test_an_owner_goes_on_from_its_memory_or_from_a_checkpoint_and_from_nothing_else() -> None:
     storage = MemoryStorage()
 
-    def state(number: int, since: int | None, take: int = 0) -> OwnerState:
+    def state(number: int, since: int | None, revision: int = 0) -> OwnerState:
         before = (number - 1, 0) if number else None
-        return OwnerState(storage, "o", (number, take), before, None if since is None else (since, 0))
+        return OwnerState(storage, "o", (number, revision), before, None if since is None else (since, 0))
 
     def restore(manifest: dict[str, object] | None, read: object) -> list[int]:
         return [] if manifest is None else [-int(str(manifest["n"]))]
@@ -167,9 +167,9 @@ def test_an_owner_goes_on_from_its_memory_or_from_a_checkpoint_and_from_nothing_
     assert state(1, 0).begin(restore) == [-7], "the structures have left the memory"
     state(1, 0).end([1])
     assert state(1, 0).ended() == [1]
-    assert state(1, 0, take=1).ended() is None
+    assert state(1, 0, revision=1).ended() is None
     forget(storage)
-    with pytest.raises(Lost, match="the state of o after turn 1 is in no memory any more"):
+    with pytest.raises(Lost, match="the state of o after turn 1 is not in memory any more"):
         state(2, 0).begin(restore)
 
 
@@ -184,7 +184,7 @@ def test_every_so_many_seconds() -> None:
 
 
 def beside(folder: Path, storage: Remote, seed: int = 3) -> Simulation:
-    """A stream of which some has been answered, and one round has ended with a checkpoint that is not there yet."""
+    """A stream that has been answered in part, with a round whose checkpoint is not complete yet."""
     storage.held = True
     setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10)
     simulation = Simulation(folder, WGS84, *given(seed), setup, seed, checkpoints=0.0, storage=storage)
@@ -195,7 +195,7 @@ def beside(folder: Path, storage: Remote, seed: int = 3) -> Simulation:
 
 
 def until(simulation: Simulation, over: Callable[[], bool]) -> None:
-    """Go on with the stream."""
+    """Continue the stream."""
     while simulation.worker is None or simulation.router is None or not over():
         assert any(simulation.unsent.values())
         simulation.produce()
@@ -228,7 +228,7 @@ def test_turns_go_on_while_a_checkpoint_is_written_and_need_what_was_before_unti
     assert not worker.settled
     assert worker.settle() is None, "one is being written"
     assert all(log.bounds[0] == 0 for log in simulation.blocks)
-    begun = worker.writing.checkpoint, (router.writing.epoch.number, router.writing.epoch.take)
+    begun = worker.writing.checkpoint, (router.writing.epoch.number, router.writing.epoch.revision)
     storage.held, worker._due, router._due = False, lambda: False, lambda: False
     until(simulation, lambda: None not in (worker.last and worker.last.since, router.last and router.last.epoch.since))
     assert (worker.last.since, router.last.epoch.since) == begun

@@ -1,4 +1,4 @@
-"""Up to which time everything has come."""
+"""The watermark: up to which time all records have arrived."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_when_all_are_idle_everything_is_released() -> None:
 def test_a_clock_never_goes_back() -> None:
     clocks = Clocks.start(["a"], 0).heard({"a": 100}, 1).heard({"a": 50}, 2)
     assert clocks.partitions["a"] == Clock(100, 2)
-    assert clocks.at(99).at(10).upto == 99
+    assert clocks.at(99).at(10).watermark == 99
 
 
 GIVEN = st.lists(
@@ -46,10 +46,10 @@ def test_epochs_never_go_back_and_survive_being_written_down(
     for heard, passed in given_:
         now += passed
         clocks = clocks.heard(heard, now)
-        upto = clocks.watermark(now, idle)
-        assert upto >= clocks.upto
+        watermark = clocks.watermark(now, idle)
+        assert watermark >= clocks.end
         active = [clock.t for clock in clocks.partitions.values() if now - clock.heard < idle]
-        if active and upto > clocks.upto:
-            assert upto < min(active)
-        clocks = clocks.at(upto)
+        if active and watermark > clocks.end:
+            assert watermark < min(active)
+        clocks = clocks.at(watermark)
         assert from_json(Clocks, to_json(clocks)) == clocks

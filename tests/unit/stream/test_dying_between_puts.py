@@ -1,4 +1,4 @@
-"""Files that are put at once, by processes that die before any of them: what is left over is asked for by nobody."""
+"""Concurrent puts of processes that die before any of them: nobody reads what is left over."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.local.state import Manifest, WriteFile
 from spatialstream.model.errors import Lost
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.ingest import Ingest
 from spatialstream.stages.state import OwnerState, Written, forget
 from spatialstream.stages.turns import Run
@@ -24,13 +24,13 @@ from tests.streams import random_stream
 
 
 class Dying(Simulation):
-    """A stream far from its storage; a process dies at one of the puts of several, and all that it has in memory is
-    lost.
+    """A stream far from its storage; a process dies at one of several concurrent puts, and loses all that it has in
+    memory.
 
     Args:
         folder: for what is no state.
-        seed: decides what is left to chance.
-        at: the put; -1: at none.
+        seed: of random decisions.
+        at: the put; -1: none.
         chaos: see :class:`Simulation`.
     """
 
@@ -58,12 +58,12 @@ class Dying(Simulation):
             raise
 
     def die(self) -> None:
-        """What was on its way to the storage is lost with the process, and all copies on its machine."""
+        """Lose, with the process, what was on its way to the storage, and all copies on its machine."""
         assert isinstance(self.storage, Remote)
         self.storage.die()
 
     def differences(self) -> list[str]:
-        """Between the rows and those of the oracle."""
+        """Differences of the rows from the oracle's."""
         self.run(rebalances=0.3, disturbances=0.05)
         expected, refused = answers(*self.given, WGS84)
         assert self.refused() == sorted(place for place, _ in refused)
@@ -167,7 +167,7 @@ def test_a_manifest_is_there_after_all_that_it_names_and_what_others_have_still_
 
 
 class Growing:
-    """One array, into which is written."""
+    """An array that is modified."""
 
     def __init__(self) -> None:
         self.array = np.zeros(3, np.int64)
@@ -212,6 +212,6 @@ def test_who_does_not_have_the_state_writes_nothing() -> None:
     storage = Remote()
     one = state(storage, 0)
     one.end(Structure(0))
-    with pytest.raises(Lost, match="the state of o after turn 1 is in no memory any more"):
+    with pytest.raises(Lost, match="the state of o after turn 1 is not in memory any more"):
         state(storage, 1, 0).checkpoint()
     assert names(storage) == set()

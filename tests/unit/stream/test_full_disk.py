@@ -1,5 +1,5 @@
-"""A disk that is full, or has no room for checkpoints alone, or a storage that is away: nothing is lost, and all goes
-on when that is over."""
+"""A disk that is full, or has no room only for checkpoints, or a storage that is unreachable: nothing is lost, and
+everything continues when that is over."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.delivery import Deduplicator
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import NoStorage
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.delivery import Deduplicator
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
-from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.ingest import CLOCK, watermark
 from spatialstream.stages.state import Written, forget
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.engine import Inline
@@ -33,7 +33,7 @@ from tests.streams import object_record, query_record, random_stream
 
 
 class Disk(MemoryStorage):
-    """One that has no room for files whose names begin so, or cannot be reached with them."""
+    """A disk that has no room for files whose names begin with a prefix, or cannot be reached for them."""
 
     full: tuple[str, ...] = ()
     away = False
@@ -49,7 +49,7 @@ class Disk(MemoryStorage):
 
 
 class Worker(WorkerJob):
-    """One that does not rest, and says when it would."""
+    """A worker that does not rest, and reports when it would."""
 
     rested: Callable[[WorkerJob, float], None]
 
@@ -59,7 +59,7 @@ class Worker(WorkerJob):
 
 @dataclass
 class Stream:
-    """Both jobs over memory, a turn at a time; what they say and tell is kept."""
+    """Both jobs over memory, one turn at a time; records their messages."""
 
     disk: Any = field(default_factory=Disk)
     said: list[str] = field(default_factory=list)
@@ -90,11 +90,11 @@ class Stream:
             self.source.logs["objects/0"].append((None, json.dumps(object_record(each, WGS84)).encode()))
         end = max(self.objects[-1].t, self.queries[-1].t) + 1
         for log in self.source.logs.values():
-            log.append((CLOCK, mark(end)))
+            log.append((CLOCK, watermark(end)))
         self.end = end - 1
 
     def arguments(self) -> dict[str, Any]:
-        """Of a job."""
+        """The arguments of a job."""
         told = {
             "report": self.said.append,
             "running": self.running.append,
@@ -121,13 +121,13 @@ class Stream:
         return job
 
     def rested(self, job: WorkerJob, seconds: float) -> None:
-        """The job has rested."""
+        """Called when the job has rested."""
         self.rests.append(seconds)
         if sum(self.rests) >= self.room:
             self.disk.full = ()
         assert job._turns is not None
         worker = job._turns.worker
-        if worker.last is not None and not worker.unfinished and worker.last.round.upto == self.end:
+        if worker.last is not None and not worker.unfinished and worker.last.round.watermark == self.end:
             job.stop()
 
     def differences(self) -> list[str]:
@@ -179,7 +179,7 @@ def test_where_there_is_no_room_for_a_checkpoint_rounds_go_on_without() -> None:
     assert stream.differences() == []
     assert not any(checkpoint for _, checkpoint in stream.rounds), "none has been done"
     assert stream.disk.refused < 5, "it is not tried with each round"
-    assert stream.said.count("worker: goes on without a checkpoint, for which there is no room") == 1
+    assert stream.said.count("worker: continuing without a checkpoint, for which there is no room") == 1
     assert stream.running[-2:] == [True, False]
     assert stream.disk.list("state/slot") == []
 
@@ -197,7 +197,7 @@ def test_a_store_that_takes_no_state_stops_no_turn_and_is_told_of() -> None:
     stream.work(room=0.0, interval=0.0)
     assert stream.differences() == []
     assert [checkpoint for _, checkpoint in stream.rounds].count(True) == 1, "one at a time"
-    told = "worker: goes on without its state being written: state/slot-0000 cannot be reached"
+    told = "worker: continuing without writing its state: state/slot-0000 cannot be reached"
     assert stream.said.count(told) == 1, "not with every turn"
     assert stream.away[-1]
     assert not any(stream.full)
@@ -248,7 +248,7 @@ def test_who_goes_back_over_rounds_has_a_checkpoint_soon() -> None:
     more = SpatialObject("late", stream.end + 1, 0.0, 0.0, ("a",))
     stream.source.logs["objects/0"].append((None, json.dumps(object_record(more, WGS84)).encode()))
     for log in stream.source.logs.values():
-        log.append((CLOCK, mark(stream.end + 11)))
+        log.append((CLOCK, watermark(stream.end + 11)))
     stream.objects.append(more)
     stream.end += 10
     stream.route()

@@ -1,4 +1,4 @@
-"""The jobs of a stream, without Spark and without a broker: turns that fail, what is read, and how it ends."""
+"""The jobs of a stream, without Spark and without a broker: failing turns, what is read, and how jobs end."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.connectors.delivery import Deduplicator
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.delivery import Deduplicator
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
-from spatialstream.stages.ingest import CLOCK, mark
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.ingest import CLOCK, watermark
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
 from spatialstream.store.memory import MemoryStore
@@ -37,7 +37,7 @@ from tests.streams import object_record, query_record, random_stream
 
 
 class Lost(Inline):
-    """An engine that is there no more, once it is so."""
+    """An engine that can be lost."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -52,7 +52,7 @@ class Lost(Inline):
 
 
 class Given:
-    """Attributes that a job has in any case."""
+    """Attributes that every job has."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -75,7 +75,7 @@ class Given:
 
 @dataclass(slots=True)
 class Turns(_Job):
-    """A job whose turns are given: True, False, or an error to be raised; after the last one it is stopped."""
+    """A job with given turns: True, False, or an error to be raised; after the last one it is stopped."""
 
     turns: list[bool | Exception] = field(default_factory=list)
     warm: Callable[[], object] = lambda: None
@@ -83,7 +83,7 @@ class Turns(_Job):
     forgotten: int = 0
     narrowed: int = 0
     broken_narrowing: Exception | None = None
-    found: list[Sequence[Left]] = field(default_factory=list)
+    found: list[Sequence[QuarantinedRecord]] = field(default_factory=list)
     begun: list[bool] = field(default_factory=list)
     broken: Exception | None = None
     attended: threading.Event = field(default_factory=threading.Event)
@@ -109,7 +109,7 @@ class Turns(_Job):
             raise outcome
         return outcome
 
-    def _narrow(self) -> Sequence[Left]:
+    def _bisect(self) -> Sequence[QuarantinedRecord]:
         self.narrowed += 1
         if self.broken_narrowing is not None:
             raise self.broken_narrowing
@@ -162,11 +162,11 @@ def test_a_job_gives_up_after_many_failures_in_a_row(given_: Given) -> None:
 
 
 def fault(text: str, task: int = 7) -> Exception:
-    """What an engine says of a stage's own exception."""
+    """An engine's error for a stage's own exception."""
     return StageError(f"Job aborted: Lost task 0.0 (TID {task})\n  ...\nValueError: {text}")
 
 
-LEFT = Left("object", 7, "the letter")
+LEFT = QuarantinedRecord("object", 7, "the letter")
 
 
 def test_a_turn_that_fails_twice_of_the_same_exception_is_narrowed_down(given_: Given) -> None:
@@ -178,11 +178,11 @@ def test_a_turn_that_fails_twice_of_the_same_exception_is_narrowed_down(given_: 
         "job: running",
         "job: ValueError: a; trying again",
         "job: looking for the records that cause this",
-        "job: left out: the letter",
+        "job: quarantined: the letter",
         "job: ValueError: b; trying again",
         "job: looking for the records that cause this",
-        "job: left out: the letter",
-        "job: left out: the letter",
+        "job: quarantined: the letter",
+        "job: quarantined: the letter",
     ]
     assert given_.states == [True, False, False, False, False, True, False]
 
@@ -192,7 +192,7 @@ def test_a_turn_for_which_no_record_is_to_blame_is_narrowed_down_once(given_: Gi
     with pytest.raises(RunError, match="failed 5 times in a row: ValueError: a"):
         job.run()
     assert job.narrowed == 1
-    assert "job: no record by itself, nor two or three together, cause this" in given_.said
+    assert "job: no single record, and no two or three together, cause this" in given_.said
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_an_epoch_begins_where_the_one_before_ended_and_a_new_partition_with_its
 
 
 def test_a_partition_that_was_made_anew_is_noticed() -> None:
-    with pytest.raises(StateError, match=r"objects/0 ends at offset 3, but 9 have been read"):
+    with pytest.raises(StateError, match=r"objects/0 ends at offset 3, but has been read up to 9"):
         news({"objects/0": (0, 3)}, {"objects/0": 9}, 99)
 
 
@@ -402,7 +402,7 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     source.logs["queries/0"].append(*((None, json.dumps(query_record(each)).encode()) for each in queries))
     end = max(objects[-1].t, queries[-1].t) + 1
     for log in source.logs.values():
-        log.append((CLOCK, mark(end)))
+        log.append((CLOCK, watermark(end)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of(objects), QueryBatch.of([]), 8, 2))
     lags: dict[str, int] = {}
     told: list[tuple[int | None, str, int]] = []
@@ -424,12 +424,12 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
                 lambda: (
                     router._turns
                     and (last := router._turns.router.last)
-                    and last.epoch.upto == end - 1
+                    and last.epoch.watermark == end - 1
                     and not any(lags.values())  # told beside the turns, now and then
                     and router._unknown == last.unknown
                 ),
             ),
-            (worker, lambda: worker._turns and (last := worker._turns.worker.last) and last.round.upto == end - 1),
+            (worker, lambda: worker._turns and (last := worker._turns.worker.last) and last.round.watermark == end - 1),
         ):
             while not is_done():
                 assert len(given_.said) <= 6, given_.said
@@ -471,7 +471,7 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
     for i, each in enumerate(random_stream(3, 20, 0, WGS84).objects):
         source.logs[f"objects/{i % 2}"].append((None, json.dumps(object_record(each, WGS84)).encode()))
     for log in source.logs.values():
-        log.append((CLOCK, mark(2_000_000_000_000)))
+        log.append((CLOCK, watermark(2_000_000_000_000)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
     router, worker = RouterJob(**arguments), WorkerJob(**arguments, publish=published.append, checkpoint_interval=0.0)
     for job in (router, worker):
@@ -484,7 +484,7 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
 
     turn = published[-1]
     for slot in range(2):
-        assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.take)).upto == turn.upto
+        assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.revision)).watermark == turn.watermark
     known = len(published)
     assert not worker._turn()
     assert len(published) == known, "once is enough"
@@ -498,7 +498,7 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
 def test_partitions_move_in_a_silent_stream_though_no_checkpoint_comes(given_: Given) -> None:
     engine = Moving(given_.engine.world)
     for log in engine.world.source.logs.values():
-        log.append((CLOCK, mark(2_000_000_000_000)))
+        log.append((CLOCK, watermark(2_000_000_000_000)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
     router = RouterJob(**given_.arguments | {"engine": engine}, checkpoint_interval=3600.0)
     router._prepare()

@@ -1,4 +1,7 @@
-"""A stream that is removed and begun anew under its name: what is of an earlier life is not taken for its own."""
+"""A stream that is removed and created again under its name.
+
+What belongs to an earlier incarnation is never taken for its own.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.keys import block_key, key_of_incarnation, key_within
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.keys import block_key, key_of_life, key_within
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.beginning import check_life, claim, ensure_first_version, locked
+from spatialstream.stream.bootstrap import check_incarnation, claim, ensure_first_version, locked
 from spatialstream.stream.engine import Inline
 from spatialstream.stream.job import WorkerJob
 from spatialstream.stream.settings import StreamSettings
@@ -28,7 +31,7 @@ SETTINGS = StreamSettings("s", slots=2)
 FIRST = build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2)
 
 
-def test_a_life_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> None:
+def test_a_incarnation_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> None:
     leases = Leases()
     with ThreadPoolExecutor(8) as pool:
         lives = set(pool.map(lambda i: claim(SETTINGS, Folder(tmp_path / "one"), MemoryLease(leases), 20.0), range(8)))
@@ -42,8 +45,8 @@ def test_what_has_been_claimed_needs_no_lease_but_what_has_not_does(tmp_path: Pa
     away.reachable = False
     with pytest.raises(Unavailable):
         claim(SETTINGS, Folder(tmp_path), away, 0.0)
-    life = SETTINGS.claim(Folder(tmp_path))
-    assert claim(SETTINGS, Folder(tmp_path), away, 0.0) == life
+    incarnation = SETTINGS.claim(Folder(tmp_path))
+    assert claim(SETTINGS, Folder(tmp_path), away, 0.0) == incarnation
 
 
 @pytest.mark.timeout(120)
@@ -58,7 +61,7 @@ def test_a_checkpoint_from_before_lives_had_ids_goes_on_without(tmp_path: Path) 
     assert SETTINGS.claim(Folder(tmp_path)) == SETTINGS.claim(Folder(tmp_path)) == ""
     store = MemoryStore()
     store.create(FIRST)
-    check_life(store, Folder(tmp_path), "s", "")
+    check_incarnation(store, Folder(tmp_path), "s", "")
 
 
 def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
@@ -67,7 +70,7 @@ def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
     known = json.loads(path.read_text())
     for other in ({**known, "format": 1}, {name: value for name, value in known.items() if name != "format"}):
         path.write_text(json.dumps(other))
-        with pytest.raises(StateError, match="is of another version of this program"):
+        with pytest.raises(StateError, match="was written by an incompatible version"):
             SETTINGS.claim(Folder(tmp_path))
 
 
@@ -79,20 +82,20 @@ def test_a_checkpoint_of_another_version_of_unicode_is_refused(tmp_path: Path) -
         SETTINGS.claim(Folder(tmp_path))
 
 
-def start(store: MemoryStore, checkpoint: Path, life: str) -> None:
-    """As a router starts."""
-    ensure_first_version(store, Folder(checkpoint), SETTINGS, 4, None, None, 0.0, life)
+def start(store: MemoryStore, checkpoint: Path, incarnation: str) -> None:
+    """Start as a router does."""
+    ensure_first_version(store, Folder(checkpoint), SETTINGS, 4, None, None, 0.0, incarnation)
 
 
 def test_a_checkpoint_that_was_deleted_is_not_made_anew_under_the_old_routing_state(tmp_path: Path) -> None:
     store = MemoryStore()
     start(store, tmp_path / "one", "one")
     start(store, tmp_path / "one", "one")
-    for life, new in (("other", True), ("", False)):
-        with pytest.raises(StateError, match=r"of another life of s \(one\) than .* -m spatialstream remove"):
-            start(store, tmp_path / "other", life)
-        with pytest.raises(StateError, match="another life"):
-            check_life(store, Folder(tmp_path / "other"), "s", life, new=new)
+    for incarnation, new in (("other", True), ("", False)):
+        with pytest.raises(StateError, match=r"another incarnation of s \(one\) than .* -m spatialstream remove"):
+            start(store, tmp_path / "other", incarnation)
+        with pytest.raises(StateError, match="another incarnation"):
+            check_incarnation(store, Folder(tmp_path / "other"), "s", incarnation, new=new)
 
 
 def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoint(tmp_path: Path) -> None:
@@ -101,17 +104,17 @@ def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoin
     store = MemoryStore()
     with pytest.raises(StateError, match=r"the routing store knows nothing.* -m spatialstream remove"):
         start(store, tmp_path, "one")
-    check_life(store, Folder(tmp_path), "s", "one", new=True)  # a worker that is started before the router
+    check_incarnation(store, Folder(tmp_path), "s", "one", new=True)  # a worker that is started before the router
     store.reachable = False
     start(store, tmp_path, "one")  # a router that has run before needs no store
 
 
 def test_blocks_of_other_lives_are_not_a_slots_own() -> None:
     keys = [block_key(3, 0, 5, "objects"), block_key(4, 0, 0, "marker")]
-    for life in ("", "one"):
-        assert [key_within(key_of_life(key, life), life) for key in keys] == keys
-        assert key_within(key_of_life(keys[0], "other"), life) is None
-    assert key_within(key_of_life(keys[0], "one"), "") is None
+    for incarnation in ("", "one"):
+        assert [key_within(key_of_incarnation(key, incarnation), incarnation) for key in keys] == keys
+        assert key_within(key_of_incarnation(keys[0], "other"), incarnation) is None
+    assert key_within(key_of_incarnation(keys[0], "one"), "") is None
     assert key_within(keys[0], "one") is None
 
 
@@ -124,5 +127,5 @@ def test_a_job_notices_that_its_stream_was_begun_anew() -> None:
     job._prepare()
     job._attend()
     assert isinstance(job._failure, StateError)
-    with pytest.raises(StateError, match=r"another life of the stream \(other, not one\)"):
-        job._check_life()
+    with pytest.raises(StateError, match=r"another incarnation of the stream \(other, not one\)"):
+        job._check_incarnation()

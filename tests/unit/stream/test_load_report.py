@@ -1,4 +1,4 @@
-"""The worker's load report: what it says, and that no round waits for the routing store."""
+"""The worker's load report: its content, and that no round waits for the routing store."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from spatialstream.balance.loads import LeafCounts, slot_loads
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.space import WGS84
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import LoadReport, read_load, save_load, save_sample
@@ -36,7 +36,7 @@ def version(tmp_path: Path) -> RoutingVersion:
 
 
 class Seen(LoadObserver):
-    """Keeps what it is told."""
+    """Records what it is called with."""
 
     def __init__(self) -> None:
         self.views: list[WindowView] = []
@@ -60,9 +60,9 @@ def test_a_report_adds_rounds_up(tmp_path: Path, version: RoutingVersion) -> Non
 
     load = read_load(store)
     assert load.version == version.number
-    assert load.upto == 1_000
+    assert load.watermark == 1_000
     assert load.counts.arrivals.tolist() == [8] * len(version.mapping)
-    assert load.counts.standing.tolist() == [3] * len(version.mapping)
+    assert load.counts.continuous.tolist() == [3] * len(version.mapping)
     assert load.checked.tolist() == [18] * len(version.mapping)
     assert load.seconds is not None
     assert slot_loads(load.seconds, version.mapping, SLOTS) == pytest.approx([0.4] * SLOTS)
@@ -94,19 +94,19 @@ def test_loads_are_estimated_once_the_router_has_learned(tmp_path: Path, version
         assert reporter.reported(60.0)
         assert len(seen.slots) == number
         save_sample(store, Sample.of(WGS84, *sample(), 1_000))
-    assert [view.upto for view in seen.views] == [0, 1_000]
+    assert [view.watermark for view in seen.views] == [0, 1_000]
     assert (seen.slots[0] > 0.0).all()
 
 
 def test_the_leaves_that_are_known(version: RoutingVersion) -> None:
     store = MemoryStore()
     assert known_leaves(store) == 0
-    store.create(version, "life")
+    store.create(version, "incarnation")
     assert known_leaves(store) == len(version.mapping)
 
 
 class AwayStore(MemoryStore):
-    """A routing store that answers only when it is back."""
+    """A routing store that answers only once it is reachable again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def test_no_round_waits_for_a_routing_store_that_is_away(tmp_path: Path, version
     assert not reporter.reported(0.05)
     store.back.set()
     assert reporter.reported(60.0)
-    assert read_load(store).upto == 2_000  # what came last; nobody needs what came between
+    assert read_load(store).watermark == 2_000  # what came last; nobody needs what came between
 
 
 def test_what_slots_hold_is_reported_as_they_count_it(tmp_path: Path, version: RoutingVersion) -> None:
@@ -136,7 +136,7 @@ def test_what_slots_hold_is_reported_as_they_count_it(tmp_path: Path, version: R
     assert reporter.reported(60.0)
     assert read_load(store).kept is None, "a slot has not told yet"
 
-    loads[1] |= {"held": 51_000, "standing": {"CRQ": 10_000, "CKQ": 2, "CTQ": 1}}
+    loads[1] |= {"held": 51_000, "continuous": {"CRQ": 10_000, "CKQ": 2, "CTQ": 1}}
     reporter = Hourly(Folder(tmp_path), store)
     reporter.observe(*round_of(1, version, loads))
     assert reporter.reported(60.0)

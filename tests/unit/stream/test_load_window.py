@@ -1,5 +1,5 @@
-"""What slots count by leaf, and what the window makes of it: in a simulated stream with every kind of query, whose
-versions change, against counts of the stream itself."""
+"""The slots' counts by leaf, and the window over them: in a simulated stream with every kind of query, whose versions
+change, against counts of the stream itself."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_the_times_of_leaves_add_up(rebalances: float, stream: Stream, tmp_path:
     whole = 0
     for record, version, loads in reported(stream, tmp_path, rebalances):
         window = LoadWindow(600_000, None)
-        window.use(version, record.round.upto)
-        window.take(record.round.upto, loads)
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
         spent = 0.0
         for load in loads.values():
             parts = load["spent"]
@@ -94,10 +94,10 @@ def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path) -> None:
     window = LoadWindow(600_000, None)
     found = reported(stream, tmp_path, 0.0)
     for record, version, loads in found:
-        window.use(version, record.round.upto)
-        window.take(record.round.upto, loads)
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
 
-    began = found[0][0].round.upto
+    began = found[0][0].round.watermark
     ends = {each.id: each.t for each in stream.queries if isinstance(each, Cancellation)}
     counts = window.counts()
     assert counts is not None
@@ -106,9 +106,9 @@ def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path) -> None:
         ended = [min(each.t + each.lifetime.duration, ends.get(each.id, math.inf)) for each in asked]
         batch = QueryBatch.of([each for each, end in zip(asked, ended, strict=True) if end > began])
         expected = np.bincount(version.index.route_queries(batch)[1], minlength=window.leaves)
-        np.testing.assert_array_equal(window.standing[kind], expected)
+        np.testing.assert_array_equal(window.continuous[kind], expected)
         assert expected.any()
-    np.testing.assert_array_equal(counts.standing, sum(window.standing.values()))
+    np.testing.assert_array_equal(counts.continuous, sum(window.continuous.values()))
 
 
 @pytest.mark.parametrize("slots", [1, SLOTS])
@@ -116,8 +116,8 @@ def test_queries_counted_by_leaf_are_those_that_came(slots: int, stream: Stream,
     """Every pair of a query and a leaf that it concerns is counted once, at the leaf's slot, whatever the slots."""
     window = LoadWindow(10**12, None)
     for record, version, loads in reported(stream, tmp_path, 0.0, slots):
-        window.use(version, record.round.upto)
-        window.take(record.round.upto, loads)
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
         for slot, load in loads.items():
             for leaves, count in load.get("leaf_queries", {}).values():
                 assert (version.mapping[leaves] == slot).all()
@@ -136,7 +136,7 @@ def test_queries_counted_by_leaf_are_those_that_came(slots: int, stream: Stream,
         expected = [sum(1 for each in of_leaf.tolist() if each == leaf) for leaf in range(window.leaves)]
         assert counts.queries[CODE[kind]].tolist() == expected
     for kind in STANDING:
-        assert counts.queries[CODE[kind]].tolist() == window.standing[kind].tolist()
+        assert counts.queries[CODE[kind]].tolist() == window.continuous[kind].tolist()
     assert set(counts.queries[CODE[QueryType.CKQ]].tolist()) == {window.nearest}
 
 
@@ -146,13 +146,15 @@ def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> No
     stood: set[QueryType] = set()
     for record, version, loads in reported(stream, tmp_path, 0.5):
         changed = window.version is not None and window.version.number != version.number
-        window.use(version, record.round.upto)
-        window.take(record.round.upto, loads)
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
         for kind in STANDING:
-            batch = QueryBatch.of([query for query in asked if query.type is kind and query.t <= record.round.upto])
+            batch = QueryBatch.of(
+                [query for query in asked if query.type is kind and query.t <= record.round.watermark]
+            )
             most = np.bincount(version.index.route_queries(batch)[1], minlength=window.leaves)
-            assert (window.standing[kind] <= most).all(), kind
-            if changed and window.standing[kind].any():
+            assert (window.continuous[kind] <= most).all(), kind
+            if changed and window.continuous[kind].any():
                 stood.add(kind)
     assert stood == set(STANDING)
 
@@ -163,10 +165,10 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
     n = len(version.index.leaves)
     window = LoadWindow(10_000, 1_000)
     window.use(version, 0)
-    standing = {kind: np.zeros(n) for kind in STANDING}
+    continuous = {kind: np.zeros(n) for kind in STANDING}
     came: list[tuple[int, dict[QueryType, np.ndarray]]] = []
     counts = st.lists(st.integers(0, 9), min_size=n, max_size=n).map(np.array)
-    for upto in range(1_000, 1_000 + 2_000 * data.draw(st.integers(1, 12)), 2_000):
+    for watermark in range(1_000, 1_000 + 2_000 * data.draw(st.integers(1, 12)), 2_000):
         census = data.draw(st.booleans())
         new = {kind: data.draw(counts) for kind in (*SNAPSHOT, *STANDING)}
         stands = {kind: data.draw(counts) for kind in STANDING} if census else {}
@@ -174,23 +176,23 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
         for slot in range(SLOTS):
             mine = version.mapping == slot
             loads[slot] = {"leaf_queries": cells(new, mine)} | (
-                {"leaf_standing": cells(stands, mine)} if census else {}
+                {"leaf_continuous": cells(stands, mine)} if census else {}
             )
-        window.take(upto, loads)
-        came = [(then, each) for then, each in [*came, (upto, new)] if then > upto - 10_000]
-        standing = stands if census else {kind: standing[kind] + new[kind] for kind in STANDING}
+        window.take(watermark, loads)
+        came = [(then, each) for then, each in [*came, (watermark, new)] if then > watermark - 10_000]
+        continuous = stands if census else {kind: continuous[kind] + new[kind] for kind in STANDING}
 
         found = window.counts()
         assert found is not None
         for kind in STANDING:
-            np.testing.assert_array_equal(window.standing[kind], standing[kind])
-        np.testing.assert_array_equal(found.standing, sum(standing.values()))
+            np.testing.assert_array_equal(window.continuous[kind], continuous[kind])
+        np.testing.assert_array_equal(found.continuous, sum(continuous.values()))
         for kind in SNAPSHOT:
             np.testing.assert_array_equal(window.queries(kind), sum(each[kind] for _, each in came))
 
 
 def cells(counts: dict[QueryType, np.ndarray], mine: np.ndarray) -> dict[str, list[list[int]]]:
-    """As a slot reports them: its own leaves, where there is anything."""
+    """Cells as a slot reports them: of its own leaves, without zeros."""
     where = {kind: np.flatnonzero(mine & (each > 0)) for kind, each in counts.items()}
     return {kind.value: [at.tolist(), counts[kind][at].tolist()] for kind, at in where.items() if len(at)}
 
@@ -214,7 +216,7 @@ def test_records_of_an_earlier_release_are_taken(version: RoutingVersion) -> Non
     assert counts is not None
     assert counts.arrivals[leaves].tolist() == [4] * len(leaves)
     assert window.checked[leaves].tolist() == [9] * len(leaves)
-    assert window.seconds.tolist() == counts.standing.tolist() == [0] * len(version.mapping)
+    assert window.seconds.tolist() == counts.continuous.tolist() == [0] * len(version.mapping)
 
 
 def test_what_a_leaf_holds_is_not_counted_from_before_there_was_a_clock() -> None:

@@ -1,6 +1,6 @@
 """A stream in one process gives the oracle's rows, however it is cut into micro-batches, and wherever it dies.
 
-What stands for Spark is the list of its micro-batches, of which the last may come again.
+The list of its micro-batches stands in for Spark; the last one may come again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stream.embedded import embedded_world
 from spatialstream.stream.micro_batches import LocalStream, WaitingClock, intakes_of_part
@@ -79,7 +79,7 @@ class Process:
     # --------------------------------------------------------------------------------------------------------- the test
 
     def do(self, action: Callable[[LocalStream], object]) -> bool:
-        """Do something with the stream, which may have to be begun anew; whether nobody died of it."""
+        """Do something with the stream, which may have to be restarted; returns whether no process died."""
         try:
             if self.stream is None:
                 forget()
@@ -97,7 +97,7 @@ class Process:
         return True
 
     def batch(self, parts: list[Records] | None = None) -> None:
-        """The next micro-batch, or the one that has not been committed again."""
+        """The next micro-batch, or again one that has not been committed."""
         if parts is not None:
             self.batches.append(parts)
         while self.committed < len(self.batches):
@@ -232,7 +232,7 @@ def thing(name: str, t: int, text: str = "fire") -> tuple[str, str]:
     return "objects", json.dumps({"id": name, "t": t, "lon": 1.0, "lat": 2.0, "text": text})
 
 
-def question(name: str, kind: str, t: int, **fields: Any) -> dict[str, Any]:
+def query(name: str, kind: str, t: int, **fields: Any) -> dict[str, Any]:
     return {"id": name, "type": kind, "t": t, "region": EVERYWHERE, "duration": "1h", **fields}
 
 
@@ -247,7 +247,7 @@ def seen(process: Process) -> list[tuple[str, int]]:
 
 
 def test_the_last_ms_waits_until_its_source_is_silent(tmp_path: Path) -> None:
-    process = started(tmp_path, [question("c", "CRQ", 0), question("later", "SRQ", 99)])
+    process = started(tmp_path, [query("c", "CRQ", 0), query("later", "SRQ", 99)])
     process.batch([[thing("a", 1), thing("b", 2)]])
     assert seen(process) == [("c", 1)]
     process.time = 99
@@ -262,7 +262,7 @@ def test_the_last_ms_waits_until_its_source_is_silent(tmp_path: Path) -> None:
 
 
 def test_queries_that_are_given_do_not_drive_time_but_a_flush_does(tmp_path: Path) -> None:
-    process = started(tmp_path, [question("s", "SRQ", 1_000)])
+    process = started(tmp_path, [query("s", "SRQ", 1_000)])
     process.batch([[thing("a", 1)]])
     process.time = 5_000
     process.do(LocalStream.advance)
@@ -275,7 +275,7 @@ def test_queries_that_are_given_do_not_drive_time_but_a_flush_does(tmp_path: Pat
 
 
 def test_given_queries_alone_are_answered_by_a_flush(tmp_path: Path) -> None:
-    process = started(tmp_path, [question("s", "SRQ", 7)])
+    process = started(tmp_path, [query("s", "SRQ", 7)])
     process.flush()
     assert process.lines("results") == [{"query": "s", "type": "SRQ", "t": 7, "objects": []}]
 
@@ -283,7 +283,7 @@ def test_given_queries_alone_are_answered_by_a_flush(tmp_path: Path) -> None:
 def test_a_flush_of_nothing_and_a_second_flush_do_nothing(tmp_path: Path) -> None:
     process = started(tmp_path, None, disorder=50)
     process.flush()
-    process.batch([[thing("a", 1)], [("queries", json.dumps(question("c", "CRQ", 0)))]])
+    process.batch([[thing("a", 1)], [("queries", json.dumps(query("c", "CRQ", 0)))]])
     process.flush()
     epochs = sorted(path.name for path in (tmp_path / "epochs").iterdir())
     process.flush()
@@ -292,7 +292,7 @@ def test_a_flush_of_nothing_and_a_second_flush_do_nothing(tmp_path: Path) -> Non
 
 
 def test_unusable_rows_are_dead_letters_with_their_part_and_place(tmp_path: Path) -> None:
-    process = started(tmp_path, ["nonsense", question("c", "CRQ", 0), question("c", "CRQ", 1)])
+    process = started(tmp_path, ["nonsense", query("c", "CRQ", 0), query("c", "CRQ", 1)])
     process.batch([[thing("a", 1)], [thing("b", 2), ("objects", '{"id": "\u2028"}')]])
     process.flush()
     letters = {(each["source"], each["offset"], each["line"]): each["reason"] for each in process.lines("rejected")}
@@ -307,7 +307,7 @@ def test_unusable_rows_are_dead_letters_with_their_part_and_place(tmp_path: Path
 def test_the_first_times_that_come_must_not_look_like_another_unit_unless_it_is_said(tmp_path: Path) -> None:
     process = started(tmp_path, None)
     seconds, moment = 1_795_880_000, 1_795_880_000_000
-    asked = ("queries", json.dumps(question("c", "CRQ", seconds)))
+    asked = ("queries", json.dumps(query("c", "CRQ", seconds)))
     for sure, first in ((False, [[thing("a", seconds)]]), (True, [[thing("a", seconds)]])):
         stream = process.begin(sure=sure)
         stream.recover()
@@ -322,7 +322,7 @@ def test_the_first_times_that_come_must_not_look_like_another_unit_unless_it_is_
     assert stream.micro_batch(1, lambda task: process.ingest([[thing("b", seconds + 1)]], task))
     with pytest.raises(SettingError, match="queries: "):
         stream.micro_batch(2, lambda task: process.ingest([[asked]], task))
-    good = [[("queries", json.dumps(question("c", "CRQ", moment)))], [thing("d", moment)]]
+    good = [[("queries", json.dumps(query("c", "CRQ", moment)))], [thing("d", moment)]]
     assert stream.micro_batch(2, lambda task: process.ingest(good, task))
 
 
@@ -341,7 +341,7 @@ def test_a_stream_that_is_closed_takes_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_is_done_before_a_micro_batch_that_was_begun_has_come_again(tmp_path: Path) -> None:
-    process = started(tmp_path, [question("c", "CRQ", 0)])
+    process = started(tmp_path, [query("c", "CRQ", 0)])
     process.batch([[thing("a", 1), thing("b", 2)]])
     process.batches.append([[thing("c", 3)]])
     process.chaos = 1.0  # it dies at the first step of the epoch

@@ -1,4 +1,4 @@
-"""What of a turn takes how long."""
+"""Time of each phase of a turn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A skewed stream that began without history: after a rebuild from its own sample, what slots do is even, and no row is
-lost."""
+"""A skewed stream that began without history: after a rebuild from its own sample the slots' load is even, and no row
+is lost."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def skewed(n: int = 6_000) -> tuple[list[SpatialObject], list[Query | Cancellati
 
 
 def measured(window: LoadWindow, version: RoutingVersion, simulation: Simulation) -> tuple[float, LeafCounts]:
-    """Lmax/Lmin of what slots were counted to do under a version: candidates checked, and objects."""
+    """Lmax/Lmin of the slots' measured work under a version: candidates checked, and objects."""
     for record, summary in simulation.rounds:
         if record.round.version == version.number:
             window.use(version, NEVER)
-            window.take(record.round.upto, summary.loads)
+            window.take(record.round.watermark, summary.loads)
     counts = window.counts()
     assert counts is not None
     work = np.bincount(version.mapping, window.checked + OBJECT * counts.arrivals, SLOTS)

@@ -1,7 +1,7 @@
-"""What turns wait for of a storage that is far away: requests one after the other, counted, not timed.
+"""Requests to a remote storage for which turns wait: one after the other, counted, not timed.
 
-Everything is done by one process, which is the most that can come one after the other: what several seats ask, they ask
-at once.
+Everything is done by one process, which is the largest number of sequential requests: those of several actors are
+concurrent.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
 from spatialstream.index.version import build
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Inline
-from spatialstream.stream.reign import Reign
+from spatialstream.stream.leadership import Leadership
 from spatialstream.stream.router import EPOCHS, Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import ROUNDS, Worker
@@ -31,12 +31,12 @@ SLOTS, LANES = 4, 4
 
 @dataclass
 class Turns:
-    """Both jobs of a stream of which some comes before each epoch.
+    """Both jobs of a stream, with some input before each epoch.
 
     Attributes:
         due: whether turns end with checkpoints.
-        spent: how far the clock of the storage has gone on in each part of a turn.
-        requests: that each part has waited for, method and name.
+        spent: how far the storage's clock has advanced in each phase of a turn.
+        requests: for which each phase has waited, method and name.
     """
 
     due: bool = False
@@ -58,15 +58,17 @@ class Turns:
         self.source.logs["queries/0"].append(*((None, json.dumps(query_record(each)).encode()) for each in queries))
         engine = Inline(world)
         self.part, self.before, self.seen = "", 0, 0
-        reign = Reign(channel, self.storage, "router", EPOCHS, 1, self.step)
+        leadership = Leadership(channel, self.storage, "router", EPOCHS, 1, self.step)
         given = settings, self.storage, store, list(self.source.logs), lambda: 10**13
-        self.router = RouterTurns(Router(*given, reign=reign, due=lambda: self.due), engine, self.step, beside=True)
-        reign = Reign(channel, self.storage, "worker", ROUNDS, 1, self.step)
-        worker = Worker(settings, self.storage, store, reign=reign, due=lambda: self.due)
+        self.router = RouterTurns(
+            Router(*given, leadership=leadership, due=lambda: self.due), engine, self.step, beside=True
+        )
+        leadership = Leadership(channel, self.storage, "worker", ROUNDS, 1, self.step)
+        worker = Worker(settings, self.storage, store, leadership=leadership, due=lambda: self.due)
         self.worker = WorkerTurns(worker, engine, SLOTS, self.step, beside=True)
 
     def step(self, name: str) -> None:
-        """A part of a turn begins; the decision goes on with the log."""
+        """Begin a phase of a turn; the decision includes the log."""
         if spent := self.storage.now - self.before:
             self.spent[self.part] += spent
             self.requests[self.part] += self.storage.waited[self.seen :]
@@ -74,7 +76,7 @@ class Turns:
         self.part = {"record": "decide", "begin": "decide", "hear": "decide"}.get(name, name)
 
     def turn(self, *, due: bool = False) -> Counter[str]:
-        """An epoch and its round; what each part of them has waited for."""
+        """Do an epoch and its round; returns what each phase has waited for."""
         self.due, many = due, 60
         for i, each in enumerate(self.objects[:many]):
             self.source.logs[f"objects/{i % LANES}"].append((None, json.dumps(object_record(each, WGS84)).encode()))

@@ -1,4 +1,4 @@
-"""What retention drops is in the archive, once; an answer that would need it says so."""
+"""Objects dropped by retention are in the archive, once; an answer that would need them says so."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from spatialstream.connectors.folder import Folder
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.folder import Folder
 from spatialstream.stages.state import get_value
 from spatialstream.stages.work import slot_objects
 from spatialstream.stream.settings import StreamSettings
@@ -51,7 +51,7 @@ def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed:
     assert simulation.worker.last is not None
     last = simulation.worker.last.round
     before = get_value(Folder(tmp_path), simulation.worker.last.previous, RoundRecord)
-    dropped = before.round.upto  # a round drops what the one before allows
+    dropped = before.round.watermark  # a round drops what the one before allows
     held: list[str] = []
     for slot in range(setup.slots):
         store = slot_objects(slot, last, Folder(tmp_path))

@@ -1,7 +1,7 @@
-"""How many rows each query that stands has had, and when the last was: as who counts the rows of the results has it.
+"""The row counts of continuous queries, and the times of their last rows, compared with counts of the results' rows.
 
-Router, worker and rebalancer come in any interleaving, die before any of their steps, lose state that is in memory, and
-do rounds again; what stands is asked for in between, after rounds that are done.
+Router, worker and rebalancer are interleaved at random, die before any of their steps, lose state in memory, and redo
+rounds; the listing is queried in between, after rounds that are done.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Counted(Simulation):
         except Lost:
             return
         assert turn is not None
-        self.compare(turn.number, turn.take)
+        self.compare(turn.number, turn.revision)
 
-    def compare(self, number: int, take: int) -> None:
+    def compare(self, number: int, revision: int) -> None:
         for part in range(self.settings.mergers):
             had = dict[str, list[int]]()
             for row in self.rows_of(part):
                 had.setdefault(row["query"], []).append(row["t"])
             everything = {"after": -1, "limit": 10**6}
-            for _, record, rows, last in listed(self.storage.place, part, (number, take), everything):
+            for _, record, rows, last in listed(self.storage.place, part, (number, revision), everything):
                 mine = [t for t in had.get(record["id"], []) if t >= record["t"]]
                 assert (rows, last) == (len(mine), max(mine, default=None)), record
                 self.compared += 1

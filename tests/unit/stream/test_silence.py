@@ -1,4 +1,4 @@
-"""A stream in which nothing happens for so long that the broker keeps nothing of what was announced: it goes on."""
+"""A stream that is silent for so long that the broker has removed all announcements: it continues."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from spatialstream.connectors.memory import MemoryChannel, MemoryLog
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.sources.memory import MemoryChannel, MemoryLog
 from spatialstream.stages import views
 from spatialstream.stages.state import forget
 from spatialstream.stream.job import RouterJob, WorkerJob
@@ -24,7 +24,7 @@ def nothing_is_kept() -> Iterator[None]:
 
 
 class Silent:
-    """A stream of which half has come, and has been answered; processes have leases."""
+    """A stream whose first half has come, and has been answered; processes have leases."""
 
     def __init__(self, checkpoint_interval: float = 10.0) -> None:
         self.stream, self.checkpoint_interval = Stream(), checkpoint_interval
@@ -59,7 +59,7 @@ class Silent:
         return job
 
     def work(self) -> None:
-        """Until there is nothing more to do."""
+        """Work until there is nothing more to do."""
         while self.router._turn():
             pass
         idle = 0
@@ -67,7 +67,7 @@ class Silent:
             idle = 0 if self.worker._turn() else idle + 1
 
     def a_day_passes(self) -> None:
-        """With a broker that keeps nothing for longer, whatever it is told."""
+        """With a broker that keeps nothing for longer, whatever its configuration."""
         for job in (self.router, self.worker):
             job._worked_at = -1e9
             assert not job._turn()
@@ -102,7 +102,7 @@ def test_what_was_announced_and_is_gone_is_missed() -> None:
     silent.come(silent.later[60:])
     while silent.router._turn():
         pass
-    with pytest.raises(StateError, match="the last one that has come is"):
+    with pytest.raises(StateError, match="the last one received is"):
         silent.worker._turn()
 
 
@@ -129,7 +129,7 @@ def test_jobs_have_the_log_cut_and_go_on_from_what_is_left(monkeypatch: pytest.M
         for _ in range(3):
             silent.worker._beside()
     assert [each for each in silent.stream.said if "cut" in each] == [
-        "worker: epochs cannot be cut; it grows until that can be done"
+        "worker: epochs cannot be cut; the log grows until it can be cut"
     ], "once in a while"
     assert silent.log.bounds[0] == 0
     silent.worker._trim_at = 0.0

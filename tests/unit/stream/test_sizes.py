@@ -1,4 +1,4 @@
-"""Messages that grow with data stay below what a broker takes: blocks, partials, dead letters, rows."""
+"""Messages that grow with data stay below the broker's limit: blocks, partials, dead letters, rows."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.contracts import MESSAGE
+from spatialstream.connectors.delivery import result_messages
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.kafka import LARGEST_MESSAGE, Topics
 from spatialstream.model.errors import SettingError
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
 from spatialstream.records.decode import rejected_line
-from spatialstream.sources.contracts import MESSAGE
-from spatialstream.sources.delivery import result_messages
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import LARGEST_MESSAGE, Topics
 from spatialstream.stages import messages, route
 from spatialstream.stages.ingest import LARGEST_ID, LARGEST_RECORD, Ingest, Intake
 from spatialstream.stages.rows import RowLimits, match_lines, object_texts, row_lines, term_texts
 
 ROOM = 64 << 10
-"""What the broker counts besides key and value is less."""
+"""Upper bound of what the broker counts besides key and value."""
 
 
 def intake(folder: Path, record: dict[str, Any], **more: Any) -> tuple[Intake, list[dict[str, Any]]]:
-    """What becomes of a record, and the dead letters."""
+    """The outcome of a record, and the dead letters."""
     value = json.dumps(record, ensure_ascii=False).encode()
     batch = pa.RecordBatch.from_pylist([{"offset": 0, "value": value}], MESSAGE)
     (found,) = Ingest(0, Folder(folder), WGS84, longest=8 << 20, **more).intakes("objects/0", [batch])
@@ -43,7 +43,7 @@ def thing(**fields: Any) -> dict[str, Any]:
 
 
 def kana(n: int) -> str:
-    """A term of 18 n bytes that takes 3 n as it is written."""
+    """A term of 18 n bytes, from a text of 3 n bytes."""
     return "\u3316" * n
 
 

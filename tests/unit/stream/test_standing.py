@@ -1,4 +1,4 @@
-"""What stands can be listed after each round: just what was admitted, whatever the jobs do and whoever dies."""
+"""Listings of continuous queries after each round: exactly the admitted ones, whatever the jobs do and whoever dies."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ STANDING = (QueryType.CRQ, QueryType.CKQ, QueryType.CTQ)
 
 
 AGAIN = "somebody else"
-"""Who asks what stands already."""
+"""The owner who registers existing queries again."""
 
 
 def registered_by(queries: Sequence[Query | Cancellation]) -> list[Query | Cancellation]:
-    """The queries with who has registered them; some come again, from somebody else, who is not who is known for it."""
+    """The queries with their owners; some come again from another owner, who does not become theirs."""
     result = list[Query | Cancellation]()
     for position, each in enumerate(queries):
         if not isinstance(each, Query):
@@ -42,7 +42,7 @@ def registered_by(queries: Sequence[Query | Cancellation]) -> list[Query | Cance
 
 
 class Listed(Simulation):
-    """A simulation of which what stands is listed after each try of a round."""
+    """A simulation whose continuous queries are listed after each try of a round."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -57,15 +57,17 @@ class Listed(Simulation):
             except Gone:
                 self.gone += 1
             else:
-                self.listings[turn.upto] = [record for _, record, _, _ in found]
+                self.listings[turn.watermark] = [record for _, record, _, _ in found]
 
     def listed(self, part: int, turn: Round) -> list[Any]:
         found, after = list[Any](), -1
-        while page := views.listed(self.storage.place, part, (turn.number, turn.take), {"after": after, "limit": 7}):
+        while page := views.listed(
+            self.storage.place, part, (turn.number, turn.revision), {"after": after, "limit": 7}
+        ):
             found += page
             after = page[-1][0]
         for _, record, _, _ in found[:2]:
-            named = views.listed(self.storage.place, part, (turn.number, turn.take), {"id": record["id"]})
+            named = views.listed(self.storage.place, part, (turn.number, turn.revision), {"id": record["id"]})
             assert [each for _, each, _, _ in named] == [record]
         return found
 

@@ -1,4 +1,4 @@
-"""What a stream puts into its storage: files that are known, and the same ones however often its jobs die."""
+"""The files that a stream puts into its storage: known ones, and the same ones however often its jobs die."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.connectors.owned import STREAM
 from spatialstream.model.space import WGS84
-from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.sources.owned import STREAM
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
 MEASURED = re.compile(r"(epochs|rounds)/done")
-"""Files that are written anew: how far a job is."""
+"""Files that are overwritten: the progress of a job."""
 
 
 class Recording(MemoryStorage):
-    """A storage that knows all that was ever put.
+    """A storage that records all that was ever put.
 
     Attributes:
         versions: for each name the contents, and how often each was put.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.space import WGS84
-from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.ingest import Intake
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import read_named, save_named
@@ -93,7 +93,7 @@ def test_what_is_damaged_tells_of_no_version() -> None:
 
 
 class Lagging(Simulation):
-    """A simulation whose worker falls behind, and whose router removes versions whenever it may."""
+    """A simulation whose worker falls behind, and whose router removes versions as soon as it may."""
 
     def __init__(self, *given: object, **more: object) -> None:
         super().__init__(*given, **more)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ class Lagging(Simulation):
         self.look()
 
     def look(self) -> None:
-        """Note what the last round that is done names and the store does not have: who asks goes by that."""
+        """Note the versions that the last done round names and the store lacks: query clients would need them."""
         if self.rounds:
             turn = self.rounds[-1][0].round
             named = {turn.version, *(version for version, *_ in turn.past)}

@@ -1,10 +1,10 @@
-"""Load balance: when it is lost, and which routing version would restore it (SSTD, section 5). Pure decisions.
+"""Load balance: detection of imbalance, and routing versions that restore balance (SSTD, section 5). No side effects.
 
-- :mod:`~spatialstream.balance.loads`: the loads of leaves and slots from live counts, and how well the model fits;
-- :mod:`~spatialstream.balance.attribution`: which leaves a slot's time goes to;
-- :mod:`~spatialstream.balance.pm`: PM, the leaves of the most and the least loaded slot are shared out anew;
-- :mod:`~spatialstream.balance.fm`: FM, all leaves are shared out anew, moving as few continuous queries as possible;
-- :mod:`~spatialstream.balance.fg`: FG, the tree itself is adjusted, then FM;
-- :mod:`~spatialstream.balance.rebuild`: the tree is built anew, from a sample of the stream;
-- :mod:`~spatialstream.balance.proposal`: which of them to take, and what it does, in figures and words.
+- :mod:`~spatialstream.balance.loads`: the loads of leaves and slots from live counts, and the error of the cost model;
+- :mod:`~spatialstream.balance.attribution`: attribution of a slot's time to its leaves;
+- :mod:`~spatialstream.balance.pm`: PM, reassign the leaves of the most and the least loaded slot;
+- :mod:`~spatialstream.balance.fm`: FM, reassign all leaves, moving as few continuous queries as possible;
+- :mod:`~spatialstream.balance.fg`: FG, adjust the tree itself, then FM;
+- :mod:`~spatialstream.balance.rebuild`: rebuild the tree from a sample of the stream;
+- :mod:`~spatialstream.balance.proposal`: choice of a strategy, and a description of its effects.
 """

@@ -1,17 +1,17 @@
-"""Which leaves a slot's time goes to.
+"""Attribution of a slot's time to its leaves.
 
-A slot does an epoch's objects in a few calls of compiled code, whatever their leaves, so no clock runs for a leaf. What
-is measured are the calls (:class:`Spent`), and what is counted is how much each leaf gives them to do. A leaf's time is
-an attribution: each part of the slot's time is spread over the slot's leaves in proportion to what the part grows with.
+A slot processes the objects of an epoch in a few calls of compiled code, regardless of their leaves, so time cannot be
+measured per leaf. The time of the calls is measured (:class:`Spent`), and the work of each leaf is counted. Each part
+of the slot's time is distributed over the slot's leaves in proportion to the quantity that determines the part:
 
-- ``match``, finding and checking candidates of CRQs: by candidates checked, and :data:`OBJECT` for each object.
-- ``results``, writing down what matches: by matches.
-- ``objects``, all else that is done for each object (unpacking, CKQs, CTQs, insertion): by objects.
-- ``queries``, answering snapshot queries: by snapshot queries that concern the leaf.
+- ``match``, finding and checking candidates of CRQs: candidates checked, plus :data:`OBJECT` per object.
+- ``results``, writing matches: matches.
+- ``objects``, all other work per object (unpacking, CKQs, CTQs, insertion): objects.
+- ``queries``, answering snapshot queries: snapshot queries that concern the leaf.
 
-So the times of a slot's leaves add up to these parts, except for a part of which no leaf has any: a snapshot query may
-come for objects of an earlier version alone. What a slot does besides (registering and ending queries, steps of CTQs,
-expiry, writing its state) is no leaf's.
+So the times of a slot's leaves add up to these parts, except for a part whose quantity is 0 in all leaves: a snapshot
+query may concern only objects of an earlier version. Other work of a slot (registering and ending queries, steps of
+CTQs, expiry, writing its state) is not attributed to leaves.
 
 Cost: O(leaves).
 """
@@ -28,13 +28,13 @@ import numpy.typing as npt
 __all__ = ["OBJECT", "Spent", "object_seconds", "spread"]
 
 OBJECT = 8.0
-"""What an object costs before its first candidate is checked (its terms and its cell are looked up), in candidates:
-with 1,000 to 600,000 CRQs, 250 ns an object and 30 ns a candidate were measured."""
+"""Fixed cost of an object (looking up its terms and its cell), in candidates: 250 ns per object and 30 ns per candidate
+were measured with 1,000 to 600,000 CRQs."""
 
 
 @dataclass(slots=True)
 class Spent:
-    """The parts of a slot's time that leaves bring about, in seconds; see above."""
+    """The parts of a slot's time that are attributed to leaves, in seconds; see the module."""
 
     match: float = 0.0
     results: float = 0.0
@@ -43,12 +43,12 @@ class Spent:
 
     @classmethod
     def of(cls, record: Mapping[str, float]) -> Self:
-        """From a mapping by the parts' names; parts that it has not are 0."""
+        """Build from a mapping by the names of the parts; missing parts are 0."""
         return cls(**{part.name: float(record.get(part.name, 0.0)) for part in fields(cls)})
 
 
 def spread(seconds: float, weight: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Seconds in proportion to n weights of at least 0: float64[n]; 0 everywhere if all weights are 0."""
+    """Distribute seconds in proportion to n weights of at least 0: float64[n]; all 0 if all weights are 0."""
     total = float(weight.sum())
     return weight * (seconds / total) if total > 0.0 else np.zeros(len(weight))
 
@@ -56,13 +56,13 @@ def spread(seconds: float, weight: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 def object_seconds(
     spent: Spent, objects: npt.NDArray[Any], checked: npt.NDArray[Any], matches: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
-    """The seconds that each of a slot's n leaves takes because of its objects: float64[n].
+    """The seconds of a slot's time attributed to the objects of each of its n leaves: float64[n].
 
     Args:
         spent: the slot's time.
-        objects: of each leaf, in that time, n values.
-        checked: candidates that were checked for them, n values.
-        matches: of them, n values.
+        objects: number of objects of each leaf, n values.
+        checked: number of candidates checked for these objects, n values.
+        matches: number of matches of these objects, n values.
     """
     return (
         spread(spent.match, checked + OBJECT * objects)

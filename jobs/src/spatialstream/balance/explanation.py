@@ -1,4 +1,4 @@
-"""What a proposal would do and what it would bring, as text for a terminal."""
+"""Description of a proposal's changes and expected effects, as text for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["explanation"]
 
 _MOST_ROWS = 20
-"""Rows of the table of moves."""
+"""Maximum number of rows of the table of moves."""
 
 
 def explanation(proposal: Proposal) -> str:
@@ -42,7 +42,7 @@ def _headline(proposal: Proposal) -> list[str]:
     if proposal.strategy == "rebuild":
         nodes = _counted(proposal.spatial, "node", "nodes"), _counted(proposal.textual, "node", "nodes")
         lines.append(
-            f"the tree is built anew, {nodes[0]} split by space and {nodes[1]} by text: "
+            f"the tree is rebuilt, {nodes[0]} split by space and {nodes[1]} by text: "
             f"{len(proposal.loads_before):,} -> {len(proposal.loads_after):,} leaves"
         )
     if proposal.note:
@@ -55,7 +55,7 @@ def _headline(proposal: Proposal) -> list[str]:
 
 
 def _slot_table(proposal: Proposal) -> list[str]:
-    """The slots, with bars of their shares of the load before and after."""
+    """The table of slots, with bars of their shares of the load before and after."""
     before, after = proposal.before, proposal.after
     totals = float(before.sum()) or 1.0, float(after.sum()) or 1.0
     peak = max(float(before.max(initial=0.0)) / totals[0], float(after.max(initial=0.0)) / totals[1]) or 1.0
@@ -72,7 +72,7 @@ def _slot_table(proposal: Proposal) -> list[str]:
 
 
 def _move_table(proposal: Proposal) -> list[str]:
-    """The moves with the most continuous queries."""
+    """The table of the moves with the most continuous queries."""
     moves = proposal.moves
     if not len(moves):
         return []

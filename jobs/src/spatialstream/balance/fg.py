@@ -1,18 +1,18 @@
 """FG: adjust the tree by splits and merges until its leaves can be balanced, then FM (SSTD, section 5.3).
 
-Each iteration splits the most loaded leaf, by space or by text as Eqn 3 says, which lowers Lmax, the largest load of a
-leaf. Then, of the nodes whose four children are leaves (in a min-heap H), the one with the smallest load is merged,
-unless its load is larger than Lmax, which ends the adjustment: merging can even out nothing more. The parent of the
-merged node may become a candidate for H. The adjustment is complete when the differencing method finds subsets that
-satisfy the load balance constraint.
+Each iteration splits the most loaded leaf, by space or by text according to Eqn 3, which lowers Lmax, the largest load
+of a leaf. Then, of the nodes whose four children are leaves (in a min-heap H), the one with the smallest load is
+merged. If its load is larger than Lmax, the adjustment ends instead, because merging can no longer improve balance. The
+parent of the merged node may become a candidate for H. The adjustment is complete when the differencing method finds
+subsets that satisfy the load balance constraint.
 
-What the paper leaves open: if H is empty there is nothing to merge and the adjustment goes on splitting. It also ends
-where the most loaded leaf cannot be split, or the tree would get more leaves than is set. It always ends: a node that
-was split is never merged again, so there are at most as many merges as the tree had nodes, and the other iterations
-each add three leaves.
+Not specified in the paper: if H is empty, there is nothing to merge, and the adjustment continues with splits. It also
+ends if the most loaded leaf cannot be split, or if the tree would exceed the maximum number of leaves. It always ends:
+a node that was split is never merged again, so there are at most as many merges as the tree had nodes, and every other
+iteration adds three leaves.
 
-Cost: an iteration takes O(log n + words of a cell), and O(n (k log k + log n)) to check the balance of n leaves on k
-slots, which is left out while one leaf alone is too large for it.
+Cost: O(log n + words of a cell) per iteration, plus O(n (k log k + log n)) to check the balance of n leaves on k slots,
+which is skipped while a single leaf is too large for balance.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Adjustment:
     """The outcome of FG.
 
     Attributes:
-        tree: the new tree, its leaves with the counts and loads that are expected of them.
+        tree: the new tree, with the expected counts and loads of its leaves.
         mapping: int32[n], the slot of each of its leaves.
-        origins: from which old leaves they come.
-        spatial, textual: leaves that were split by space and by text.
-        merges: nodes that were merged.
+        origins: the old leaves that they originate from.
+        spatial, textual: number of leaves that were split by space and by text.
+        merges: number of nodes that were merged.
         ended: why the adjustment of the tree ended, as a clause.
     """
 
@@ -57,7 +57,7 @@ class Adjustment:
 
 
 class _Adjuster:
-    """The tree in the making, the loads of its leaves, and H."""
+    """State of the adjustment: the tree, the loads of its leaves, and H."""
 
     def __init__(
         self, tree: QTTree, counts: LeafCounts, statistics: Statistics, slots: int, settings: BalanceSettings
@@ -86,7 +86,7 @@ class _Adjuster:
             heapq.heappush(self._by_load, (-load, node))
 
     def most_loaded(self) -> int:
-        """The leaf with the largest load; of equal ones the node with the smallest number."""
+        """The leaf with the largest load; ties are broken by the smallest node number."""
         while self.loads.get(self._by_load[0][1]) != -self._by_load[0][0]:
             heapq.heappop(self._by_load)
         return self._by_load[0][1]
@@ -96,13 +96,13 @@ class _Adjuster:
         return self.loads[self.most_loaded()]
 
     def candidate(self) -> tuple[float, int] | None:
-        """The top of H, without the nodes that a split has made unfit."""
+        """The top of H, after removing nodes that can no longer be merged because of a split."""
         while self.h and not self.editor.can_merge(self.h[0][1]):
             heapq.heappop(self.h)
         return self.h[0] if self.h else None
 
     def split(self, node: int) -> int:
-        """Split a leaf by Eqn 3; returns SPATIAL or TEXTUAL."""
+        """Split a leaf according to Eqn 3; return SPATIAL or TEXTUAL."""
         h = self.editor.statistics.similarity(self.editor.box(node), weighted=not self.settings.printed)
         kind = SPATIAL if h <= self.settings.similarity else TEXTUAL
         del self.loads[node]
@@ -111,7 +111,7 @@ class _Adjuster:
         return kind
 
     def merge(self, node: int) -> None:
-        """Merge a node, and put its parent into H if that can be merged now."""
+        """Merge a node, and add its parent to H if it can be merged now."""
         self._replace_children(node)
         self.merges += 1
         parent = self.editor.parent(node)
@@ -119,7 +119,7 @@ class _Adjuster:
             heapq.heappush(self.h, (self._loads_of([parent])[0], parent))
 
     def undo_split(self, node: int, kind: int) -> None:
-        """Take back the last split."""
+        """Undo the last split."""
         self._replace_children(node)
         self.splits[kind] -= 1
 
@@ -130,32 +130,32 @@ class _Adjuster:
         self._add([node])
 
     def iterate(self) -> str | None:
-        """One split and one merge; why the adjustment ends, if it does."""
+        """Do one split and one merge; return why the adjustment ends, or None if it continues."""
         node = self.most_loaded()
         if not self.editor.can_split(node):
-            return "the most loaded leaf is as small as leaves get"
+            return "the most loaded leaf cannot be split further"
         kind = self.split(node)
         candidate = self.candidate()
         can_merge = candidate is not None and candidate[0] <= self.highest()
         if not can_merge and len(self.loads) > self.limit:
             self.undo_split(node, kind)
-            return f"the tree would get more than {self.limit:,} leaves"
+            return f"the tree would exceed {self.limit:,} leaves"
         if candidate is not None:
             if not can_merge:
-                return "no merge evens out the leaves any further"
+                return "no merge would improve the balance of its leaves"
             heapq.heappop(self.h)
             self.merge(candidate[1])
         return "its leaves can be balanced" if self.balanced() else None
 
     def in_order(self) -> Floats:
-        """The loads in the order of the leaves."""
+        """The loads, in the order of the leaves."""
         return np.array([self.loads[node] for node in self.editor.leaf_order()])
 
     def balanced(self) -> bool:
         """Whether the differencing method satisfies the load balance constraint."""
         most = self.settings.imbalance
         total, highest = sum(self.loads.values()), self.highest()
-        # the slot of the largest leaf has at least its load, and one of the others at most their mean
+        # the slot of the largest leaf has at least its load, and some other slot at most the mean of the others
         if self.slots > 1 and highest > most * (total - highest) / (self.slots - 1) * (1.0 + 1e-9):
             return False
         loads = self.in_order()
@@ -168,12 +168,12 @@ def adjust(
     """FG: at least one iteration if the tree allows one, then FM on the new tree.
 
     Args:
-        tree: the tree; it stays as it is.
+        tree: the tree; it is not modified.
         mapping: int32[leaves], the slot of each leaf.
         slots: number of slots.
-        counts: what was counted in the leaves.
+        counts: the counts of the leaves.
         statistics: J.
-        settings: λ, ε and the largest number of leaves.
+        settings: λ, ε and the maximum number of leaves.
     """
     work = _Adjuster(tree, counts, statistics, slots, settings)
     ended = None
@@ -182,6 +182,6 @@ def adjust(
     loads = work.in_order()
     done = work.editor.finish()
     found = done.tree.weighed(done.origins.carry_objects(counts.objects), loads)
-    new = full_mapping(loads, slots, done.origins, mapping, counts.standing)
+    new = full_mapping(loads, slots, done.origins, mapping, counts.continuous)
     splits = work.splits
     return Adjustment(found, new, done.origins, splits[SPATIAL], splits[TEXTUAL], work.merges, ended)

@@ -1,9 +1,9 @@
-"""FM: share out all leaves anew, and give the subsets to slots so that few continuous queries move (SSTD, 5.2).
+"""FM: partition all leaves into balanced subsets, and assign these to slots so that few queries move (SSTD, 5.2).
 
-Karmarkar and Karp's differencing method makes as many subsets as there are slots, with sums as equal as it gets them.
-Which slot takes which subset is the assignment problem: the cost of a pair is the number of continuous queries
-abs(P.Q) of the subset's leaves that are on other slots now. It is solved by the algorithm of Jonker and Volgenant
-(1987), the paper's [9].
+Karmarkar and Karp's differencing method forms as many subsets as there are slots, with sums as equal as it achieves.
+Which slot gets which subset is an assignment problem: the cost of a pair is the number of continuous queries abs(P.Q)
+of the subset's leaves that are on other slots now. It is solved by the algorithm of Jonker and Volgenant (1987), the
+paper's [9].
 
 Cost: O(n (k log k + log n)) for n leaves and k slots, and O(k^3).
 """
@@ -20,29 +20,29 @@ from spatialstream.model.arrays import Codes, Floats
 __all__ = ["assign", "full_mapping", "moved_queries"]
 
 
-def full_mapping(loads: Floats, slots: int, origins: Origins, old: Codes, standing: Floats) -> Codes:
+def full_mapping(loads: Floats, slots: int, origins: Origins, old: Codes, continuous: Floats) -> Codes:
     """The slot of each leaf after FM, int32[n].
 
     Args:
-        loads: float64[n], of the leaves to share out.
-        slots: number of slots; some stay without a leaf if there are fewer leaves.
-        origins: where the leaves come from, if the tree has been adjusted.
-        old: int32[m], the slot of each of the leaves before.
-        standing: float64[m], continuous queries of each of those.
+        loads: float64[n], the loads of the leaves.
+        slots: number of slots; if there are fewer leaves, some slots get none.
+        origins: the origins of the leaves, if the tree has been adjusted.
+        old: int32[m], the slot of each old leaf.
+        continuous: float64[m], continuous queries of each old leaf.
     """
     subsets = karmarkar_karp(loads, slots)
-    return assign(subsets, np.arange(slots, dtype=np.int32), origins, old, standing)
+    return assign(subsets, np.arange(slots, dtype=np.int32), origins, old, continuous)
 
 
-def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, standing: Floats) -> Codes:
-    """Give each subset a slot of its own, moving as few continuous queries as possible; among those, few leaves.
+def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, continuous: Floats) -> Codes:
+    """Assign each subset to a different slot so that the fewest continuous queries move; in case of ties, few leaves.
 
     Args:
-        subsets: int32[n], the subset of each leaf, below the number of slots.
-        slots: int32[k], the slots to be given.
-        origins: where the leaves come from.
-        old: int32[m], the slot of each leaf before.
-        standing: float64[m], continuous queries of each of those.
+        subsets: int32[n], the subset of each leaf, less than the number of slots.
+        slots: int32[k], the slots to assign.
+        origins: the origins of the leaves.
+        old: int32[m], the slot of each old leaf.
+        continuous: float64[m], continuous queries of each old leaf.
 
     Returns:
         The slot of each leaf, int32[n].
@@ -53,16 +53,16 @@ def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, standing:
     stays = column >= 0
     kept = np.zeros((2, len(slots), len(slots)))
     at = (subsets[origins.leaf[stays]], column[stays])
-    np.add.at(kept[0], at, (origins.queries * standing[origins.source])[stays])
+    np.add.at(kept[0], at, (origins.queries * continuous[origins.source])[stays])
     np.add.at(kept[1], at, origins.objects[stays])
-    # whole queries weigh more than all leaves together, which decide only between assignments that move equally many
+    # one query weighs more than all leaves together: leaves only break ties between assignments moving equally many
     row, chosen = linear_sum_assignment(kept[0] * (origins.leaves + len(old) + 1.0) + kept[1], maximize=True)
     given = np.empty(len(slots), np.int32)
     given[row] = slots[chosen]
     return given[subsets]
 
 
-def moved_queries(mapping: Codes, origins: Origins, old: Codes, standing: Floats) -> Floats:
-    """The transfer cost of each pair of :class:`Origins`, float64[m]: its continuous queries, 0 if its slot stays."""
+def moved_queries(mapping: Codes, origins: Origins, old: Codes, continuous: Floats) -> Floats:
+    """The transfer cost of each pair of :class:`Origins`, float64[m]: its continuous queries; 0 if its slot is kept."""
     moves = mapping[origins.leaf] != old[origins.source]
-    return np.where(moves, origins.queries * standing[origins.source], 0.0)
+    return np.where(moves, origins.queries * continuous[origins.source], 0.0)

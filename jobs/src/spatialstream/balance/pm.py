@@ -1,8 +1,8 @@
-"""PM: share out anew the leaves of the most and the least loaded slot alone (SSTD, section 5.2).
+"""PM: reassign only the leaves of the most and the least loaded slot (SSTD, section 5.2).
 
-As FM, with these two slots: it moves fewer continuous queries and leaves all other slots in peace.
+Like FM, restricted to these two slots: it moves fewer continuous queries and does not affect other slots.
 
-Cost: O(n log n) for the n leaves of the two.
+Cost: O(n log n) for the n leaves of the two slots.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from spatialstream.model.arrays import Codes, Floats
 __all__ = ["partial_mapping"]
 
 
-def partial_mapping(loads: Floats, slots: int, old: Codes, standing: Floats) -> Codes:
-    """The slot of each leaf after PM, int32[n]; that before, if all slots have the same load or there is only one.
+def partial_mapping(loads: Floats, slots: int, old: Codes, continuous: Floats) -> Codes:
+    """The slot of each leaf after PM, int32[n]; unchanged if all slots have the same load or there is only one slot.
 
-    Where the differencing method, a heuristic, would leave the two slots further apart than they are, nothing changes.
+    Nothing changes either if the differencing method, a heuristic, does not lower the larger of the two loads.
 
     Args:
-        loads: float64[n], of the leaves.
+        loads: float64[n], the loads of the leaves.
         slots: number of slots.
-        old: int32[n], the slot of each leaf before.
-        standing: float64[n], continuous queries of each leaf.
+        old: int32[n], the current slot of each leaf.
+        continuous: float64[n], continuous queries of each leaf.
     """
     by_slot = slot_loads(loads, old, slots)
     pair = np.array([by_slot.argmax(), by_slot.argmin()], np.int32)
@@ -38,5 +38,5 @@ def partial_mapping(loads: Floats, slots: int, old: Codes, standing: Floats) -> 
     if np.bincount(subsets, loads[chosen], 2).max() >= by_slot[pair[0]]:
         return old.copy()
     mapping = old.copy()
-    mapping[chosen] = assign(subsets, pair, Origins.same(len(chosen)), old[chosen], standing[chosen])
+    mapping[chosen] = assign(subsets, pair, Origins.same(len(chosen)), old[chosen], continuous[chosen])
     return mapping

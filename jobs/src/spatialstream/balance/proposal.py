@@ -1,11 +1,11 @@
-"""A proposal: the routing version that would restore load balance, and what adopting it does (SSTD, section 5.1).
+"""A proposal: a routing version that restores load balance, and the effects of adopting it (SSTD, section 5.1).
 
-PM is tried first, then FM, then FG, then a rebuild, each only if the one before would not restore balance. If none
-would, the one that comes closest is proposed, and says so. A strategy can also be asked for by name. A proposal is
-bound to the version that it was computed from; its id depends on that version's number, the strategy and what the new
-version looks like.
+PM is tried first, then FM, then FG, then a rebuild, each only if the previous one would not restore balance. If none
+would, the one that comes closest is proposed, with a note that says so. A strategy can also be requested by name. A
+proposal is bound to the version that it was computed from; its id depends on that version's number, the strategy and
+the contents of the new version.
 
-Cost: that of the strategies that are tried: about 0.1 s for each on 1,000 leaves and 16 slots.
+Cost: that of the strategies tried: about 0.1 s each for 1,000 leaves and 16 slots.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from spatialstream.model.errors import SettingError
 __all__ = ["STRATEGIES", "BalanceSettings", "Moves", "Proposal", "propose", "usable"]
 
 STRATEGIES = ("PM", "FM", "FG", "rebuild")
-"""The paper's three and a tree built anew, in the order in which they are tried."""
+"""The paper's three strategies and a rebuild of the tree, in the order in which they are tried."""
 
 _WORTHWHILE = 0.99
-"""A version that does not restore balance is proposed only if it lowers Lmax/Lmin (or Lmax) at least to this share."""
+"""A version that does not restore balance is proposed only if it lowers Lmax/Lmin (or Lmax) by at least this factor."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,10 +49,11 @@ class Moves:
 
     Attributes:
         leaf: int32[m], leaf of the new version.
-        source: int32[m], the leaf of the version before that it comes from: itself, unless the tree was adjusted.
-        old_slot: int32[m], the slot of ``source`` before.
-        new_slot: int32[m], the slot of ``leaf``.
-        queries: float64[m], continuous queries that move, as estimated from the counts.
+        source: int32[m], the leaf of the previous version that it originates from; the same leaf if the tree is
+            unchanged.
+        old_slot: int32[m], the slot of ``source`` in the previous version.
+        new_slot: int32[m], the slot of ``leaf`` in the new version.
+        queries: float64[m], estimated number of continuous queries that move.
     """
 
     leaf: Codes
@@ -71,18 +72,18 @@ class Proposal:
     """A new routing version and what it changes.
 
     Attributes:
-        id: names the proposal; the same decision has the same id.
+        id: id of the proposal; equal decisions have equal ids.
         strategy: PM, FM, FG or rebuild.
         threshold: λ.
-        previous: the version that it was computed from.
+        previous: the version that the proposal was computed from.
         version: the proposed version.
         loads_before: float64[leaves of ``previous``], load of each leaf by Eqn 2.
-        loads_after: float64[leaves of ``version``], what is expected of each.
-        origins: from which leaves those of ``version`` come.
-        moves: what moves.
-        spatial, textual: leaves that were split by space and by text, or of a tree built anew its nodes.
-        merges: nodes whose four leaves were merged into one.
-        note: what there is to say about how the strategy ended; "" if nothing.
+        loads_after: float64[leaves of ``version``], expected load of each leaf.
+        origins: the old leaves that the leaves of ``version`` originate from.
+        moves: the leaves that change slot.
+        spatial, textual: number of leaves that were split by space and by text; of a rebuilt tree, of its nodes.
+        merges: number of nodes whose four leaves were merged into one.
+        note: a note on the outcome of the strategy; "" if there is none.
     """
 
     id: str
@@ -101,27 +102,27 @@ class Proposal:
 
     @property
     def base(self) -> int:
-        """Number of the version that it was computed from; it may be adopted only while that is the active one."""
+        """Number of the version that it was computed from; it may be adopted only while that version is active."""
         return self.previous.number
 
     @property
     def before(self) -> Floats:
-        """Load of each slot before, float64[slots]."""
+        """Current load of each slot, float64[slots]."""
         return slot_loads(self.loads_before, self.previous.mapping, self.previous.slots)
 
     @property
     def after(self) -> Floats:
-        """Load of each slot that is expected, float64[slots]."""
+        """Expected load of each slot, float64[slots]."""
         return slot_loads(self.loads_after, self.version.mapping, self.version.slots)
 
     @property
     def imbalance_before(self) -> float:
-        """Lmax/Lmin before."""
+        """Current Lmax/Lmin."""
         return imbalance(self.before)
 
     @property
     def imbalance_after(self) -> float:
-        """Lmax/Lmin that is expected."""
+        """Expected Lmax/Lmin."""
         return imbalance(self.after)
 
     @property
@@ -131,20 +132,20 @@ class Proposal:
 
     @property
     def changes_tree(self) -> bool:
-        """Whether the new version has another tree."""
+        """Whether the new version has a different tree."""
         return self.strategy in ("FG", "rebuild")
 
     @property
     def queries_moved(self) -> float:
-        """Continuous queries that move, added up over leaves as in the paper; one that is in several counts in each."""
+        """Continuous queries that move, summed over leaves as in the paper: a query in several counts in each."""
         return float(self.moves.queries.sum())
 
     def explain(self) -> str:
-        """What would be done and what it would bring, as text for a terminal."""
+        """Describe the changes and their expected effects, as text for a terminal."""
         return explanation(self)
 
     def to_record(self) -> dict[str, Any]:
-        """The proposal without its arrays of leaves, JSON-able; an infinite Lmax/Lmin is None."""
+        """The proposal without its arrays of leaves, JSON-serializable; an infinite Lmax/Lmin is None."""
         return {
             "id": self.id,
             "strategy": self.strategy,
@@ -179,23 +180,23 @@ def propose(
     number: int | None = None,
     sample: Sample | None = None,
 ) -> Proposal | None:
-    """The version that should follow, if one should.
+    """Propose a version that restores load balance.
 
     Args:
         version: the active version.
-        counts: what was counted in its leaves.
+        counts: the counts of its leaves.
         statistics: J.
-        settings: λ, ε and the largest number of leaves.
+        settings: λ, ε and the maximum number of leaves.
         strategy: "auto", or one of :data:`STRATEGIES`, which is then proposed whether or not it is needed or helps.
         number: number of the new version; by default the next one.
-        sample: what J was made from; without it, or with too small a one, no tree is built anew.
+        sample: the sample that J was computed from; without a large enough sample, no tree is rebuilt.
 
     Returns:
-        The proposal. None if ``strategy`` is "auto" and there is no load imbalance, or nothing that lowers it.
+        The proposal. None if ``strategy`` is "auto" and load is balanced or no strategy improves the balance.
 
     Raises:
-        SettingError: the strategy is unknown, FG is asked for and the index is no QT-tree, or a rebuild, and there is
-            no large enough sample.
+        SettingError: the strategy is unknown, FG is requested and the index is not a QT-tree, or a rebuild is requested
+            and the sample is too small.
         StateError: the counts are not those of the version's leaves.
     """
     if strategy not in ("auto", *STRATEGIES):
@@ -208,7 +209,7 @@ def propose(
 
 
 class _Attempts:
-    """The strategies, tried on one version and its counts."""
+    """Applies strategies to a version and its counts."""
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class _Attempts:
         self.loads = leaf_loads(version, counts, statistics)
 
     def best(self) -> Proposal | None:
-        """The first that restores balance, or else the one that comes closest, if it is better than nothing."""
+        """The first proposal that restores balance, else the one that comes closest if it is an improvement."""
         before = slot_loads(self.loads, self.version.mapping, self.version.slots)
         if imbalance(before) <= self.settings.imbalance:
             return None
@@ -241,7 +242,7 @@ class _Attempts:
         return replace(closest, note="; ".join(filter(None, notes)))
 
     def attempt(self, strategy: str) -> Proposal:
-        """What a strategy makes of the version."""
+        """The proposal of one strategy."""
         if strategy == "FG":
             return self._adjusted()
         if strategy == "rebuild":
@@ -249,9 +250,9 @@ class _Attempts:
         old, slots = self.version.mapping, self.version.slots
         same = Origins.same(len(old))
         if strategy == "PM":
-            mapping = partial_mapping(self.loads, slots, old, self.counts.standing)
+            mapping = partial_mapping(self.loads, slots, old, self.counts.continuous)
         else:
-            mapping = full_mapping(self.loads, slots, same, old, self.counts.standing)
+            mapping = full_mapping(self.loads, slots, same, old, self.counts.continuous)
         index = self.version.index
         if isinstance(index, QTTree):
             index = index.weighed(self.counts.objects, self.loads)
@@ -271,7 +272,7 @@ class _Attempts:
         sample = self.sample
         if sample is None or len(sample.objects) < ENOUGH:
             found = 0 if sample is None else len(sample.objects)
-            problem = f"a tree is built anew from a sample of {ENOUGH:,} objects, and {found:,} have come"
+            problem = f"a rebuild needs at least {ENOUGH:,} sampled objects, and there are {found:,}"
             raise SettingError("strategy", f"{problem}; try again later")
         made = rebuild(self.version, self.counts, sample, self.statistics, self.settings)
         kinds = np.bincount(made.tree.nodes.kind, minlength=3)
@@ -291,7 +292,7 @@ class _Attempts:
     ) -> Proposal:
         old = self.version.mapping
         version = RoutingVersion(self.number, index, mapping, self.version.slots)
-        queries = moved_queries(mapping, origins, old, self.counts.standing)
+        queries = moved_queries(mapping, origins, old, self.counts.continuous)
         moves = np.flatnonzero(mapping[origins.leaf] != old[origins.source])
         leaf, source = origins.leaf[moves], origins.source[moves]
         return Proposal(
@@ -310,7 +311,7 @@ class _Attempts:
 
 
 def usable(strategies: Sequence[str], version: RoutingVersion, sample: Sample | None) -> list[str]:
-    """Those of the strategies that a version allows, and what has been sampled."""
+    """The strategies that can be applied to a version with this sample."""
     adjusts = isinstance(version.index, QTTree)
     builds = sample is not None and len(sample.objects) >= ENOUGH
     return [each for each in strategies if {"FG": adjusts, "rebuild": builds}.get(each, True)]
@@ -321,7 +322,7 @@ def _badness(slots: Floats) -> tuple[float, float]:
 
 
 def _is_better(after: Floats, before: Floats) -> bool:
-    """Whether Lmax/Lmin is clearly smaller, or, if it is infinite both times, Lmax is."""
+    """Whether Lmax/Lmin is clearly smaller; if both are infinite, whether Lmax is."""
     one, other = _badness(after), _badness(before)
     if math.isinf(one[0]) and math.isinf(other[0]):
         return one[1] <= _WORTHWHILE * other[1]
@@ -329,11 +330,11 @@ def _is_better(after: Floats, before: Floats) -> bool:
 
 
 def _identify(base: int, strategy: str, version: RoutingVersion) -> str:
-    """A short hash of the base version's number, the strategy, the new mapping and how the new index routes."""
+    """A short hash of the base version's number, the strategy, the new mapping and the routing of the new index."""
     digest = hashlib.blake2b(f"{base} {strategy} {version.index.kind}".encode(), digest_size=6)
     arrays, _ = version.index.to_arrays()
     for name in sorted(arrays):
-        if not name.startswith("leaves."):  # figures of today, by which nothing is routed
+        if not name.startswith("leaves."):  # current figures, which do not affect routing
             digest.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
     digest.update(version.mapping.tobytes())
     return digest.hexdigest()

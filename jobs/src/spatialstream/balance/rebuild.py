@@ -1,18 +1,18 @@
 """Rebuild: Algorithm 1 on a sample of the live stream, and a mapping that moves few queries (SSTD, 4.1.2 and 5.3).
 
-FG changes the tree where it has to, from the leaves that are there. A tree that was made before anything was known of
-the stream, or for another one, is better made anew: QTtreeConstruction takes the sampled objects, and J of the sampled
-queries, among which those that stand do not fade. The new tree has as many leaves as the old one; more, up to the
-stream's limit, if so many cannot be evened out.
+FG changes the existing tree where necessary. A tree that was built without knowledge of the stream, or for a different
+one, is better rebuilt: QTtreeConstruction gets the sampled objects, and J of the sampled queries, among which active
+continuous queries do not decay. The new tree has as many leaves as the old one; more, up to the stream's limit, if that
+number does not allow an even distribution.
 
-Counts of the old leaves are carried over by what both trees make of the same sampled objects: each old leaf's objects
-and arrivals go to new leaves in the proportions of its sampled ones. Its continuous queries likewise, by which sampled
-queries concern both leaves. How much new leaves are asked is what J says, corrected by what was counted in the old
-ones.
+Counts of the old leaves are carried over by routing the sampled objects with both trees: the objects and arrivals of an
+old leaf are distributed over new leaves like its sampled objects. Its continuous queries are distributed likewise, by
+the sampled queries that concern both leaves. The numbers of queries of the new leaves are those of J, corrected by the
+counts of the old leaves.
 
-Leaves are allotted as by FM: Karmarkar and Karp's subsets, given to slots so that the fewest queries move. Then leaves
-go back, one by one, to the slot that has most of their queries already, those first that save most, for as long as no
-slot's load is further from the mean than by :data:`SLACK`.
+Leaves are assigned as by FM: Karmarkar and Karp's subsets, assigned to slots so that the fewest queries move. Then
+leaves are moved back, one by one, to the slot that already has most of their queries, those that save most first, as
+long as no slot's load deviates from the mean by more than :data:`SLACK`.
 
 Cost: that of Algorithm 1, and O(sampled queries x leaves) for the queries.
 """
@@ -41,26 +41,26 @@ from spatialstream.model.queries import QueryBatch
 __all__ = ["ENOUGH", "SLACK", "Rebuilt", "rebuild", "settle"]
 
 ENOUGH = 1_000
-"""Sampled objects from which a tree is built, at least."""
+"""Minimum number of sampled objects for a rebuild."""
 
 SLACK = 0.1
-"""How far from the mean a slot's load may be, as a part of it, for a leaf to stay where its queries are."""
+"""Maximum deviation of a slot's load from the mean, as a fraction of it, when leaves are moved back."""
 
 _EVEN = 1.25
-"""Lmax/Lmin that the new leaves should allow, however large λ is."""
+"""Lmax/Lmin that the new leaves should allow, even if λ is larger."""
 
 _STANDING = 2_000
-"""Sampled queries by which it is estimated which of them new leaves have in common with old ones."""
+"""Maximum number of sampled queries for estimating which queries new leaves have in common with old ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rebuilt:
-    """The outcome.
+    """The outcome of a rebuild.
 
     Attributes:
-        tree: the new tree, its leaves with the counts and loads that are expected of them.
+        tree: the new tree, with the expected counts and loads of its leaves.
         mapping: int32[n], the slot of each of its leaves.
-        origins: from which old leaves they come.
+        origins: the old leaves that they originate from.
     """
 
     tree: QTTree
@@ -71,14 +71,14 @@ class Rebuilt:
 def rebuild(
     version: RoutingVersion, counts: LeafCounts, sample: Sample, statistics: Statistics, settings: BalanceSettings
 ) -> Rebuilt:
-    """A tree for the stream as it is.
+    """Build a tree for the current stream.
 
     Args:
         version: the active version.
-        counts: what was counted in its leaves.
-        sample: of the stream, with :data:`ENOUGH` objects.
+        counts: the counts of its leaves.
+        sample: a sample of the stream with at least :data:`ENOUGH` objects.
         statistics: J of the sample.
-        settings: λ and the largest number of leaves.
+        settings: λ and the maximum number of leaves.
     """
     slots, leaves = version.slots, len(version.index.leaves)
     asked = asked_of(version.index, counts, statistics)
@@ -90,25 +90,26 @@ def rebuild(
         cells = statistics.cells_of(tree.leaves.box)
         now = None if asked is None else origins.carry_asked(asked, known, statistics.asked(cells))
         loads = statistics.workloads(cells, objects, rate, leaf_coverage(tree, statistics, cells), now)
-        mapping = full_mapping(loads, slots, origins, version.mapping, counts.standing)
+        mapping = full_mapping(loads, slots, origins, version.mapping, counts.continuous)
         even = imbalance(slot_loads(loads, mapping, slots)) <= min(_EVEN, settings.imbalance)
         if even or 4 * leaves > settings.leaves or len(tree.leaves) < leaves:
             break
         leaves *= 4
-    settled = settle(mapping, loads, _kept(origins, version, counts.standing))
+    settled = settle(mapping, loads, _kept(origins, version, counts.continuous))
     return Rebuilt(tree.weighed(objects, loads), settled, origins)
 
 
 def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:
-    """Let leaves stay where most of their continuous queries are, as far as balance allows.
+    """Move leaves to the slots that have most of their continuous queries, as far as balance allows.
 
     Args:
-        mapping: int32[n], the slot of each leaf, evened out.
-        loads: float64[n], their loads.
-        kept: float64[n, slots], the continuous queries of each leaf that each slot has already.
+        mapping: int32[n], the slot of each leaf in a balanced mapping.
+        loads: float64[n], the load of each leaf.
+        kept: float64[n, slots], the continuous queries of each leaf that each slot already has.
 
     Returns:
-        The slot of each leaf, int32[n]. No slot's load is further from the mean than it may be, or than one was before.
+        The slot of each leaf, int32[n]. The load of each slot stays within :data:`SLACK` of the mean, or within the
+        range of the loads in ``mapping`` if that is wider.
     """
     slots = kept.shape[1]
     result = mapping.copy()
@@ -120,7 +121,7 @@ def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:
     saved = kept[each, home] - kept[each, mapping]
     order = np.lexsort((each, -saved / np.maximum(loads, 1e-300)))
     waiting, before = order[saved[order] > 0.0].tolist(), -1
-    while len(waiting) != before:  # what one leaf leaves behind may be room for another
+    while len(waiting) != before:  # a leaf that moves may make room for another
         before, left = len(waiting), []
         for leaf in waiting:
             source, target, load = result[leaf], home[leaf], loads[leaf]
@@ -134,15 +135,15 @@ def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:
     return result
 
 
-def _kept(origins: Origins, version: RoutingVersion, standing: Floats) -> Floats:
-    """Continuous queries of each new leaf that each slot has already, float64[n, slots]; at most what the leaf has."""
+def _kept(origins: Origins, version: RoutingVersion, continuous: Floats) -> Floats:
+    """Continuous queries of each new leaf (at most all of them) that each slot already has, float64[n, slots]."""
     kept = np.zeros((origins.leaves, version.slots))
-    np.add.at(kept, (origins.leaf, version.mapping[origins.source]), origins.queries * standing[origins.source])
+    np.add.at(kept, (origins.leaf, version.mapping[origins.source]), origins.queries * continuous[origins.source])
     return kept
 
 
 def _origins(old: GlobalIndex, new: QTTree, sample: Sample) -> Origins:
-    """From which old leaves new ones come: where sampled objects tell, and where boxes meet if there are none."""
+    """The origins of new leaves, from sampled objects; for old leaves without any, from the overlap of boxes."""
     shape = len(new.leaves), len(old.leaves)
     weight = sample.counts()[0]
     shared = np.zeros(shape)
@@ -156,7 +157,7 @@ def _origins(old: GlobalIndex, new: QTTree, sample: Sample) -> Origins:
 
 
 def _overlap(one: Floats, other: Floats) -> Floats:
-    """By how much boxes float64[n, 4] and float64[m, 4] overlap, as areas float64[n, m]."""
+    """The areas of overlap of boxes float64[n, 4] and float64[m, 4]: float64[n, m]."""
     low = np.maximum(one[:, np.newaxis, :2], other[np.newaxis, :, :2])
     high = np.minimum(one[:, np.newaxis, 2:], other[np.newaxis, :, 2:])
     result: Floats = np.maximum(high - low, 0.0).prod(axis=2)
@@ -164,8 +165,8 @@ def _overlap(one: Floats, other: Floats) -> Floats:
 
 
 def _common(old: GlobalIndex, new: QTTree, sample: Sample) -> Floats:
-    """Which part of each old leaf's continuous queries concerns each new leaf, float64[new, old]; 1 where none does."""
-    queries = sample.standing()
+    """The fraction of each old leaf's continuous queries that concerns each new leaf, float64[new, old]; 1 if none."""
+    queries = sample.continuous()
     queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // _STANDING))))
     one, other = (_concerned(index, queries) for index in (new, old))
     both: npt.NDArray[np.float32] = one.T.astype(np.float32) @ other.astype(np.float32)

@@ -1,4 +1,4 @@
-"""What can be chosen about load balance."""
+"""Settings of load balance."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from spatialstream.model.errors import SettingError
 __all__ = ["FORMS", "BalanceSettings"]
 
 FORMS = ("weighted", "printed")
-"""How ĥ of Eqn 3 may be taken, see :attr:`BalanceSettings.printed`; the first is the default."""
+"""Forms of ĥ of Eqn 3, see :attr:`BalanceSettings.printed`; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceSettings:
-    """When load counts as imbalanced, and how a tree is adjusted (SSTD, section 5; defaults of section 7.6).
+    """The threshold of load imbalance, and parameters of tree adjustment (SSTD, section 5; defaults of section 7.6).
 
     Attributes:
-        imbalance: λ; there is load imbalance if Lmax / Lmin over the slots is larger (definition 4). More than 1.
+        imbalance: λ; load is imbalanced if Lmax / Lmin over the slots is larger (definition 4). Greater than 1.
         similarity: ε; a leaf is split by space if the queries of its quarters are at most this similar (ĥ of Eqn 3),
-            and by text otherwise. From 0 to 1: ĥ lies between 0.25 and 1.
-        leaves: FG makes no tree with more leaves than this, unless the tree has more already. At least 1.
-        printed: whether ĥ is Eqn 3 as the paper prints it, where a rare type of query says as much as a frequent one.
-            Otherwise types count by how probable they are.
+            and by text otherwise. From 0 to 1; ĥ is between 0.25 and 1.
+        leaves: maximum number of leaves that FG creates, unless the tree already has more. At least 1.
+        printed: whether ĥ is Eqn 3 as printed in the paper, which gives a rare type of query the same influence as a
+            frequent one. Otherwise types are weighted by their probabilities.
 
     Raises:
-        SettingError: a value makes no sense; names it.
+        SettingError: a value is invalid; the message names it.
     """
 
     imbalance: float = 6.0
@@ -35,10 +35,10 @@ class BalanceSettings:
     printed: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Validate the values."""
         if not (math.isfinite(self.imbalance) and self.imbalance > 1.0):
-            raise SettingError("imbalance", f"{self.imbalance} is no threshold of Lmax/Lmin; give more than 1")
+            raise SettingError("imbalance", f"{self.imbalance} is not a threshold of Lmax/Lmin; give more than 1")
         if not 0.0 <= self.similarity <= 1.0:
-            raise SettingError("similarity", f"{self.similarity} is no similarity; give 0 to 1")
+            raise SettingError("similarity", f"{self.similarity} is not a similarity; give 0 to 1")
         if self.leaves < 1:
-            raise SettingError("leaves", f"{self.leaves} is no number of leaves; give at least 1")
+            raise SettingError("leaves", f"{self.leaves} is not a number of leaves; give at least 1")

@@ -1,9 +1,14 @@
 """The command line: files (``run | generate | tree | check | demo``) and live streams (``router | query | ...``).
 
-Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one
-line says which, and what would be right); 3 the run failed, and one line says why, and whether the same command can go
-on; 4 every object, or every query, was rejected; 130 stopped at once by an interrupt or SIGTERM, a second one where the
-first lets it finish something.
+Exit status:
+
+- 0: success.
+- 1: ``--strict`` met a rejected record, or ``check`` found a difference.
+- 2: a setting is unusable; one line says which, and what would be right.
+- 3: the run failed; one line says why, and whether the same command can resume it.
+- 4 every object, or every query, was rejected; 130: stopped at once by an interrupt or SIGTERM. Where the
+first signal lets the command finish something, by the
+  second one.
 """
 
 from __future__ import annotations
@@ -20,25 +25,25 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import spatialstream
-from spatialstream.cli.attached import attach
+from spatialstream.cli.pod_session import attach
+from spatialstream.connectors.process_memory import few_arenas
 from spatialstream.model.errors import AllRejected, RecordError, RunError, SpatialStreamError
-from spatialstream.sources.process_memory import few_arenas
 
 __all__ = ["main", "parser"]
 
 _AGAIN = 0.05
-"""Seconds after which a lost interrupt comes again: by then what could not raise it is over."""
+"""Seconds after which a lost interrupt is raised again: by then the code that could not raise it has returned."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one line."""
+    """A parser that reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the command line."""
+        """Print the error and exit with status 2."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse what is not known here: the command whose help is of use, not the program, tells of it."""
+        """Refuse unknown arguments here, so that the error names the command whose help is useful, not the program."""
         known, rest = super().parse_known_args(args, namespace)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -46,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Build the parser of all commands."""
     from spatialstream.cli import (
         check,
         cluster,
@@ -68,10 +73,10 @@ def parser() -> argparse.ArgumentParser:
 
     top = _Parser(
         prog="spatialstream",
-        description="Questions over a fast stream of objects with a place, a time and a text.",
+        description="Queries over a fast stream of objects with a place, a time and a text.",
     )
     top.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
-    top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.attached
+    top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.pod_session
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     files = (run, generate, tree, check, demo, demo_live)
     streams = (router, worker, load, query, results, status, rebalance, remove, gateway, cluster)
@@ -82,9 +87,9 @@ def parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM is an interrupt, so what is open is closed; commands that have something to finish handle both.
+    """Treat SIGTERM as an interrupt, so that open resources are closed; commands that finish work handle both signals.
 
-    By default it would end a process on the spot, or, as the first one of a container, not at all.
+    By default SIGTERM would end a process on the spot, or, if it is PID 1 of a container, not at all.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -103,9 +108,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _comes_again(otherwise: Callable[[Any], object], lost: Any) -> None:
-    """An interrupt that came where nothing can be raised comes once more.
+    """Raise again an interrupt that arrived where an exception cannot propagate.
 
-    A finalizer or a callback of a weak reference, as each import has: there Python tells what was raised and goes on.
+    In a finalizer or a callback of a weak reference (every import has one), Python reports the exception and continues.
     """
     if isinstance(lost.exc_value, KeyboardInterrupt):
         again = threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
@@ -116,7 +121,7 @@ def _comes_again(otherwise: Callable[[Any], object], lost: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command and return its exit status."""
     few_arenas()
     options = parser().parse_args(arguments)
     try:
@@ -140,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("spatialstream: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone: no more to say
+        sys.stderr.close()  # the reader of our output has exited: nothing more to print
         return 0
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

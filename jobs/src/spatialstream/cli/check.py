@@ -17,7 +17,7 @@ def add_parser(commands: Any) -> None:
         "check",
         help="compare a run's results with a brute-force oracle",
         description="Answers all queries again by brute force, in plain Python without any index, and compares every "
-        "row. Takes time and memory in proportion to objects times queries.",
+        "row. Time and memory are proportional to objects times queries.",
     )
     shared.add_input(parser)
     shared.add_time_unit(parser)

@@ -1,4 +1,4 @@
-"""``spatialstream cluster``: a whole live stream on this machine, without containers, for developers."""
+"""``spatialstream cluster``: a complete live stream on this machine, without containers, for developers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 from spatialstream.cli import options as shared
 from spatialstream.cli.live import BOOTSTRAP, ZOOKEEPER
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.program import program
 
 if TYPE_CHECKING:
     from spatialstream.servers.process import Server
@@ -33,21 +33,21 @@ def add_parser(commands: Any) -> None:
         "cluster",
         help="start and stop a live stream on this machine",
         description="Starts ZooKeeper, a Kafka broker, the router, the worker and a gateway of one stream on loopback, "
-        "and stops them; prints the link of the console. Everything they keep is in one folder; started again, the "
-        "stream goes on.",
+        "or stops them; prints the link of the console. All their files are in one folder; started again, the "
+        "stream resumes.",
     )
     parser.add_argument("action", choices=("up", "down", "status"))
     add = parser.add_argument
-    add("--folder", type=Path, default=Path(".cluster"), metavar="DIR", help="where everything is (default .cluster)")
+    add("--folder", type=Path, default=Path(".cluster"), metavar="DIR", help="folder of all files (default .cluster)")
     add("--stream", default="dev", metavar="NAME", help="the stream's name (default dev)")
     add("--slots", type=shared.count, default=2, metavar="N", help="worker slots (default 2)")
     shared.add_space(parser)
-    add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (all)")
-    add("--port", type=int, default=8080, metavar="PORT", help="of the console; 0: any (default %(default)s)")
-    told = "of zookeeper, kafka, router or worker, such as kafka=19092 (default: the usual ones where they are free)"
+    add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (default: all)")
+    add("--port", type=int, default=8080, metavar="PORT", help="port of the console; 0: any (default %(default)s)")
+    told = "ports of zookeeper, kafka, router or worker, such as kafka=19092 (default: the usual ports if free)"
     add("--ports", type=shared.value("ports", _ports), default={}, metavar="NAME=PORT,...", help=told)
-    add("--no-gateway", dest="gateway", action="store_false", help="start no gateway, so there is no console")
-    add("--quiet", action="store_true", help="say nothing but errors")
+    add("--no-gateway", dest="gateway", action="store_false", help="start no gateway, and thus no console")
+    add("--quiet", action="store_true", help="print only errors")
     parser.set_defaults(function=_cluster)
 
 
@@ -62,10 +62,10 @@ def _ports(text: str) -> dict[str, int]:
 
 
 def _chosen(given: Mapping[str, int]) -> dict[str, int | None]:
-    """The ports of a cluster: those that are given, and the usual ones where they are free; None: any.
+    """Choose the ports of a cluster: the given ones, else the usual ones if they are free, else None for any port.
 
     Raises:
-        SettingError: one that is given cannot be had.
+        SettingError: a given port is not available.
     """
     for name, port in given.items():
         check_port(port, f"ports: {name}")
@@ -83,26 +83,26 @@ def start(
     started: list[Server],
     tell: Callable[[str], object],
 ) -> tuple[str, str]:
-    """Start the servers and the jobs of a stream; where ZooKeeper and the broker are.
+    """Start the servers and the jobs of a stream; return the addresses of ZooKeeper and the broker.
 
-    Each is told of before it is waited for, and when it is there.
+    Progress is reported before each wait, and when each process runs.
 
     Args:
-        folder: where everything is that they keep.
-        arguments: of both jobs.
-        ports: of each of them; None: a free one.
-        started: takes those that have been started, also where one cannot be.
-        tell: is told what has been started.
+        folder: folder of all their files.
+        arguments: command-line arguments of both jobs.
+        ports: the port of each process; None: a free one.
+        started: the started processes are appended to it, also if a later one fails to start.
+        tell: called with each line of progress.
 
     Raises:
-        ServerError: one of them does not run.
+        ServerError: one of them fails to start.
     """
     from spatialstream.kernels import compile_kernels
     from spatialstream.servers.job import JobServer
     from spatialstream.servers.kafka import KafkaServer
     from spatialstream.servers.zookeeper import ZooKeeperServer
 
-    tell("compiling what is not compiled yet")
+    tell("compiling kernels that are not in the cache")
     compile_kernels()
     tell("starting ZooKeeper and Kafka")
     zookeeper = ZooKeeperServer(folder / "zookeeper", ports["zookeeper"])
@@ -115,7 +115,7 @@ def start(
     for job in ("router", "worker"):
         server = JobServer(folder / job, job, [*where, *arguments], ports[job])
         started.append(server)
-        tell(f"starting the {job}: waiting until its Spark runs")
+        tell(f"starting the {job}: waiting for its Spark session")
         server.start(timeout=300.0)
         tell(f"{job} running, metrics at http://127.0.0.1:{server.port}/metrics, log in {server.log}")
     return zookeeper.hosts, kafka.bootstrap
@@ -130,17 +130,17 @@ def _is_free(port: int) -> bool:
 
 
 def check_port(port: int, setting: str = "port") -> None:
-    """Refuse a port that is none, or that somebody has.
+    """Check that a port is valid and not in use.
 
     Raises:
-        SettingError: it is one of them.
+        SettingError: it is not.
     """
     if not 0 <= port < 1 << 16:
-        raise SettingError(setting, f"{port} is no port; give 1 to 65535, or 0 for any")
+        raise SettingError(setting, f"{port} is not a port; give 1 to 65535, or 0 for any")
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise SettingError(setting, f"{port} cannot be had ({error.strerror}); give another, or 0") from None
+        raise SettingError(setting, f"{port} is not available ({error.strerror}); give another, or 0") from None
 
 
 def serve(
@@ -152,19 +152,19 @@ def serve(
     who: str,
     shown: Mapping[str, str] | None = None,
 ) -> str:
-    """Start the gateway of a stream that runs; the link of its console, with a token that may everything.
+    """Start the gateway of a running stream; return the link of its console, with a token that has all rights.
 
     Args:
-        folder: where its token is kept, so that a link is good over restarts.
+        folder: folder in which the token is kept, so that a link stays valid over restarts.
         stream: the stream's name.
-        where: ZooKeeper and the broker.
-        port: of the gateway; 0: a free one.
-        started: takes the gateway, also where it cannot be started.
-        who: bears the token.
-        shown: what else the link says to the console.
+        where: addresses of ZooKeeper and the broker.
+        port: port of the gateway; 0: a free one.
+        started: the gateway is appended to it, also if it fails to start.
+        who: name of the token's bearer.
+        shown: further parameters of the link, read by the console.
 
     Raises:
-        ServerError: it does not run.
+        ServerError: it fails to start.
     """
     from spatialstream.servers.job import GatewayServer
 
@@ -192,7 +192,7 @@ def _up(options: argparse.Namespace) -> int:
         check_port(options.port)
     ports = _chosen(options.ports)
     for name in (name for name, port in ports.items() if port is None):
-        _tell(options, f"port {PORTS[name]} is taken: {name} gets another one")
+        _tell(options, f"port {PORTS[name]} is in use: {name} uses another one")
     arguments = ["--stream", options.stream, "--slots", str(options.slots), "--space", str(options.space)]
     if options.retention is not None:
         arguments += ["--retention", str(options.retention)]

@@ -16,7 +16,7 @@ from spatialstream.model.secret_rule import ALLOWED_LABEL, SecretRule
 
 if TYPE_CHECKING:
     from spatialstream.client import Connection, Stream
-    from spatialstream.gateway.directory import Place
+    from spatialstream.gateway.stream_registry import Place
     from spatialstream.gateway.streams import ServedStream
     from spatialstream.store.zookeeper import ZooKeeperStore
 
@@ -30,45 +30,49 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "gateway",
         help="serve live streams over HTTP (--stream NAME,... for several)",
-        description="Answers snapshot queries over HTTP. Without --tokens or --token-review it is read-only, and for "
-        "this machine alone. It keeps nothing: any number of them serve the same streams. Runs until interrupted.",
+        description="Serves queries, results and objects of live streams over HTTP. Without --tokens or "
+        "--token-review it is read-only and listens on loopback only. It is stateless: any number of gateways can "
+        "serve the same streams. Runs until interrupted.",
     )
     live.add_broker(parser, required=False)
     live.add_store(parser)
     add = parser.add_argument_group("in a pod of a Kubernetes cluster").add_argument
-    told = "serve the SpatialStreams of these namespaces as they come and go (*: of all), in place of --stream"
+    told = "serve the SpatialStreams of these namespaces, as they are created and deleted (*: all), instead of --stream"
     add("--namespaces", metavar="NAME,...", help=told)
     told = f"streams may use this Secret (NAME*: all that begin so) without the label {ALLOWED_LABEL}=true; repeatable"
     add("--stream-secret", action="append", default=[], metavar="NAME", help=told)
-    told = "let the cluster say whose a token is, and what he may do (TokenReview, SubjectAccessReview)"
+    told = "authenticate and authorize tokens by the cluster (TokenReview, SubjectAccessReview)"
     add("--token-review", action="store_true", help=told)
-    told = "a token has to be for this audience; may be repeated (default: the API server's own)"
+    told = "accept only tokens for this audience; may be repeated (default: the API server's own)"
     add("--audience", action="append", default=[], metavar="NAME", help=told)
-    add("--api-server-audience", action="store_true", help="with --audience: one for the API server will do too")
+    add("--api-server-audience", action="store_true", help="with --audience: accept tokens for the API server too")
     add = parser.add_argument_group("the gateway").add_argument
-    add("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default %(default)s)")
-    add("--port", type=int, default=8080, metavar="PORT", help="and on which port; 0: any (default %(default)s)")
-    add("--tokens", type=Path, metavar="FILE", help="who may do what: a token a line, as JSON")
-    told = "who bears this name may say by whom a query is registered, as the operator does; may be repeated"
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default %(default)s)")
+    add("--port", type=int, default=8080, metavar="PORT", help="port to listen on; 0: any (default %(default)s)")
+    add("--tokens", type=Path, metavar="FILE", help="tokens and their rights, one JSON object a line")
+    told = "a caller of this name may set who registers a query, as the operator does; may be repeated"
     add("--registrar", action="append", default=[], metavar="NAME", help=told)
     add("--certificate", type=Path, metavar="FILE", help="serve TLS with this certificate (PEM)")
-    add("--key", type=Path, metavar="FILE", help="and its key (PEM)")
-    told = "pages of this origin may call it from a browser; may be repeated (default: none)"
+    add("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
+    told = "pages of this origin may call the gateway from a browser; may be repeated (default: none)"
     add("--allow-origin", action="append", default=[], metavar="URL", help=told)
-    told = "believe what this proxy, or one of this network, says of clients (X-Forwarded-For, -Proto); may be repeated"
+    told = "trust X-Forwarded-For and -Proto of this proxy address or network; may be repeated"
     add("--trusted-proxy", action="append", default=[], metavar="ADDRESS", help=told)
-    add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help="of a request (default 8 MiB)")
+    told = "largest body of a request (default 8 MiB)"
+    add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help=told)
     told = "of an answer; one that would be larger is refused (default 32 MiB)"
     add("--largest-answer", type=shared.count, default=32 << 20, metavar="BYTES", help=told)
     told = "that requests and their answers may take together, of which each client has a share (default 256 MiB)"
     add("--memory", type=shared.count, default=256 << 20, metavar="BYTES", help=told)
-    told = "requests a second that one client may make; 0: any number (default %(default)s)"
+    told = "requests a second allowed per client; 0: any number (default %(default)s)"
     add("--rate", type=float, default=1_000.0, metavar="N", help=told)
-    told = "connections that one client may follow results with (default %(default)s)"
+    told = "connections per client that follow results (default %(default)s)"
     add("--connections", type=shared.count, default=1_000, metavar="N", help=told)
-    add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
-    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
-    add("--quiet", action="store_true", help="log nothing but errors")
+    told = "serve Prometheus metrics on this port (default: do not)"
+    add("--metrics-port", type=int, default=0, metavar="PORT", help=told)
+    told = "address of the metrics (default %(default)s)"
+    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help=told)
+    add("--quiet", action="store_true", help="log only errors")
     parser.set_defaults(function=_gateway)
 
 
@@ -77,11 +81,11 @@ def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.gateway import logs
     from spatialstream.gateway.access import Access
     from spatialstream.gateway.app import Gateway, Limits
-    from spatialstream.gateway.directory import Directory
     from spatialstream.gateway.metrics import GatewayMetrics
     from spatialstream.gateway.rates import RateLimits
     from spatialstream.gateway.reviews import Reviews
     from spatialstream.gateway.server import check_address, listen, server_of
+    from spatialstream.gateway.stream_registry import StreamRegistry
 
     _check(options)
     logs.set_up(quiet=options.quiet)
@@ -103,7 +107,7 @@ def _gateway(options: argparse.Namespace) -> int:
             reviews = Reviews(cluster, options.audience, api_server=both) if options.token_review else None
             namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
             report, rule = lambda text: logs.event("streams", told=text), SecretRule(options.stream_secret)
-            directory = Directory(cluster, _at_place, namespaces, report, rule)
+            directory = StreamRegistry(cluster, _at_place, namespaces, report, rule)
         access = Access(options.tokens, lambda text: logs.event("tokens", told=text), reviews)
         check_address(options.host, local=access.local)
         metrics = GatewayMetrics()
@@ -127,28 +131,29 @@ def _gateway(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     if (options.stream is None) == (options.namespaces is None):
-        raise SettingError("stream", "say which streams to serve: give --stream, or in a cluster --namespaces")
+        raise SettingError("stream", "no stream to serve: give --stream, or in a cluster --namespaces")
     if options.namespaces is None and options.stream_secret:
         raise SettingError("stream-secret", "is for the streams of a cluster; give --namespaces too")
     if options.namespaces is None and (options.token_review or options.audience):
-        raise SettingError("token-review", "is for the streams of a cluster; give --namespaces too")
+        raise SettingError("token-review", "works only for streams of a cluster; give --namespaces too")
     if options.audience and not options.token_review:
-        raise SettingError("audience", "is of tokens that the cluster knows; give --token-review too")
+        raise SettingError("audience", "applies only to tokens of the cluster; give --token-review too")
     if options.api_server_audience and not options.audience:
-        raise SettingError("api-server-audience", "is the only one unless others are named; give --audience too")
+        raise SettingError("api-server-audience", "is the default audience; leave it out, or give --audience too")
     if options.stream is not None and "," in options.stream and options.topic:
-        raise SettingError("topic", "names the topics of one stream, and there are several; serve that one by itself")
+        raise SettingError("topic", "cannot be used with several streams; serve the stream with these topics alone")
     if not 0 <= options.rate < float("inf"):
-        raise SettingError("rate", f"{options.rate:g} is no rate; give requests a second, or 0 for any number")
+        raise SettingError("rate", f"{options.rate:g} is not a rate; give requests a second, or 0 for any number")
     if options.largest_body > _MOST_BODY:
-        raise SettingError("largest-body", f"{options.largest_body} is more than a message may have; give {_MOST_BODY}")
+        problem = f"{options.largest_body} is more than a message can hold; give at most {_MOST_BODY}"
+        raise SettingError("largest-body", problem)
     if (options.certificate is None) != (options.key is None):
         raise SettingError("certificate", "give both --certificate and --key, or neither")
 
 
 def _named(options: argparse.Namespace, name: str) -> ServedStream:
-    """A stream of the command line."""
-    live.access(options)  # what is wrong is told now, not to who asks first
+    """Return the stream of this name, reached as the command line says."""
+    live.access(options)  # report wrong options now, not at the first request
     return _served(live.connection(options), name, lambda: live.store(_of(options, name)))
 
 
@@ -157,9 +162,9 @@ def _of(options: argparse.Namespace, name: str) -> argparse.Namespace:
 
 
 def _at_place(place: Place) -> ServedStream:
-    """A stream of the cluster."""
+    """Return the stream of a SpatialStream in the cluster."""
     from spatialstream.client import Connection
-    from spatialstream.sources.kafka_security import read_properties
+    from spatialstream.connectors.kafka_security import read_properties
     from spatialstream.store.tls import TlsTexts
     from spatialstream.store.zookeeper import ZooKeeperStore
 
@@ -175,7 +180,7 @@ def _at_place(place: Place) -> ServedStream:
 
 
 def _served(broker: Connection, name: str, store: Callable[[], ZooKeeperStore]) -> ServedStream:
-    from spatialstream.client import Inlet, Results
+    from spatialstream.client import RecordWriter, Results
     from spatialstream.gateway.feed import Feed
     from spatialstream.gateway.streams import ServedStream
 
@@ -189,4 +194,4 @@ def _served(broker: Connection, name: str, store: Callable[[], ZooKeeperStore]) 
     def results(start: Sequence[int] | int) -> Results:
         return Results(broker, name, start=start)
 
-    return ServedStream(name, opened, Feed(name, results), Inlet(broker, name), broker)
+    return ServedStream(name, opened, Feed(name, results), RecordWriter(broker, name), broker)

@@ -18,14 +18,14 @@ __all__ = ["add_parser"]
 
 
 def _pair(read: Callable[[str], Any], what: str) -> Callable[[str], Any]:
-    """A reader of ``LOW:HIGH``, or of one value that is both."""
+    """Return a parser of ``LOW:HIGH``, or of one value that is both."""
 
     def pair(text: str) -> tuple[Any, Any]:
         low, separator, high = text.partition(":")
         try:
             return read(low), read(high if separator else low)
         except ValueError:
-            raise SettingError(what, f"{text!r} is not a number, nor LOW:HIGH") from None
+            raise SettingError(what, f"{text!r} is neither a number nor LOW:HIGH") from None
 
     return shared.value(what, pair)
 
@@ -37,7 +37,7 @@ def _queries(text: str) -> dict[QueryType, int]:
         pairs = (each.split("=") for each in text.split(","))
         return {QueryType(name): int(number) for name, number in pairs}
     except ValueError:
-        raise SettingError("queries-per-type", f'{text!r} is not a number, nor like "CRQ=1000,SRQ=50"') from None
+        raise SettingError("queries-per-type", f'{text!r} is neither a number nor like "CRQ=1000,SRQ=50"') from None
 
 
 def add_parser(commands: Any) -> None:
@@ -57,38 +57,44 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--queries", type=Path, metavar="FILE", help="queries to write; .gz compresses")
     shared.add_space(parser)
     add = parser.add_argument_group("objects").add_argument
-    add("--number", type=shared.count, default=default.objects, metavar="N", help="of objects (default %(default)s)")
-    add("--seed", type=int, default=default.seed, metavar="N", help="everything random follows from it (default 0)")
+    told = "number of objects (default %(default)s)"
+    add("--number", type=shared.count, default=default.objects, metavar="N", help=told)
+    add("--seed", type=int, default=default.seed, metavar="N", help="seed of all random numbers (default 0)")
     add(
         "--start",
         type=shared.value("time", parse_time),
         default=default.start,
         metavar="TIME",
-        help="of the first object",
+        help="time of the first object",
     )
     add("--rate", type=float, default=default.rate, metavar="R", help="objects a second (default %(default)s)")
-    add("--diurnal", action="store_true", help="social: more by day than by night, by the sun")
-    told = "social: how often a flood, a festival and a blackout happen (default never)"
+    add("--diurnal", action="store_true", help="social: more objects by day than by night, by the sun of their place")
+    told = "social: how often a flood, a festival and a blackout happen (default 0)"
     add("--events", type=int, default=default.events, metavar="N", help=told)
     add("--sigma", type=float, default=default.sigma, metavar="S", help="gaussian: standard deviation, in coordinates")
-    add("--terms", type=shared.count, default=default.terms, metavar="N", help="terms an object (default %(default)s)")
-    add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help="words (default %(default)s)")
-    told = "exponent of the words' law (default %(default)s)"
+    told = "terms of an object (default %(default)s)"
+    add("--terms", type=shared.count, default=default.terms, metavar="N", help=told)
+    told = "number of words (default %(default)s)"
+    add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help=told)
+    told = "exponent of Zipf's law for the words (default %(default)s)"
     add("--zipf", type=float, default=default.zipf, metavar="E", help=told)
     add = parser.add_argument_group("queries").add_argument
-    each, told = shared.value("queries", _queries), 'how many of each type, or like "CRQ=1000,SRQ=50" (default 100)'
+    each, told = shared.value("queries", _queries), 'number of each type, or such as "CRQ=1000,SRQ=50" (default 100)'
     add("--queries-per-type", type=each, default=dict.fromkeys(QueryType, 100), metavar="N", help=told)
     told = "size of regions in percent of the space, or from:to (default 0.01)"
     add("--region", type=_pair(float, "region"), default=default.region, metavar="P[:P]", help=told)
     add("--circles", type=float, default=default.circles, metavar="S", help="share of regions that are circles")
-    add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help="default 1:3")
+    told = "number of keywords, or from:to (default 1:3)"
+    add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help=told)
     add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")
-    add("--alternatives", action="store_true", help="one of the keywords is enough: each is a group of its own")
-    add("--k", type=shared.count, default=default.k, metavar="K", help="default %(default)s")
-    add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help="of queries (default 10m)")
-    add("--endless", action="store_true", help="continuous queries have no duration: they live until cancelled")
-    add("--window", type=shared.duration, default=default.window, metavar="TIME", help="of CTQs and CKQs (default 1m)")
-    add("--step", type=shared.duration, default=default.step, metavar="TIME", help="of CTQs (default 10s)")
+    add("--alternatives", action="store_true", help="any one keyword is enough: each is a group of its own")
+    add("--k", type=shared.count, default=default.k, metavar="K", help="k of the queries (default %(default)s)")
+    told = "duration of queries (default 10m)"
+    add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help=told)
+    add("--endless", action="store_true", help="continuous queries have no duration: they run until cancelled")
+    told = "window of CTQs and of every second CKQ (default 1m)"
+    add("--window", type=shared.duration, default=default.window, metavar="TIME", help=told)
+    add("--step", type=shared.duration, default=default.step, metavar="TIME", help="step of CTQs (default 10s)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(function=_generate)
 

@@ -1,8 +1,8 @@
-"""Streams on Kubernetes, reached through kubectl: resources are read, and commands run inside a driver's pod.
+"""Access to streams on Kubernetes through kubectl: resources are read, and commands run inside a driver's pod.
 
-kubectl knows how to reach a cluster and who asks, so nothing of that is known here. A command that needs the broker or
-the routing store runs in the pod of the stream's router or worker: there the environment says where they are and what
-the secrets are, so neither an address nor a secret travels.
+kubectl knows the cluster's address and the user's credentials, so this module needs neither. A command that needs the
+broker or the routing store runs in the pod of the stream's router or worker: the environment there has their addresses
+and secrets, so neither is transmitted.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import live
-from spatialstream.cli.attached import MARK, write_here
+from spatialstream.cli.pod_session import MARK, write_here
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, Unavailable
 
 __all__ = ["RESOURCE", "Kubectl", "add_cluster", "again", "asked", "driver_pod", "resource", "run_in_pod", "running"]
 
 RESOURCE = "spatialstreams.spatialstream.dev"
-"""The custom resource, as kubectl takes it."""
+"""The custom resource, as kubectl names it."""
 
 _CONTAINER = "driver"
 _EXIT = re.compile(rb"command terminated with exit code \d+\s*$")
 _OWN = re.compile(
     rb"(error:|Error from server|Error in configuration|Unable to connect|The connection to|E\d{4} )", re.I
 )
-"""How lines begin that kubectl itself writes, and not the command in the pod."""
+"""Beginnings of lines that kubectl itself writes, not the command in the pod."""
 _UNREACHABLE = re.compile(r"Unable to connect|was refused|no such host|i/o timeout|no route to host|error: EOF", re.I)
 _PATIENCE = 10.0
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """``--context``, ``--namespace``."""
+    """Add ``--context`` and ``--namespace``."""
     add = parser.add_argument_group("a stream on Kubernetes (the command runs in a pod of it)").add_argument
     add("--context", metavar="NAME", help="kubectl's context; the stream is then the name of a SpatialStream")
     add("--namespace", metavar="NAME", help="the SpatialStream's namespace (default: the context's)")
 
 
 def asked(options: argparse.Namespace) -> bool:
-    """Whether the options of :func:`add_cluster` ask for a stream on Kubernetes."""
+    """Whether the options of :func:`add_cluster` select a stream on Kubernetes."""
     return options.context is not None or options.namespace is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """How to run kubectl.
+    """Runs kubectl in a context and a namespace.
 
     Attributes:
-        context: its context; None: the current one.
+        context: kubectl's context; None: the current one.
         namespace: the namespace; None: the context's.
     """
 
@@ -66,7 +66,7 @@ class Kubectl:
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Kubectl:
-        """As the options of :func:`add_cluster` say."""
+        """Build it from the options of :func:`add_cluster`."""
         return cls(options.context, options.namespace)
 
     @property
@@ -76,19 +76,19 @@ class Kubectl:
 
     @property
     def flags(self) -> list[str]:
-        """The options that say where, as kubectl and this program's commands take them."""
+        """The options for context and namespace, which kubectl and this program's commands share."""
         context = [] if self.context is None else ["--context", self.context]
         return context + ([] if self.namespace is None else ["--namespace", self.namespace])
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         program = shutil.which("kubectl")
         if program is None:
-            problem = "there is no kubectl on the PATH; a stream on Kubernetes is reached through it"
+            problem = "there is no kubectl on the PATH; it is required to reach a stream on Kubernetes"
             raise SettingError("context", problem)
         return [program, *self.flags, *arguments]
 
     def run(self, *arguments: str) -> str:
-        """What a kubectl command prints.
+        """Run a kubectl command and return its output.
 
         Raises:
             SettingError: no kubectl, no such context, not allowed, no such resource.
@@ -102,14 +102,14 @@ class Kubectl:
         return done.stdout.decode()
 
     def read(self, *arguments: str) -> Any:
-        """The JSON that a kubectl command prints, None if it prints nothing; errors as for :meth:`run`."""
+        """Run a kubectl command and return its JSON, None if it prints nothing; errors as for :meth:`run`."""
         text = self.run(*arguments, "-o", "json")
         return json.loads(text) if text.strip() else None
 
     def _failure(self, told: str) -> SpatialStreamError:
-        """What kubectl's complaint means, and what would be right."""
+        """Translate kubectl's error output into an error that says what would be right."""
         lines = [line for line in told.splitlines() if line.strip() and not re.match(r"E\d{4} ", line)]
-        last = re.sub(r"^(error|Error from server( \(\w+\))?): ", "", lines[-1]) if lines else "it does not say why"
+        last = re.sub(r"^(error|Error from server( \(\w+\))?): ", "", lines[-1]) if lines else "it gives no reason"
         if "context" in told and re.search(r"context was not found|no context exists|context .* does not exist", told):
             return SettingError("context", f"kubectl knows no context {self.context!r}; it knows {self._contexts()}")
         if "have a resource type" in told:
@@ -117,9 +117,9 @@ class Kubectl:
                 "context", "this cluster has no SpatialStream resources; install the chart spatialstream first"
             )
         if "(Forbidden)" in told:
-            return SettingError("context", f"you may not do this here: {last}")
+            return SettingError("context", f"not allowed by the cluster: {last}")
         if "(Unauthorized)" in told or "must be logged in" in told:
-            return SettingError("context", f"the cluster does not take the context's credentials: {last}")
+            return SettingError("context", f"the cluster does not accept the context's credentials: {last}")
         if "(NotFound)" in told:
             return SettingError("stream", last)
         if _UNREACHABLE.search(told):
@@ -132,13 +132,13 @@ class Kubectl:
         return ", ".join(done.stdout.split()) or "none"
 
     def execute(self, pod: str, command: Sequence[str], given: bytes = b"", files: Collection[str] = ()) -> int:
-        """Run an attached command in a driver's container; its output and files come back, Ctrl-C ends it.
+        """Run an attached command in a driver's container, relaying its output and files; Ctrl-C ends it.
 
         Args:
             pod: name of the pod.
             command: arguments of ``spatialstream``.
             given: its standard input.
-            files: the files that it may write on this side, as the command calls them.
+            files: paths of the files that it may write on this machine, as the command names them.
 
         Returns:
             Its exit status.
@@ -152,7 +152,7 @@ class Kubectl:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # a terminal's Ctrl-C is for us: the far end is asked to end, and then kubectl ends
+            start_new_session=True,  # Ctrl-C reaches only us: the remote end is asked to end, and then kubectl ends
         )
         conversation = _Conversation(process, files)
         try:
@@ -167,7 +167,7 @@ class Kubectl:
 
 @dataclass(slots=True)
 class _Conversation:
-    """What goes to and fro while a command runs in a pod."""
+    """Relays input, output, files and interrupts while a command runs in a pod."""
 
     process: subprocess.Popen[bytes]
     files: Collection[str]
@@ -175,11 +175,11 @@ class _Conversation:
     _listener: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
-        """What comes from kubectl's standard error is told by a thread of its own."""
+        """Relay kubectl's standard error in a thread of its own."""
         self._listener = threading.Thread(target=self._listen, daemon=True)
 
     def hold(self, given: bytes) -> tuple[int, str]:
-        """Until the command has ended: its exit status, and what kubectl complained about."""
+        """Wait until the command has ended; return its exit status, and kubectl's own error output."""
         self._listener.start()
         self._give(b"%d\n" % len(given) + given)
         with live.stopping(argparse.Namespace(quiet=True), self._interrupt):
@@ -189,23 +189,23 @@ class _Conversation:
         return status, b"".join(self.own).decode(errors="replace")
 
     def end(self) -> None:
-        """Wait for the last words of a kubectl that has ended."""
+        """Wait until all error output of an ended kubectl has been read."""
         self._listener.join(_PATIENCE)
 
     def _give(self, data: bytes) -> None:
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # kubectl has ended, and says why
+        with suppress(BrokenPipeError):  # kubectl has ended, and prints why
             self.process.stdin.write(data)
             self.process.stdin.flush()
 
     def _interrupt(self) -> None:
-        """Ask the far end to end; see :mod:`spatialstream.cli.attached`."""
+        """Ask the remote end to end; see :mod:`spatialstream.cli.pod_session`."""
         assert self.process.stdin is not None
         with suppress(OSError):
             os.write(self.process.stdin.fileno(), b"\n")
 
     def _receive(self) -> None:
-        """Pass lines on, and write files."""
+        """Relay lines, and write files."""
         assert self.process.stdout is not None
         while line := self.process.stdout.readline():
             if not line.startswith(MARK):
@@ -215,11 +215,11 @@ class _Conversation:
             head = json.loads(line[len(MARK) :])
             content = self.process.stdout.read(head["bytes"])
             if head["file"] not in self.files or len(content) != head["bytes"]:
-                raise RunError(f"the pod sent a file that nobody has asked for, or a part of one: {head['file']}")
+                raise RunError(f"the pod sent an unexpected or incomplete file: {head['file']}")
             write_here(Path(head["file"]), content)
 
     def _listen(self) -> None:
-        """Pass the command's messages on, and keep kubectl's own."""
+        """Relay the command's messages, and collect kubectl's own."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if _OWN.match(line):
@@ -231,7 +231,7 @@ class _Conversation:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End kubectl, if it has not ended: its going ends the command in the pod."""
+    """End kubectl if it still runs, which ends the command in the pod too."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with suppress(BrokenPipeError):
@@ -249,7 +249,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def resource(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """A SpatialStream.
+    """Read a SpatialStream.
 
     Raises:
         SettingError: there is none of this name.
@@ -258,12 +258,12 @@ def resource(kubectl: Kubectl, name: str) -> dict[str, Any]:
     if found is None:
         others = kubectl.read("get", RESOURCE) or {}
         names = ", ".join(each["metadata"]["name"] for each in others.get("items", ())) or "none"
-        raise SettingError("stream", f"there is no SpatialStream {name!r} in {kubectl.place}; there is {names}")
+        raise SettingError("stream", f"there is no SpatialStream {name!r} in {kubectl.place}; it has: {names}")
     return dict(found)
 
 
 def running(pod: Mapping[str, Any]) -> bool:
-    """Whether a command can be run in the pod's driver."""
+    """Whether the pod's driver container runs, so that a command can run in it."""
     status = pod.get("status", {})
     if "deletionTimestamp" in pod["metadata"] or status.get("phase") != "Running":
         return False
@@ -274,16 +274,16 @@ def running(pod: Mapping[str, Any]) -> bool:
 
 
 def driver_pod(kubectl: Kubectl, name: str, first: str = "router") -> str:
-    """A pod of a stream in which commands can be run: the router's, or else the worker's.
+    """Find a pod of a stream in which commands can run: the router's, or else the worker's.
 
     Args:
         kubectl: how to reach the cluster.
-        name: of the SpatialStream.
+        name: name of the SpatialStream.
         first: the job whose pod is preferred.
 
     Raises:
         SettingError: there is no such SpatialStream.
-        RunError: it has no driver that runs.
+        RunError: neither of its drivers runs.
     """
     wanted = sorted((f"{name}-router", f"{name}-worker"), key=lambda each: not each.endswith(first))
     found = kubectl.read("get", "pods", *wanted, "--ignore-not-found") or {}
@@ -294,14 +294,14 @@ def driver_pod(kubectl: Kubectl, name: str, first: str = "router") -> str:
     status = resource(kubectl, name).get("status", {})
     told = [each["message"] for each in status.get("conditions", ()) if each["type"] == "Ready" and each.get("message")]
     raise RunError(
-        f"neither {wanted[0]} nor {wanted[1]} runs, and commands run in one of them; "
-        f"the stream is {status.get('phase', 'not looked at yet by the operator')}"
+        f"neither {wanted[0]} nor {wanted[1]} runs, and a command needs one of them to run in; "
+        f"the stream is {status.get('phase', 'not reconciled yet by the operator')}"
         + "".join(f": {each}" for each in told)
     )
 
 
 def again(options: argparse.Namespace, *names: str) -> list[str]:
-    """Some of a command's options as they were given, for the same command in a pod."""
+    """Rebuild the arguments of some options, for the same command in a pod."""
     arguments: list[str] = []
     for name in names:
         given, option = getattr(options, name), f"--{name.replace('_', '-')}"

@@ -1,7 +1,7 @@
-"""What the commands of a live stream have in common: how to reach it, and its settings.
+"""Code shared by the commands of a live stream: the options that locate it, and its settings.
 
-Where a stream is can also be said by the environment (:data:`VARIABLES`), as it is in the pods of a stream on
-Kubernetes: there, every command works without arguments.
+The environment (:data:`VARIABLES`) may locate a stream too, as it does in the pods of a stream on Kubernetes: there,
+every command works without arguments.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 
 if TYPE_CHECKING:
+    from spatialstream.actors.engine import ActorEngine
     from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
-    from spatialstream.seats.engine import SeatEngine
-    from spatialstream.sources.contracts import Storage
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.connectors.contracts import Storage
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.spark.session import SparkSession
     from spatialstream.stages.tasks import World
     from spatialstream.store.lease import Lease
@@ -44,6 +44,7 @@ __all__ = [
     "ZOOKEEPER",
     "Begun",
     "access",
+    "actors",
     "add_balance",
     "add_broker",
     "add_job",
@@ -54,7 +55,6 @@ __all__ = [
     "connection",
     "run",
     "say",
-    "seats",
     "settings",
     "stopping",
     "store",
@@ -71,19 +71,19 @@ VARIABLES = {
     "zookeeper_certificate": "SPATIALSTREAM_ZOOKEEPER_CERTIFICATE",
     "zookeeper_key": "SPATIALSTREAM_ZOOKEEPER_KEY",
 }
-"""Environment variables that say where a stream is, where the command line does not."""
+"""Environment variables that locate a stream; options of the command line take precedence."""
 
-_FINISHING = "spatialstream: finishing what is under way; once more to stop at once"
+_FINISHING = "spatialstream: finishing the turn under way; interrupt again to stop at once"
 _GRACE = 10.0
-"""Seconds for which a job that is to stop finishes its turn. It may wait for a broker that is away, or for seats, much
-longer; and whatever is left of a turn is done when the job starts again."""
+"""Seconds that a stopping job has to finish its turn. The turn could wait much longer for an unavailable broker or for
+actors; the rest of it is done when the job starts again."""
 
 ZOOKEEPER = "127.0.0.1:2181"
 BOOTSTRAP = "127.0.0.1:9092"
-"""Where ZooKeeper is unless it is said, as ``cluster up`` starts it."""
+"""Default addresses of ZooKeeper and the broker, which ``cluster up`` uses too."""
 
 LEASE_PATIENCE = 20.0
-"""Seconds that a job waits for the one before it: if that has died, ZooKeeper gives it up after 10."""
+"""Seconds that a job waits for its predecessor's lease: if that process has died, its session expires after 10."""
 
 
 def _environment(option: str, default: str | None = None) -> str | None:
@@ -91,88 +91,97 @@ def _environment(option: str, default: str | None = None) -> str | None:
 
 
 def add_stream(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """``--stream``."""
+    """Add ``--stream``."""
     known = _environment("stream")
     told = "the stream's name; its topics begin with it"
     parser.add_argument("--stream", required=required and known is None, default=known, metavar="NAME", help=told)
 
 
 def add_broker(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """``--stream``, which may be required, ``--bootstrap``, ``--kafka-security``, ``--topic``."""
+    """Add ``--stream``, ``--bootstrap``, ``--kafka-security`` and ``--topic``; ``required`` applies to ``--stream``."""
     add_stream(parser, required=required)
     add = parser.add_argument
     known = _environment("bootstrap", BOOTSTRAP)
     add("--bootstrap", default=known, metavar="HOST:PORT,...", help="the broker (default %(default)s)")
-    told = "lines name=value with librdkafka's names: security.protocol, sasl.mechanism, sasl.username, ..."
+    told = "Kafka properties, name=value lines with librdkafka's names: security.protocol, sasl.mechanism, ..."
     add("--kafka-security", type=Path, default=_environment("kafka_security"), metavar="FILE", help=told)
     topic = shared.value("topic", _topic)
-    told = "a topic that is not called STREAM.KIND: objects, queries, results or rejected; may be repeated"
+    told = "name of a topic, if it is not STREAM.KIND; KIND is objects, queries, results or rejected; may be repeated"
     add("--topic", type=topic, action="append", default=[], metavar="KIND=NAME", help=told)
 
 
 def _topic(text: str) -> tuple[str, str]:
-    from spatialstream.sources.kafka import read_topic
+    from spatialstream.connectors.kafka import read_topic
 
     return read_topic(text)
 
 
 def add_store(parser: argparse.ArgumentParser, default: str | None = ZOOKEEPER) -> None:
-    """``--zookeeper``, ``--zookeeper-credentials``; ``--zookeeper-ca``, ``-certificate`` and ``-key`` for TLS."""
+    """Add ``--zookeeper``, ``--zookeeper-credentials``, and for TLS ``--zookeeper-ca``, ``-certificate``, ``-key``."""
     add = parser.add_argument
     known = _environment("zookeeper", default)
     add("--zookeeper", default=known, metavar="HOST:PORT,...", help=f"ZooKeeper (default {known or ZOOKEEPER})")
-    known, told = _environment("zookeeper_credentials"), "a file with user:password, for digest access"
+    known, told = _environment("zookeeper_credentials"), "a file with user:password, for digest authentication"
     add("--zookeeper-credentials", type=Path, default=known, metavar="FILE", help=told)
-    told = "encrypt (TLS), and believe servers that these authorities vouch for (PEM)"
+    told = "connect by TLS, and trust servers whose certificates these authorities signed (PEM)"
     add("--zookeeper-ca", type=Path, default=_environment("zookeeper_ca"), metavar="FILE", help=told)
-    known, told = _environment("zookeeper_certificate"), "show servers this certificate (PEM)"
+    known, told = _environment("zookeeper_certificate"), "client certificate for TLS (PEM)"
     add("--zookeeper-certificate", type=Path, default=known, metavar="FILE", help=told)
-    add("--zookeeper-key", type=Path, default=_environment("zookeeper_key"), metavar="FILE", help="and its key (PEM)")
+    known = _environment("zookeeper_key")
+    add("--zookeeper-key", type=Path, default=known, metavar="FILE", help="key of the client certificate (PEM)")
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
-    """What the router and the worker are told; both have to be told the same of what is the stream's."""
+    """Add the options of the router and the worker; those of the stream must be the same for both."""
     add_broker(parser)
     add_store(parser)
     told = "the stream's state, for both jobs: a folder, or s3://bucket/prefix"
     checkpoint = shared.storage("checkpoint")
     parser.add_argument("--checkpoint", type=checkpoint, required=True, metavar="DIR|URL", help=told)
-    add = parser.add_argument_group("the stream (the same for router and worker, for its whole life)").add_argument
+    add = parser.add_argument_group(
+        "the stream (the same for router and worker, and fixed for its whole incarnation)"
+    ).add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
-    add("--router-partitions", type=shared.count, default=2, metavar="N", help="tasks of the router (default 2)")
-    told = "parts of MERGE by hash of the query's id, each a partition of the results (default 1, at most 64)"
+    told = "parallel tasks of the router (default 2)"
+    add("--router-partitions", type=shared.count, default=2, metavar="N", help=told)
+    told = "parts of MERGE, by hash of the query's id, each a partition of the results (default 1, at most 64)"
     add("--mergers", type=shared.count, default=1, metavar="N", help=told)
-    add("--interval", type=shared.duration, default=300_000, metavar="TIME", help="granularity of retention (5m)")
-    add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (all)")
+    told = "granularity of retention (default 5m)"
+    add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=told)
+    told = "how far back snapshot queries see (default: everything)"
+    add("--retention", type=shared.duration, metavar="TIME", help=told)
     shared.add_space(parser)
     shared.add_terms(parser)
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")
-    told = "with --master: have as many executors as the routing store asks for, at any time"
+    told = "with --master: keep as many executors as the routing store requests"
     add("--executors-from-store", action="store_true", help=told)
     conf, told = shared.value("conf", _property), "a setting of Spark; may be repeated"
     add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=told)
-    add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
-    told = "from one checkpoint of the job's state to the next, about (default 10s)"
+    told = "least time between the starts of epochs, or rounds (default 0)"
+    add("--pause", type=shared.duration, default=0, metavar="TIME", help=told)
+    told = "approximate time between checkpoints of the job's state (default 10s)"
     add("--checkpoint-interval", type=shared.duration, default=10_000, metavar="TIME", help=told)
-    add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
-    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
-    add("--quiet", action="store_true", help="say nothing but errors")
+    told = "serve Prometheus metrics on this port (default: do not)"
+    add("--metrics-port", type=int, default=0, metavar="PORT", help=told)
+    told = "address of the metrics (default %(default)s)"
+    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help=told)
+    add("--quiet", action="store_true", help="print only errors")
 
 
 def add_balance(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
-    """``--lambda``, ``--epsilon``, ``--similarity``; ``default`` is what the help says of those that are not given."""
+    """Add ``--lambda``, ``--epsilon`` and ``--similarity``; ``default`` is the help's text for their defaults."""
     add = parser.add_argument
-    told = f"imbalance from Lmax/Lmin > L (default: {default})"
+    told = f"load is imbalanced where Lmax/Lmin > L (default: {default})"
     add("--lambda", dest="threshold", type=float, metavar="L", help=told)
     add("--epsilon", type=float, metavar="E", help=f"similarity above which FG splits by text (default: {default})")
-    told = f"similarity with types weighted by how probable they are, or as the paper prints it (default: {default})"
+    told = f"similarity with query types weighted by their probability, or as printed in the paper (default: {default})"
     add("--similarity", choices=FORMS, metavar="FORM", help=told)
 
 
 def balance(options: argparse.Namespace, kept: BalanceSettings | None = None) -> BalanceSettings:
-    """What the options of :func:`add_balance` say, and where they say nothing what the stream has kept.
+    """Build the settings from the options of :func:`add_balance`; options not given keep the stream's stored values.
 
     Raises:
         SettingError: a value makes no sense.
@@ -193,9 +202,9 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def connection(options: argparse.Namespace) -> Connection:
-    """How to reach the broker."""
-    from spatialstream.sources.kafka import Connection
-    from spatialstream.sources.kafka_security import read_properties
+    """Build the connection to the broker from the options."""
+    from spatialstream.connectors.kafka import Connection
+    from spatialstream.connectors.kafka_security import read_properties
 
     security = {} if options.kafka_security is None else read_properties(options.kafka_security)
     said = dict(_topic(text) for text in (_environment("topics") or "").split(",") if text)
@@ -203,16 +212,16 @@ def connection(options: argparse.Namespace) -> Connection:
 
 
 def access(options: argparse.Namespace) -> dict[str, Any]:
-    """What the routing store asks for, and what encrypts: as :class:`ZooKeeperStore` takes them.
+    """Return credentials and TLS files of the routing store, as arguments of :class:`ZooKeeperStore`.
 
     Raises:
-        SettingError: a file cannot be read, or does not hold what it should.
+        SettingError: a file cannot be read, or has invalid content.
     """
     return {"credentials": _credentials(options), "tls": _tls(options)}
 
 
 def store(options: argparse.Namespace) -> ZooKeeperStore:
-    """The routing store.
+    """Build the routing store from the options.
 
     Raises:
         SettingError: an option cannot be used.
@@ -223,7 +232,7 @@ def store(options: argparse.Namespace) -> ZooKeeperStore:
 
 
 def _credentials(options: argparse.Namespace) -> tuple[str, str] | None:
-    """User and password; None where they are not given."""
+    """User and password; None if they are not given."""
     if options.zookeeper_credentials is None:
         return None
     try:
@@ -232,19 +241,19 @@ def _credentials(options: argparse.Namespace) -> tuple[str, str] | None:
         raise SettingError("zookeeper-credentials", f"cannot be read: {error.strerror}") from None
     user, colon, password = text.partition(":")
     if not colon or not user:
-        raise SettingError("zookeeper-credentials", "the file has to hold user:password")
+        raise SettingError("zookeeper-credentials", "the file must hold user:password")
     return user, password
 
 
 def _tls(options: argparse.Namespace) -> TlsFiles | None:
-    """The files for TLS, which can be used now; None where none are given."""
+    """The files for TLS, checked to be usable; None if none are given."""
     from spatialstream.store.tls import TlsFiles
 
     authority, certificate, key = options.zookeeper_ca, options.zookeeper_certificate, options.zookeeper_key
     if authority is None:
         if certificate is None and key is None:
             return None
-        problem = "is missing: who shows a certificate has to know servers by theirs; give their authority's"
+        problem = "is missing: a client certificate requires the authority of the servers' certificates; give its file"
         raise SettingError("zookeeper-ca", problem)
     files = TlsFiles(authority, certificate, key)
     files.context()
@@ -253,16 +262,16 @@ def _tls(options: argparse.Namespace) -> TlsFiles | None:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A job that has its lease or waits for it, and the stream that it is of.
+    """A starting job that holds its lease or waits for it, with its stream.
 
     Attributes:
-        options: what it was told.
-        settings: of the stream.
+        options: the command's options.
+        settings: the stream's settings.
         store: the routing store.
-        lease: of the job.
-        leased: is done when nobody else has the lease, as far as that can be known.
-        storage: of the stream's state.
-        life: id of the stream's life.
+        lease: the job's lease.
+        leased: done once this process holds the lease, or once ZooKeeper turns out to be unavailable.
+        storage: storage of the stream's state.
+        incarnation: id of the stream's incarnation.
         connection: how to reach the broker.
     """
 
@@ -272,35 +281,35 @@ class Begun:
     lease: Lease
     leased: Future[None]
     storage: Storage
-    life: str
+    incarnation: str
     connection: Connection
 
     def await_lease(self) -> None:
-        """Wait until this process is the one to do the job. Before, nothing may be written that others see.
+        """Wait until this process holds the job's lease. Until then nothing visible to others may be written.
 
         Raises:
-            SettingError: another one is running.
+            SettingError: another process runs the job.
             StateError: the stream has been removed meanwhile.
         """
-        from spatialstream.stream.beginning import claimed
+        from spatialstream.stream.bootstrap import claimed
 
         try:
             self.leased.result()
         except Unavailable as error:
-            say(self.options, f"{error}; going on as if none were")
-        if claimed(self.settings, self.storage) != self.life:
+            say(self.options, f"{error}; continuing without it")
+        if claimed(self.settings, self.storage) != self.incarnation:
             raise StateError(f"{self.options.stream} has been removed while its {self.options.command} was starting")
 
-    def job(self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
-        """What both jobs are made with."""
-        metrics.seats(engine.held)
+    def job(self, session: SparkSession, engine: ActorEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
+        """Return the constructor arguments that both jobs share."""
+        metrics.actors(engine.held)
         metrics.requests(engine.requests)
         metrics.memory(lambda: _memory(session, engine))
         return {
             "engine": engine,
             "store": self.store,
             "settings": self.settings,
-            "life": self.life,
+            "incarnation": self.incarnation,
             "pause": self.options.pause,
             "checkpoint_interval": self.options.checkpoint_interval / 1000,
             "report": lambda text: say(self.options, text),
@@ -314,9 +323,12 @@ class Begun:
         }
 
     def _executors(
-        self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics
+        self, session: SparkSession, engine: ActorEngine, metrics: RouterMetrics | WorkerMetrics
     ) -> Callable[[], object]:
-        """What keeps the number of executors; nothing where the routing store is not asked for it."""
+        """Return a function that keeps the requested number of executors.
+
+        The number comes from the routing store; without ``--executors-from-store`` the function does nothing.
+        """
         from spatialstream.spark.executors import Executors
 
         options = self.options
@@ -330,40 +342,41 @@ class Begun:
 
 @contextmanager
 def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Begun]:
-    """The command's job with its lease, for as long as it runs. In a stream that has begun it is yet to be awaited.
+    """Yield the command's job and hold its lease while it runs. For an existing stream the lease may still be pending.
 
-    The one before may have died a moment ago, and what a job has to start takes as long as that takes to be known.
+    The predecessor may have died a moment ago; starting up takes about as long as its session takes to expire, so both
+    happen at once.
 
-    Without ZooKeeper the job goes on, for a stream does not need it to; that two do no harm is seen to elsewhere
-    (:mod:`spatialstream.store.lease`).
+    Without ZooKeeper the job continues, since a stream does not need it to run; :mod:`spatialstream.store.lease` makes
+    sure that two processes of one job do no harm.
 
     Raises:
-        SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
+        SettingError: another process runs the job; or the checkpoint belongs to another stream, or has other settings.
     """
-    from spatialstream.sources.calls import called
-    from spatialstream.stream.beginning import claim, claimed
+    from spatialstream.connectors.calls import called
+    from spatialstream.stream.bootstrap import claim, claimed
 
     broker, storage = connection(options), options.checkpoint
     with store(options) as opened, opened.lease(options.command) as held:
         leased = called(lambda: held.acquire(LEASE_PATIENCE))
-        life = claimed(settings, storage)
-        if life is None:
+        incarnation = claimed(settings, storage)
+        if incarnation is None:
             wait([leased])
             if not isinstance(leased.exception(), Unavailable):
                 leased.result()
-            life = claim(settings, storage, opened.lease("claim"), LEASE_PATIENCE)
-        yield Begun(options, settings, opened, held, leased, storage, life, broker)
+            incarnation = claim(settings, storage, opened.lease("claim"), LEASE_PATIENCE)
+        yield Begun(options, settings, opened, held, leased, storage, incarnation, broker)
 
 
 def run(options: argparse.Namespace, job: RouterJob | WorkerJob) -> None:
-    """Run a job until it is interrupted."""
+    """Run a job until it is interrupted or ends."""
     with stopping(options, job.stop, grace=_GRACE):
         say(options, f"{options.command} of {options.stream}: starting")
         job.run()
 
 
 def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
-    """The stream's settings."""
+    """Build and validate the stream's settings from the options."""
     from spatialstream.stream.settings import StreamSettings
 
     result = StreamSettings(
@@ -382,22 +395,22 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
 
 
 @contextmanager
-def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[tuple[SparkSession, SeatEngine]]:
-    """Seats in a Spark session of the job, which ends with them; they are given when it has its lease.
+def actors(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[tuple[SparkSession, ActorEngine]]:
+    """Start the job's Spark session and its actors; yield both once the job holds its lease.
 
-    They do nothing by themselves, so they come while it is waited for. On Kubernetes Spark leaves a secret for the pods
-    of its executors, which are those of the holder alone: there it starts after.
+    Actors do nothing by themselves, so they start while the job waits for its lease. On Kubernetes Spark stores a
+    secret for the pods of its executors, which only the holder of the lease may do: there Spark starts after the wait.
 
-    In executors there are as many as the job has slots, or partitions, as far as there are cores; in this process' own
-    session one for each core.
+    With executors there are as many actors as the job has slots (or partitions), limited by the cores; in a local
+    session there is one for each core.
 
     Raises:
-        SettingError: executors are to follow the routing store, and the master has none; or see
+        SettingError: ``--executors-from-store`` is given and the master has no executors; or see
             :meth:`Begun.await_lease`.
-        StateError: likewise.
+        StateError: see :meth:`Begun.await_lease`.
     """
-    from spatialstream.seats.engine import SeatEngine
-    from spatialstream.spark.seating import SparkSeating, stop_spark
+    from spatialstream.actors.engine import ActorEngine
+    from spatialstream.spark.actor_launcher import SparkActorLauncher, stop_spark
     from spatialstream.spark.session import embedded_session, while_java_lives
 
     name = f"spatialstream-{options.command}-{options.stream}"
@@ -414,20 +427,20 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
         session = embedded_session(name, options.cores, **given, lasting=True)
         held.callback(stop_spark, session)
         with while_java_lives():
-            seating = SparkSeating(session, count, name)
-            engine = held.enter_context(SeatEngine(world, seating, lambda text: say(options, text)))
+            launcher = SparkActorLauncher(session, count, name)
+            engine = held.enter_context(ActorEngine(world, launcher, lambda text: say(options, text)))
         begun.await_lease()
         yield session, engine
 
 
 @contextmanager
 def _spark_secret(options: argparse.Namespace) -> Iterator[Path]:
-    """A new secret of Spark's processes: the file in which executors on Kubernetes have it too.
+    """Create a new secret for Spark's processes; yield the path of its file, which is the same in executors.
 
-    They see it in the checkpoint's folder. Where that is none they bring it from there, before they begin
-    (:mod:`spatialstream.sources.secret_file`), to the path that it has here.
+    Executors on Kubernetes read it in the checkpoint's folder. Where the checkpoint is not a folder, they download it
+    from there to this path before they start (:mod:`spatialstream.connectors.secret_file`).
     """
-    from spatialstream.sources.folder import Folder
+    from spatialstream.connectors.folder import Folder
     from spatialstream.spark.session import new_secret
 
     name, checkpoint = f"{options.command}.secret", options.checkpoint
@@ -435,28 +448,28 @@ def _spark_secret(options: argparse.Namespace) -> Iterator[Path]:
         new_secret(checkpoint.path / name)
         yield checkpoint.path / name
         return
-    with tempfile.TemporaryDirectory(prefix="spatialstream-") as folder:  # nobody else's, whatever is beside it
+    with tempfile.TemporaryDirectory(prefix="spatialstream-") as folder:  # readable by this user only
         path = Path(folder) / name
         checkpoint.put(name, new_secret(path))
         yield path
 
 
-def _memory(session: SparkSession, engine: SeatEngine) -> dict[str, int]:
-    """Bytes that each process of a job has: the driver, its Java, and the seats, wherever they are."""
-    from spatialstream.sources.process_memory import resident_bytes
+def _memory(session: SparkSession, engine: ActorEngine) -> dict[str, int]:
+    """Resident memory in bytes of each process of a job: the driver, its JVM, and the actors, wherever they run."""
+    from spatialstream.connectors.process_memory import resident_bytes
 
     java: Any = getattr(session.sparkContext._gateway, "proc", None)
     known = {"driver": resident_bytes()} | ({} if java is None else {"java": resident_bytes(java.pid)})
-    return known | {f"seat-{number}": size for number, size in sorted(engine.memory().items())}
+    return known | {f"actor-{number}": size for number, size in sorted(engine.memory().items())}
 
 
 def _has_executors(master: str | None) -> bool:
-    """Whether a session with this master has executors, and not the driver's own threads."""
+    """Whether a session with this master has executors, rather than threads of the driver."""
     return master is not None and master.partition("[")[0] != "local"
 
 
 def say(options: argparse.Namespace, text: str) -> None:
-    """Tell a person something, unless they want quiet."""
+    """Print a message for the user, unless ``--quiet`` is given."""
     if not options.quiet:
         print(f"spatialstream: {text}", file=sys.stderr, flush=True)
 
@@ -468,13 +481,13 @@ def stopping(
     told: str = _FINISHING,
     grace: float | None = None,
 ) -> Iterator[Callable[[], bool]]:
-    """Gives a function that says whether an interrupt or SIGTERM has come; a second one ends at once.
+    """Yield a function that says whether an interrupt or SIGTERM has arrived; a second one raises KeyboardInterrupt.
 
     Args:
-        options: whether a person wants quiet.
-        then: is called at the first one.
-        told: what a person is told then.
-        grace: seconds after which the first one counts as two; None: it never does.
+        options: the command's options; with ``quiet`` nothing is printed.
+        then: called at the first signal.
+        told: printed at the first signal.
+        grace: seconds after which the signal is sent a second time; None: never.
     """
     received: list[int] = []
     impatience: list[threading.Timer] = []

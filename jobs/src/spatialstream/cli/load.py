@@ -1,4 +1,4 @@
-"""``spatialstream load``: sends a file or a generated stream to a live stream, and measures its latencies."""
+"""``spatialstream load``: send a file or a generated stream to a live stream, and measure its latencies."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from spatialstream.model.times import check_times
 from spatialstream.records.reasons import all_rejected, told_reasons
 
 if TYPE_CHECKING:
-    from spatialstream.sources.kafka import Connection
-    from spatialstream.stream.beginning import Refused
+    from spatialstream.connectors.kafka import Connection
+    from spatialstream.stream.bootstrap import Refused
 
 __all__ = ["add_parser", "own_rows"]
 
@@ -31,9 +31,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "load",
         help="send a stream to a live stream at a rate, and measure latencies",
-        description="Sends objects and queries from files as they are written (in the order of time, with marks), or, "
-        "with --now, stamped with the day's clock; then it reports the age of the results of its queries on arrival. "
-        "With --now and without --objects it sends a generated stream. If every object or every query of a file is "
+        description="Sends objects and queries from files unchanged (in the order of time, with watermarks) or, with "
+        "--now, stamped with the current time; then reports how old the results of its queries were on arrival. With "
+        "--now and without --objects it sends a generated stream. If every object or every query of a file is "
         "rejected, nothing is sent, and the exit status is 4.",
     )
     live.add_broker(parser)
@@ -41,21 +41,24 @@ def add_parser(commands: Any) -> None:
     shared.add_terms(parser)
     add = parser.add_argument
     add("--objects", type=Path, metavar="FILE", help="objects to send (default with --now: a generated stream)")
-    add("--queries", type=Path, metavar="FILE", help="queries to send (default with a generated stream: around it)")
+    told = "queries to send (default with a generated stream: queries around its objects)"
+    add("--queries", type=Path, metavar="FILE", help=told)
     shared.add_columns(parser)
     shared.add_time_unit(parser)
-    add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help="generated stream's")
-    add("--standing", type=int, default=1000, metavar="N", help="generated CRQs, registered first (default 1000)")
-    add("--rate", type=float, default=0.0, metavar="R", help="objects a second (default: as fast as can be)")
-    add("--seconds", type=float, default=60.0, metavar="S", help="with --now: how long (default 60)")
+    told = "kind of the generated stream (default %(default)s)"
+    add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help=told)
+    add("--continuous", type=int, default=1000, metavar="N", help="generated CRQs, registered first (default 1000)")
+    add("--rate", type=float, default=0.0, metavar="R", help="objects a second (default: as fast as possible)")
+    add("--seconds", type=float, default=60.0, metavar="S", help="with --now: how long to send (default 60)")
     add("--snapshots", type=float, default=1.0, metavar="R", help="with --now: snapshot queries a second (default 1)")
-    add("--now", action="store_true", help="stamp records with the day's clock and measure latencies")
+    add("--now", action="store_true", help="stamp records with the current time and measure latencies")
     add("--batch", type=shared.count, default=100, metavar="N", help="objects a message (default 100)")
-    add("--seed", type=int, default=0, metavar="N", help="of the generated stream")
-    add("--no-marks", action="store_true", help="send no marks: the router waits for silent partitions")
-    add("--settle", type=float, default=5.0, metavar="S", help="wait until no result has come for so long (5)")
-    add("--json", type=Path, metavar="FILE", help="write the report there too")
-    add("--quiet", action="store_true", help="say nothing but errors")
+    add("--seed", type=int, default=0, metavar="N", help="seed of the generated stream (default 0)")
+    add("--no-watermarks", action="store_true", help="send no watermarks: the router waits for silent partitions")
+    told = "at the end, wait until no result has arrived for S seconds (default 5)"
+    add("--settle", type=float, default=5.0, metavar="S", help=told)
+    add("--json", type=Path, metavar="FILE", help="write the report to this file too")
+    add("--quiet", action="store_true", help="print only the report and errors")
     parser.set_defaults(function=_load)
 
 
@@ -63,17 +66,17 @@ def _load(options: argparse.Namespace) -> int:
     import json
 
     from spatialstream.client import Latencies, Sender, Watch, with_own_ids
-    from spatialstream.stream.beginning import Refused, read_objects, read_queries
+    from spatialstream.stream.bootstrap import Refused, read_objects, read_queries
     from spatialstream.stream.settings import StreamSettings
 
     if options.objects is None and options.queries is None and not options.now:
         raise SettingError("objects", "give a file, or --queries, or --now for a generated stream")
     if options.now and not options.rate:
-        raise SettingError("rate", "--now needs a rate of objects a second")
+        raise SettingError("rate", "--now requires a rate of objects a second")
     connection = live.connection(options)
     known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
-    marks = not options.no_marks
-    sender = Sender(connection, options.stream, options.space, options.rate, options.batch, marks=marks)
+    watermarks = not options.no_watermarks
+    sender = Sender(connection, options.stream, options.space, options.rate, options.batch, watermarks=watermarks)
     generated = options.now and options.objects is None
     objects, queries = _generated(options) if generated else (ObjectBatch.of([]), QueryBatch.of([]))
     unit, refused = options.time_unit or "ms", dict[str, Refused]()
@@ -82,7 +85,7 @@ def _load(options: argparse.Namespace) -> int:
     if options.queries is not None:
         queries, refused["queries"] = read_queries(options.queries, known, unit)
     _tell_refused(options, refused, {"objects": len(objects), "queries": len(queries)})
-    if options.time_unit is None and not options.now:  # what is stamped may have any time
+    if options.time_unit is None and not options.now:  # --now replaces the times, so they may be anything
         check_times(objects.t, "objects")
         check_times(queries.t, "queries")
     if options.now:
@@ -134,22 +137,25 @@ def _tell_refused(options: argparse.Namespace, refused: Mapping[str, Refused], u
 
 
 def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBatch) -> int | None:
-    """How far the stream's time has come, ms; what is strange about the objects beside it is told."""
+    """Return the stream's clock in ms, and warn if longitude and latitude of the objects look exchanged.
+
+    None with ``--now``, or if the stream cannot be read.
+    """
     from spatialstream.client.before import latest_objects, look_exchanged, reached
 
     try:
         given = options.objects is not None and options.space.geographic
         if given and look_exchanged(objects, latest_objects(connection, options.stream, options.space)):
-            told = "all objects lie outside the box of those that have come last, and would lie inside if they were"
+            told = "all objects lie outside the box of the stream's latest objects, and would lie inside if swapped"
             live.say(options, f"warning: longitude and latitude look exchanged: {told}; see --columns lon=...,lat=...")
         return None if options.now else reached(connection, options.stream)
     except (StateError, Unavailable) as error:
-        live.say(options, f"it cannot be told what is late: {error}")
+        live.say(options, f"late records cannot be counted: {error}")
         return None
 
 
 def _late(objects: ObjectBatch, queries: QueryBatch, reached: int | None) -> dict[str, int]:
-    """How many records are of a time that the stream had passed before they were sent, and that time."""
+    """Count the records that are not later than the stream's clock was before they were sent; ``upto`` is the clock."""
     if reached is None:
         return {}
     late = {"objects": int((objects.t <= reached).sum()), "queries": int((queries.t <= reached).sum())}
@@ -157,19 +163,20 @@ def _late(objects: ObjectBatch, queries: QueryBatch, reached: int | None) -> dic
 
 
 def own_rows(queries: QueryBatch) -> Callable[[str, str], bool]:
-    """Which rows, by query and type, are those of some queries, or of what is made of them by asking again (``ID#N``).
+    """Return a predicate on query id and type that selects the rows of these queries, and of their repeats (``ID#N``).
 
-    Of no queries they are the rows that objects cause in queries that stand: a snapshot query is somebody else's.
+    Without queries it selects the rows of all continuous queries, which the objects sent may cause; a row of a snapshot
+    query belongs to another client.
     """
     ids = frozenset(queries.ids.to_pylist())
     if not ids:
-        standing = {kind.type.value for kind in KINDS if kind.standing}
+        standing = {kind.type.value for kind in KINDS if kind.continuous}
         return lambda name, kind: kind in standing
     return lambda name, kind: name in ids or name.rpartition("#")[0] in ids
 
 
 def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:
-    """A stream to be sent round and round, and queries around it."""
+    """Generate objects, to be sent repeatedly, and queries around them."""
     from spatialstream.generate import GenerateSettings, object_batches, query_batch
 
     snapshots = {QueryType.SRQ: 200, QueryType.SKQ: 200, QueryType.STQ: 200} if options.snapshots else {}
@@ -178,7 +185,7 @@ def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:
         objects=200_000,
         space=options.space,
         seed=options.seed,
-        queries={QueryType.CRQ: options.standing, **snapshots},
+        queries={QueryType.CRQ: options.continuous, **snapshots},
         duration=60_000,
     )
     return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)
@@ -193,11 +200,11 @@ def _print(report: dict[str, Any], now: bool) -> None:
         print("rejected  " + ", ".join(f"{count:,} {kind}" for kind, count in report["rejected"].items() if count))
     if late := report["late"]:
         at = datetime.fromtimestamp(late["upto"] / 1000, UTC).isoformat(timespec="milliseconds")
-        print(f"late      {late['objects']:,} objects and {late['queries']:,} queries: the stream was at {at} before.")
-        print("          They count from when they came: a late object gives a row to a continuous query that stood")
-        print("          by then and whose lifetime holds the object's time; rows that were out are not changed")
+        print(f"late      {late['objects']:,} objects and {late['queries']:,} queries: the stream's clock was at {at}.")
+        print("          Late records count from their arrival: a late object matches continuous queries registered by")
+        print("          then whose lifetime includes the object's time; earlier result rows are not changed")
     if report["behind_seconds"] > 0.5:
-        print(f"behind    the sender fell behind its rate by up to {report['behind_seconds']:.1f} s")
+        print(f"behind    the sender was up to {report['behind_seconds']:.1f} s behind its rate")
     if now:
         for kind, each in report["latency_ms"].items():
             print(f"latency   {kind}: p50 {each['p50']:.0f} ms, p95 {each['p95']:.0f} ms, p99 {each['p99']:.0f} ms")

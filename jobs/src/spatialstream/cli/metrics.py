@@ -1,7 +1,7 @@
-"""What the jobs tell Prometheus.
+"""The jobs' metrics for Prometheus.
 
-Everything is there from the first scrape on, and bounded: series by slot, by type of query, by part of a turn, by seat,
-and by leaf of the active version (numbers of leaves begin anew with each version).
+All series exist from the first scrape on, and their number is bounded: by slot, by query type, by phase of a turn, by
+actor, and by leaf of the active version (each version numbers its leaves from 0).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from spatialstream.actors.query_metrics import ASKED, LIMITS, OUTCOMES, Counts, none_asked
 from spatialstream.balance.loads import LeafCounts, imbalance, model_error
+from spatialstream.connectors.process_memory import resident_bytes
+from spatialstream.connectors.requests import REQUESTS, Requests, no_requests
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
-from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Counts, none_asked
-from spatialstream.sources.process_memory import resident_bytes
-from spatialstream.sources.requests import REQUESTS, Requests, no_requests
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
 from spatialstream.store.reports import dearest
@@ -68,7 +68,7 @@ _PART_SECONDS = (0.001, 0.002, *_SECONDS)
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is no news."""
+        """Do not log scrapes."""
 
 
 class _Threads(ThreadingMixIn, WSGIServer):
@@ -76,9 +76,9 @@ class _Threads(ThreadingMixIn, WSGIServer):
 
 
 def serve(registry: CollectorRegistry, address: str, port: int) -> None:
-    """Serve a registry's metrics over HTTP, at every path but ``/ready``; port 0 serves nothing.
+    """Serve a registry's metrics over HTTP at every path except ``/ready``; port 0 serves nothing.
 
-    ``/ready`` answers with 200 while the job is warm and its turns succeed (``spatialstream_running``), else with 503.
+    ``/ready`` returns 200 while the job is warmed up and its turns succeed (``spatialstream_running``), else 503.
 
     Raises:
         SettingError: the port cannot be used.
@@ -102,7 +102,7 @@ def serve(registry: CollectorRegistry, address: str, port: int) -> None:
 
 
 class _Series:
-    """Makes the series of a registry whose names begin alike, and which have some labels in common."""
+    """Creates the metrics of a registry that share a name prefix and some labels."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str, *labels: str) -> None:
         self._registry, self._prefix, self._labels = registry, f"spatialstream_{prefix}", labels
@@ -124,39 +124,39 @@ class _Series:
 
 
 class _Told(Collector, Generic[T]):
-    """What somebody else keeps, and is asked for when Prometheus asks; ``told`` until it is known who that is."""
+    """A collector that reads its value from a callback at each scrape; ``told`` is the callback until :meth:`are`."""
 
     def __init__(self, registry: CollectorRegistry, told: Callable[[], T]) -> None:
         self._told = told
         registry.register(self)
 
     def are(self, told: Callable[[], T]) -> None:
-        """What is to be asked from now on."""
+        """Set the callback."""
         self._told = told
 
 
-class _Seats(_Told[Mapping[int, int]]):
-    """The seats that there are, and how many slots, or partitions, each of them has."""
+class _Actors(_Told[Mapping[int, int]]):
+    """The number of actors, and how many slots, or partitions of the router, each owns."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """As Prometheus' client calls it."""
+        """Implement :class:`Collector`."""
         slots = self._told()
-        yield GaugeMetricFamily("spatialstream_seats", "Processes that do the turns' tasks.", len(slots))
-        text = "Slots, or partitions of the router, that a seat has."
-        family = GaugeMetricFamily("spatialstream_seat_slots", text, labels=["seat"])
-        for seat, count in sorted(slots.items()):
-            family.add_metric([str(seat)], count)
+        yield GaugeMetricFamily("spatialstream_actors", "Processes that run the turns' tasks.", len(slots))
+        text = "Slots, or partitions of the router, that an actor owns."
+        family = GaugeMetricFamily("spatialstream_actor_slots", text, labels=["actor"])
+        for actor, count in sorted(slots.items()):
+            family.add_metric([str(actor)], count)
         yield family
 
 
 class _Requests(_Told[Requests]):
-    """What has been asked of the object store."""
+    """Requests to the object store, and their bytes."""
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """As Prometheus' client calls it."""
+        """Implement :class:`Collector`."""
         text = "Requests to the object store of the state."
         made = CounterMetricFamily("spatialstream_storage_requests", text, labels=["method"])
-        text = "Bytes of files that they have sent or brought."
+        text = "Bytes of files transferred by requests to the object store."
         size = CounterMetricFamily("spatialstream_storage_bytes", text, labels=["method"])
         for method, (count, carried) in zip(REQUESTS, self._told().tolist(), strict=True):
             made.add_metric([method], count)
@@ -166,11 +166,11 @@ class _Requests(_Told[Requests]):
 
 
 class _Memory(_Told[Mapping[str, int]]):
-    """The processes of the job, and the memory that each of them has."""
+    """The memory of each process of the job."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """As Prometheus' client calls it."""
-        text = "Memory that a process of the job has (resident set)."
+        """Implement :class:`Collector`."""
+        text = "Resident memory of a process of the job."
         family = GaugeMetricFamily("spatialstream_process_memory_bytes", text, labels=["process"])
         for process, size in self._told().items():
             family.add_metric([process], size)
@@ -182,29 +182,29 @@ def _driver_memory() -> dict[str, int]:
 
 
 class _ExecutorSeries:
-    """The executors that a job's seats are in, and what they have worked."""
+    """The executors of a job's actors, and their processor time."""
 
     def __init__(self, series: _Series) -> None:
-        self._executors = series.gauge("executors", "Executors that are registered.")
-        self._cores = series.gauge("cores", "Seats that can work at once.")
-        self._tasks = series.counter("task_seconds", "Processor time that seats have worked on tasks.")
+        self._executors = series.gauge("executors", "Registered executors.")
+        self._cores = series.gauge("cores", "Actors that can run at once.")
+        self._tasks = series.counter("task_seconds", "Processor time of actors for tasks.")
 
     def observe(self, executors: int, cores: int, worked: float = 0.0) -> None:
-        """So many executors are registered, with so many cores in all; they worked for so many seconds since."""
+        """Record the registered executors, their cores in all, and their seconds of work since the last call."""
         self._executors.set(executors)
         self._cores.set(cores)
         self._tasks.inc(worked)
 
 
-class _Questions(_Told[Counts]):
-    """The questions that seats have been asked between rounds, as far as they have told."""
+class _SnapshotQueries(_Told[Counts]):
+    """The snapshot queries between rounds, as far as actors have reported them."""
 
     def collect(self) -> Iterator[Metric]:
-        """As Prometheus' client calls it."""
-        text = "Questions asked between rounds."
-        asked = CounterMetricFamily("spatialstream_questions", text, labels=["type", "outcome"])
-        text = "Time that a seat takes for its answer to a question."
-        times = HistogramMetricFamily("spatialstream_question_seconds", text, labels=["type"])
+        """Implement :class:`Collector`."""
+        text = "Snapshot queries answered between rounds."
+        asked = CounterMetricFamily("spatialstream_snapshot_queries", text, labels=["type", "outcome"])
+        text = "Time of an actor for its part of a query's answer."
+        times = HistogramMetricFamily("spatialstream_snapshot_query_seconds", text, labels=["type"])
         for kind, counts in zip(ASKED, self._told().tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=False):
                 asked.add_metric([kind.value, outcome], count)
@@ -215,15 +215,15 @@ class _Questions(_Told[Counts]):
 
 
 def _running(registry: CollectorRegistry) -> Gauge:
-    return _Series(registry, "").gauge("running", "Whether the job is warm and its turns succeed.")
+    return _Series(registry, "").gauge("running", "Whether the job is warmed up and its turns succeed.")
 
 
 def _full(registry: CollectorRegistry) -> Gauge:
-    return _Series(registry, "").gauge("storage_full", "Whether turns fail because there is no room for state.")
+    return _Series(registry, "").gauge("storage_full", "Whether turns fail because the storage of the state is full.")
 
 
 def _away(registry: CollectorRegistry) -> Gauge:
-    told = "Whether turns fail because the storage of the state cannot be reached, or denies."
+    told = "Whether turns fail because the storage of the state is unreachable or denies access."
     return _Series(registry, "").gauge("storage_unavailable", told)
 
 
@@ -233,23 +233,23 @@ class RouterMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         series = _Series(self.registry, "router_")
-        self._epochs = series.times("epoch_seconds", "Time that an epoch takes.")
-        self._parts = series.times_of_parts("part_seconds", "Time that a part of an epoch takes.", ROUTER_PARTS)
+        self._epochs = series.times("epoch_seconds", "Time of an epoch.")
+        self._parts = series.times_of_parts("part_seconds", "Time of each phase of an epoch.", ROUTER_PARTS)
         self._epoch = series.gauge("epoch", "Number of the last epoch.")
         self._records = series.counter("records", "Records accepted.", "kind")
-        self._messages = series.counter("messages", "Messages that epochs have read.", "kind")
+        self._messages = series.counter("messages", "Messages read by epochs.", "kind")
         self._rejected = series.counter("rejected", "Records rejected.", "kind", "reason")
-        self._left = series.counter("left_out", "Records left out of a failing epoch.")
-        text = "Objects with a field that is not known, since the stream began: the commonest fields."
+        self._left = series.counter("left_out", "Records quarantined from failing epochs.")
+        text = "Objects with an unknown field since the stream began, for the most frequent fields."
         self._unknown = series.gauge("unknown_field_objects", text, "field")
-        self._clock = series.gauge("clock_seconds", "Timestamp up to which the stream has been routed.")
-        self._held = series.gauge("held_seconds", "How far the latest timestamp is ahead of what has been routed.")
+        self._clock = series.gauge("clock_seconds", "Watermark of the last epoch.")
+        self._held = series.gauge("held_seconds", "How far the latest timestamp read is ahead of the watermark.")
         self._active = series.gauge("active_version", "Number of the routing version of the last epoch.")
-        text = "Number of the version that is being prepared; -1 if none is."
+        text = "Number of the pending routing version; -1 if there is none."
         self._pending = series.gauge("pending_version", text)
         self._last = series.gauge("last_epoch_timestamp_seconds", "When the last epoch ended.")
         self.checkpointed = _checkpointed(series)
-        self._lag = series.gauge("lag_messages", "Messages that no epoch has read.", "kind")
+        self._lag = series.gauge("lag_messages", "Messages not yet read by an epoch.", "kind")
         for kind in ("objects", "queries"):
             self._lag.labels(kind)
             self._records.labels(kind)
@@ -260,16 +260,16 @@ class RouterMetrics:
         self._unknown.labels("").set(0)
         self.executors = _ExecutorSeries(series).observe
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
-        self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
+        self.actors, self.requests = _Actors(self.registry, dict).are, _Requests(self.registry, no_requests).are
         self.memory = _Memory(self.registry, _driver_memory).are
         self._read: dict[str, int] = {}
 
     def lag(self, kind: str, messages: int) -> None:
-        """So many messages are left to read."""
+        """Set the number of messages left to read."""
         self._lag.labels(kind).set(max(0, messages))
 
     def observe(self, record: EpochRecord, seconds: float, parts: Mapping[str, float]) -> None:
-        """An epoch has been done."""
+        """Record an epoch that has ended."""
         epoch = record.epoch
         self._epochs.observe(seconds)
         for part, of_part in parts.items():
@@ -283,37 +283,37 @@ class RouterMetrics:
             for reason, count in intake.reasons.items():
                 self._rejected.labels(kind, reason).inc(count)
             self._left.inc(intake.left)
-        self._left.inc(epoch.take)
+        self._left.inc(epoch.revision)
         if any(intake.unknown for intake in record.intakes):
             self._unknown.clear()
             self._unknown.labels("").set(0)
             for name, count in record.unknown.items():
                 self._unknown.labels(name).set(count)
-        if epoch.upto > NEVER:
-            self._clock.set(epoch.upto / 1000)
-            latest = max((clock.t for clock in record.clocks.partitions.values()), default=epoch.upto)
-            self._held.set(max(0, latest - epoch.upto) / 1000)
+        if epoch.watermark > NEVER:
+            self._clock.set(epoch.watermark / 1000)
+            latest = max((clock.t for clock in record.clocks.partitions.values()), default=epoch.watermark)
+            self._held.set(max(0, latest - epoch.watermark) / 1000)
         self._active.set(epoch.version)
         self._pending.set(-1 if epoch.pending is None else epoch.pending)
         self._last.set_to_current_time()
 
 
 class _RoundSeries:
-    """How the worker's rounds go."""
+    """The worker's metrics of rounds."""
 
     def __init__(self, series: _Series) -> None:
-        self._rounds = series.times("round_seconds", "Time that a round takes.")
-        self._parts = series.times_of_parts("part_seconds", "Time that a part of a round takes.", WORKER_PARTS)
+        self._rounds = series.times("round_seconds", "Time of a round.")
+        self._parts = series.times_of_parts("part_seconds", "Time of each phase of a round.", WORKER_PARTS)
         text = "Time from the decision about an epoch in the router to its results."
         self._delay = series.times("epoch_delay_seconds", text)
         self._round = series.gauge("round", "Number of the last round.")
-        self._epoch = series.gauge("epoch", "Number of the last epoch whose results are out.")
-        self._clock = series.gauge("clock_seconds", "Timestamp up to which results are out.")
+        self._epoch = series.gauge("epoch", "Number of the last epoch whose results have been sent.")
+        self._clock = series.gauge("clock_seconds", "Watermark of the results that have been sent.")
         self._results = series.gauge("results_rows", "Result rows since the stream began.", "type")
         self._rejected = series.counter("rejected", "Queries that were not admitted.")
-        self._repeated = series.gauge("repeated_queries", "Queries that came again, since the stream began.")
-        self._left = series.counter("left_out", "Records left out of a failing round.")
-        self._version = series.gauge("active_version", "Number of the routing version.")
+        self._repeated = series.gauge("repeated_queries", "Repeated registrations since the stream began.")
+        self._left = series.counter("left_out", "Records quarantined from failing rounds.")
+        self._version = series.gauge("active_version", "Number of the active routing version.")
         self._last = series.gauge("last_round_timestamp_seconds", "When the last round ended.")
         for kind in QueryType:
             self._results.labels(kind.value)
@@ -321,7 +321,7 @@ class _RoundSeries:
     def observe(
         self, record: RoundRecord, summary: Summary, seconds: float, parts: Mapping[str, float], now: float
     ) -> None:
-        """A round has been done; it took so many seconds, and it is now so many seconds since 1970 UTC."""
+        """Record a round that has ended; ``seconds`` is its duration, ``now`` the time in seconds since 1970 UTC."""
         self._rounds.observe(seconds)
         for part, of_part in parts.items():
             self._parts.labels(part).observe(of_part)
@@ -330,7 +330,7 @@ class _RoundSeries:
         order = record.round
         self._round.set(order.number)
         self._epoch.set(record.last)
-        self._clock.set(order.upto / 1000)
+        self._clock.set(order.watermark / 1000)
         self._version.set(order.version)
         self._rejected.inc(summary.rejected - len(order.left))
         self._repeated.set(summary.counts.get("repeated", 0))
@@ -341,18 +341,18 @@ class _RoundSeries:
 
 
 class _SlotSeries:
-    """What each slot does and holds."""
+    """The work and the content of each slot."""
 
     def __init__(self, slots: int, series: _Series) -> None:
-        self._objects = series.counter("objects", "Objects that have come to a slot.")
-        self._queries = series.counter("queries", "Queries that have come to a slot.", "type")
+        self._objects = series.counter("objects", "Objects routed to a slot.")
+        self._queries = series.counter("queries", "Queries routed to a slot.", "type")
         self._matches = series.counter("matches", "Matches of CRQs.")
         self._checked = series.counter("checked", "Candidates of CRQs that were checked.")
-        self._seconds = series.counter("busy_seconds", "Time that a slot has worked.")
+        self._seconds = series.counter("busy_seconds", "Busy time of a slot.")
         self._bytes = series.gauge("state_bytes", "Size of a slot's indexes.")
-        self._held = series.gauge("held_objects", "Objects that a slot keeps.")
+        self._held = series.gauge("held_objects", "Objects kept in a slot.")
         self._load = series.gauge("load", "Load of a slot by the cost model.")
-        self._standing = series.gauge("standing_queries", "Standing queries of a slot.", "type")
+        self._standing = series.gauge("continuous_queries", "Continuous queries of a slot.", "type")
         of_slot = (self._objects, self._matches, self._checked, self._seconds, self._bytes, self._held, self._load)
         for slot in range(slots):
             for metric in of_slot:
@@ -363,7 +363,7 @@ class _SlotSeries:
                     self._standing.labels(slot, kind.value)
 
     def observe(self, slot: int, load: Mapping[str, Any]) -> None:
-        """A slot has done a round, of which this is the load record."""
+        """Record a slot's load in a round."""
         self._objects.labels(slot).inc(load["objects"])
         for kind, count in load.get("queries", {}).items():
             self._queries.labels(slot, kind).inc(count)
@@ -372,31 +372,31 @@ class _SlotSeries:
         self._seconds.labels(slot).inc(load["seconds"])
         self._bytes.labels(slot).set(load["bytes"])
         self._held.labels(slot).set(load["held"])
-        for kind, count in load["standing"].items():
+        for kind, count in load["continuous"].items():
             self._standing.labels(slot, kind).set(count)
 
     def estimate(self, loads: Floats) -> None:
-        """The load of each slot by the cost model."""
+        """Set the load of each slot by the cost model."""
         for slot, load in enumerate(loads.tolist()):
             self._load.labels(slot).set(load)
 
 
 class _LeafSeries:
-    """What each leaf of the active version has had lately. Which leaves there are is known only with a version."""
+    """Recent load of each leaf of the active version. The leaves are known only once a version is."""
 
     def __init__(self, series: _Series) -> None:
         self._objects = series.gauge("objects", "Objects of a leaf in the last minutes.")
         self._checked = series.gauge("checked", "Candidates checked in a leaf in the last minutes.")
-        text = "Time of the slot for a leaf in the last minutes, attributed by what the leaf had done."
+        text = "Busy time of the slot attributed to a leaf in the last minutes, by the leaf's work."
         self._seconds = series.gauge("busy_seconds", text)
-        text = "Objects that a leaf keeps, estimated from how many come and the retention."
+        text = "Objects kept in a leaf, estimated from its arrivals and the retention."
         self._held = series.gauge("held_objects", text)
-        self._standing = series.gauge("standing_queries", "Continuous queries that concern a leaf.", "type")
+        self._standing = series.gauge("continuous_queries", "Continuous queries that concern a leaf.", "type")
         self._queries = series.gauge("queries", "Snapshot queries that concerned a leaf in the last minutes.", "type")
         self._series: dict[tuple[Gauge, QueryType | None], list[Gauge]] = {}
 
     def begin(self, leaves: int) -> None:
-        """Begin the series anew, for so many leaves."""
+        """Replace all series by those of this number of leaves."""
         plain = (self._objects, self._checked, self._seconds, self._held)
         typed = [(self._standing, kind) for kind in STANDING] + [(self._queries, kind) for kind in SNAPSHOT]
         for metric in (*plain, self._standing, self._queries):
@@ -407,12 +407,12 @@ class _LeafSeries:
             self._series[metric, kind] = [metric.labels(leaf, kind.value) for leaf in range(leaves)]
 
     def observe(self, view: WindowView, counts: LeafCounts) -> None:
-        """What a window held, and its counts."""
+        """Set the metrics to a window's measurements and counts."""
         self._set(self._objects, counts.arrivals)
         self._set(self._checked, view.checked)
         self._set(self._seconds, view.seconds)
         self._set(self._held, counts.objects)
-        for kind, standing in view.standing.items():
+        for kind, standing in view.continuous.items():
             self._set(self._standing, standing, kind)
         for kind, queries in view.queries.items():
             self._set(self._queries, queries, kind)
@@ -437,26 +437,26 @@ class _QuerySeries:
 
 
 class _ModelSeries:
-    """What the cost model says, and how far it is from what was measured."""
+    """The cost model's estimates, and their errors against measurements."""
 
     def __init__(self, series: _Series) -> None:
         text = "Lmax / Lmin over slots, by the cost model from live counts."
         self._imbalance = series.gauge("imbalance_ratio", text)
-        text = "Mean absolute difference between a leaf's share of estimated load and of"
+        text = "Mean absolute difference between a leaf's share of the estimated load and its share of"
         self._error = series.gauge("model_error_ratio", f"{text} candidates checked.")
         self._time_error = series.gauge("model_time_error_ratio", f"{text} the time attributed to leaves.")
         self._imbalance.set(1.0)
 
     def observe(self, view: WindowView, leaves: Floats, slots: Floats) -> None:
-        """What was measured, and the loads of leaves and of slots by the model."""
+        """Set the estimated loads of leaves and slots, and the errors against a window's measurements."""
         self._imbalance.set(imbalance(slots))
         self._error.set(model_error(leaves, view.checked))
         self._time_error.set(model_error(leaves, view.seconds))
 
 
 def _checkpointed(series: _Series) -> Callable[[], None]:
-    """What to call when a checkpoint is there."""
-    text = "When the last checkpoint was known to be there."
+    """Return the function to call when a checkpoint is complete."""
+    text = "When the last checkpoint was known to be complete."
     return series.gauge("last_checkpoint_timestamp_seconds", text).set_to_current_time
 
 
@@ -464,8 +464,8 @@ class WorkerMetrics(LoadObserver):
     """The worker's metrics.
 
     Args:
-        slots: how many there are.
-        leaves: how many the active version has; 0 if that is not known yet.
+        slots: number of slots.
+        leaves: number of leaves of the active version; 0 if not known yet.
     """
 
     def __init__(self, slots: int, leaves: int = 0) -> None:
@@ -477,21 +477,21 @@ class WorkerMetrics(LoadObserver):
         self._of_leaves = _LeafSeries(_Series(self.registry, "leaf_", "leaf"))
         self._of_model = _ModelSeries(_Series(self.registry, ""))
         self._of_queries = _QuerySeries(_Series(self.registry, "query_", "query"))
-        text = "Messages in the internal topics that are not the router's."
+        text = "Messages in the internal topics that were not sent by the stream's router."
         self._foreign = series.counter("foreign_messages", text)
         self.executors, self.checkpointed = _ExecutorSeries(series).observe, _checkpointed(series)
         self._of_leaves.begin(leaves)
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
-        self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
+        self.actors, self.requests = _Actors(self.registry, dict).are, _Requests(self.registry, no_requests).are
         self.memory = _Memory(self.registry, _driver_memory).are
-        self.questions = _Questions(self.registry, none_asked).are
+        self.queries = _SnapshotQueries(self.registry, none_asked).are
 
     def foreign(self, messages: int) -> None:
-        """So many more messages in the internal topics are not the router's."""
+        """Count further messages in the internal topics that were not sent by the stream's router."""
         self._foreign.inc(messages)
 
     def observe(self, record: RoundRecord, summary: Summary, seconds: float, parts: Mapping[str, float]) -> None:
-        """A round has been done."""
+        """Record a round that has ended."""
         self._of_rounds.observe(record, summary, seconds, parts, time.time())
         for slot, load in summary.loads.items():
             self._of_slots.observe(slot, load)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def value(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A reader of an option's text whose errors argparse reports as one clear line."""
+    """Wrap a parser of an option's text, so that argparse reports its errors in one line."""
 
     def reader(text: str) -> Any:
         try:
@@ -61,10 +61,10 @@ count = value("count", _count)
 
 
 def storage(setting: str) -> Callable[[str], Any]:
-    """A reader of a folder's path, or of a URL: gives a storage."""
+    """Return a parser of a folder's path or a URL, which gives a storage."""
 
     def read(text: str) -> Any:
-        from spatialstream.sources.places import storage_at
+        from spatialstream.connectors.places import storage_at
 
         return storage_at(text, setting)
 
@@ -72,22 +72,22 @@ def storage(setting: str) -> Callable[[str], Any]:
 
 
 def add_space(parser: argparse.ArgumentParser) -> None:
-    """``--space``."""
+    """Add ``--space``."""
     told = '"wgs84" (default: degrees, distances in metres) or "planar:x0,y0,x1,y1"'
     parser.add_argument("--space", type=value("space", Space.parse), default=WGS84, metavar="SPACE", help=told)
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
-    """``--stop-words``, ``--min-term-length``, ``--query-words``."""
+    """Add ``--stop-words`` and ``--min-term-length``, ``--query-words``."""
     add = parser.add_argument
-    add("--stop-words", type=Path, metavar="FILE", help="terms to leave out, one a line")
-    add("--min-term-length", type=count, default=1, metavar="N", help="leave out terms with fewer characters")
+    add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
+    add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
     told = f"words that a query may have, in keywords, any and none together (default {QUERY_WORDS})"
     add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=told)
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
-    """The rule that the options of :func:`add_terms` ask for."""
+    """Build the term rule from the options of :func:`add_terms`."""
     words: frozenset[str] = frozenset()
     if options.stop_words is not None:
         try:
@@ -99,21 +99,21 @@ def term_rule(options: argparse.Namespace) -> TermRule:
 
 
 def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    """``--objects``, ``--queries``, ``--columns``."""
+    """Add ``--objects``, ``--queries`` and ``--columns``."""
     add = partial(parser.add_argument, type=Path, nargs="+", action="extend", required=required, default=[])
-    told = "objects: .jsonl, .csv or .parquet, the first two also .gz; in any order of time"
+    told = "objects: .jsonl, .csv or .parquet, the first two also .gz; in any time order"
     add("--objects", metavar="FILE", help=told)
     add("--queries", metavar="FILE", help="queries: .jsonl, also .gz")
     add_columns(parser)
 
 
 def add_time_unit(parser: argparse.ArgumentParser) -> None:
-    """``--time-unit``; None if it is not given."""
-    told = "of times that are numbers: s, ms or us (default: ms, unless they look like something else)"
+    """Add ``--time-unit``, whose value is None if it is not given."""
+    told = "unit of numeric times: s, ms or us (default: ms, but times that look like another unit are refused)"
     parser.add_argument("--time-unit", choices=tuple(TIME_UNITS), metavar="UNIT", help=told)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
-    """``--columns``."""
+    """Add ``--columns``."""
     told = "names of the objects' fields in the input, such as id=tweet_id,text=body"
     parser.add_argument("--columns", type=columns, default={}, metavar="FIELD=NAME,...", help=told)

@@ -1,9 +1,9 @@
-"""``spatialstream query``: asks a live stream, and prints the answers.
+"""``spatialstream query``: send queries to a live stream, and print the answers.
 
-What is asked is read from JSON or from options, and checked before anything is sent. Snapshot queries are answered as
-of the stream's newest round (:mod:`spatialstream.client.snapshots`), unless they are to go through the stream; what
-goes through it is sent and awaited by :mod:`spatialstream.client.asking`. Continuous queries are cancelled at the end,
-unless they are to be kept.
+Queries are read from JSON or from options, and checked before anything is sent. Snapshot queries are answered as of the
+stream's newest round (:mod:`spatialstream.client.snapshot_client`), unless ``--through-stream`` is given; queries that
+go through the stream are sent and awaited by :mod:`spatialstream.client.query_session`. Continuous queries are
+cancelled at the end, unless ``--keep`` is given.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Any
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.results import print_row
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, QUERY_WORDS, TermRule, extract_terms
-from spatialstream.sources.program import program
 
 __all__ = ["add_parser", "from_options", "read"]
 
 _WIDE = Space.planar(-1e15, -1e15, 1e15, 1e15)
-"""A space in which all coordinates are."""
+"""A space that contains all coordinates."""
 
 _FIELDS = ("type", "box", "circle", "point", "keywords", "any", "none", "k", "duration", "window", "step", "time", "id")
 
@@ -38,49 +38,52 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "query",
-        help="ask a live stream, and print the answers",
-        description="Asks a live stream and prints the answers as JSON Lines. A snapshot query is answered at once, as "
-        "of the newest that the stream has worked in (as_of). With --through-stream, or where a continuous query is "
-        "among them, queries go through the stream: each has its place in it, and a continuous one gives each row as "
-        "it comes, until interrupted or as told; then it is cancelled.",
+        help="query a live stream, and print the answers",
+        description="Sends queries to a live stream and prints the answers as JSON Lines. A snapshot query is answered "
+        "at once, as of the stream's newest round (as_of). With --through-stream, or if any of the queries is "
+        "continuous, they go through the stream and take effect at their time in it. The rows of a continuous query "
+        "are printed as they arrive, until interrupted or until --count or --patience ends it; then it is cancelled.",
     )
     parser.add_argument("query", nargs="?", metavar="JSON", help='such as {"type": "SRQ", "region": {...}, ...}')
     live.add_broker(parser)
     live.add_store(parser)
     shared.add_space(parser)
-    parser.set_defaults(space=None)  # on Kubernetes it is the SpatialStream's
+    parser.set_defaults(space=None)  # on Kubernetes the default is the SpatialStream's
     kubernetes.add_cluster(parser)
     parser.add_argument("--file", metavar="FILE", help="queries to send, as JSON Lines; - is standard input")
     _add_fields(parser)
     add = parser.add_argument
-    add("--timeout", type=shared.duration, default=60_000, metavar="TIME", help="for a snapshot's answer (1m)")
-    add("--at-least", metavar="TIME", help="wait until the stream has come this far: milliseconds, ISO 8601, or now")
-    add("--through-stream", action="store_true", help="send snapshot queries through the stream, to their place in it")
-    add("--count", type=shared.count, metavar="N", help="end after so many rows")
-    add("--patience", type=shared.duration, metavar="TIME", help="end when no row has come for so long")
+    told = "how long to wait for the answer to a snapshot query (default 1m)"
+    add("--timeout", type=shared.duration, default=60_000, metavar="TIME", help=told)
+    told = "wait until the stream's clock has reached this time: milliseconds, ISO 8601, or now"
+    add("--at-least", metavar="TIME", help=told)
+    told = "send snapshot queries through the stream, to be answered at their time in it"
+    add("--through-stream", action="store_true", help=told)
+    add("--count", type=shared.count, metavar="N", help="end after N rows")
+    add("--patience", type=shared.duration, metavar="TIME", help="end when no row has arrived for this long")
     add("--keep", action="store_true", help="do not cancel continuous queries at the end")
-    add("--quiet", action="store_true", help="say nothing but errors")
+    add("--quiet", action="store_true", help="print only rows and errors")
     parser.set_defaults(function=_query)
 
 
 def _add_fields(parser: argparse.ArgumentParser) -> None:
-    """A query's fields as options."""
+    """Add options for the fields of a query."""
     add = parser.add_argument_group("a query without JSON").add_argument
-    add("--type", metavar="TYPE", help="SRQ, SKQ, STQ, CRQ, CKQ or CTQ; CANCEL with --id ends a query that was kept")
+    add("--type", metavar="TYPE", help="SRQ, SKQ, STQ, CRQ, CKQ or CTQ; CANCEL with --id ends a query sent with --keep")
     for name, form in (("box", "W S E N"), ("circle", "LON LAT METRES"), ("point", "LON LAT")):
-        add(f"--{name}", nargs="+", metavar="N", help=f"{form}, with spaces or commas between them")
-    add("--keywords", action="append", metavar="A,B", help="all of them have to be in an object's text")
-    add("--any", action="append", metavar="'A B'", help="all of these, or all of those of another --any")
-    add("--none", action="append", metavar="A,B", help="none of them may be in it")
-    add("--k", type=shared.count, metavar="K", help="how many")
+        add(f"--{name}", nargs="+", metavar="N", help=f"{form}, separated by spaces or commas")
+    add("--keywords", action="append", metavar="A,B", help="an object's text must have all of these terms")
+    add("--any", action="append", metavar="'A B'", help="it must have all terms of this --any, or of another --any")
+    add("--none", action="append", metavar="A,B", help="it must have none of these terms")
+    add("--k", type=shared.count, metavar="K", help="number of nearest objects, or of top terms")
     add(
         "--duration",
         metavar="TIME",
-        help="how far a snapshot looks back, or how long a continuous query lives",
+        help="how far a snapshot query looks back, or how long a continuous query runs",
     )
-    add("--window", metavar="TIME", help="of a CTQ or a CKQ")
-    add("--step", metavar="TIME", help="of a CTQ")
-    add("--time", metavar="TIME", help="when it is asked: milliseconds or ISO 8601 (default: now)")
+    add("--window", metavar="TIME", help="window of a CTQ or a CKQ")
+    add("--step", metavar="TIME", help="step of a CTQ")
+    add("--time", metavar="TIME", help="timestamp of the query: milliseconds or ISO 8601 (default: now)")
     add("--id", metavar="ID", help="the query's id (default: a new one)")
 
 
@@ -90,7 +93,7 @@ def _query(options: argparse.Namespace) -> int:
     given = read(options)
     at_once = not options.through_stream and all(_is_snapshot(record) for _, record in given)
     if not at_once and options.at_least is not None:
-        raise SettingError("at-least", "is for snapshot queries that do not go through the stream")
+        raise SettingError("at-least", "works only for snapshot queries without --through-stream")
     remote = kubernetes.asked(options)
     if at_once and not remote:
         _check_anywhere(given, options.space)
@@ -108,7 +111,7 @@ def _query(options: argparse.Namespace) -> int:
 
 
 def _check_anywhere(given: Sequence[Place], space: Space | None) -> None:
-    """Refuse what is wrong in any space, before the stream is asked, which knows its own."""
+    """Refuse queries that are invalid in any space, before the stream is asked, which checks them in its own."""
     from spatialstream.client import check_queries
 
     try:
@@ -119,7 +122,7 @@ def _check_anywhere(given: Sequence[Place], space: Space | None) -> None:
         try:
             check_queries(given, _WIDE)
         except SettingError:
-            check_queries(given, WGS84)  # whose words are those for most people
+            check_queries(given, WGS84)  # its error message fits most users
 
 
 def _is_snapshot(record: Any) -> bool:
@@ -127,7 +130,7 @@ def _is_snapshot(record: Any) -> bool:
 
 
 def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, TermRule]:
-    """The space of a SpatialStream, unless another is given, and its rule for terms."""
+    """The space of a SpatialStream, unless another one is given, and its term rule."""
     terms = spec.get("terms", {})
     words = frozenset(term for word in terms.get("stopWords", ()) for term in extract_terms(word))
     return space or Space.parse(spec.get("space", "wgs84")), TermRule(
@@ -135,17 +138,17 @@ def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, Ter
     )
 
 
-# ------------------------------------------------------------------------------------------------------- what is asked
+# ------------------------------------------------------------------------------------------------------------- queries
 
 Place = tuple[str, Any]
-"""A record, and how to call the place that it comes from."""
+"""The name of a record's origin, for error messages, and the record."""
 
 
 def read(options: argparse.Namespace) -> list[Place]:
-    """What the command line asks, from its JSON, its file or its options, each with its place.
+    """Read the queries of the command line, from its JSON, its file or its options, each with its origin.
 
     Raises:
-        SettingError: there is nothing, more than one of these, or what is no JSON.
+        SettingError: none or several of these are given, or the text is not JSON.
     """
     chosen = [name for name in _FIELDS if getattr(options, name) is not None]
     ways = (options.query is not None) + (options.file is not None) + bool(chosen)
@@ -158,7 +161,7 @@ def read(options: argparse.Namespace) -> list[Place]:
     name, text = _text(options.file)
     lines = [(f"{name} line {number}", line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
-        raise SettingError("file", f"{name} has no query")
+        raise SettingError("file", f"{name} contains no query")
     return [(place, _json(place, line)) for place, line in lines]
 
 
@@ -179,10 +182,10 @@ def _json(place: str, text: str) -> Any:
 
 
 def from_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The record of a query whose fields are options. What they hold is checked later, as in any record.
+    """Build the record of a query from options. The values are checked later, as for any record.
 
     Raises:
-        SettingError: both a box and a circle, or what is no number.
+        SettingError: both a box and a circle are given, or a coordinate is not a number.
     """
     given = {name: _numbers(name, texts) for name in ("box", "circle", "point") if (texts := getattr(options, name))}
     at = given.pop("point", None)
@@ -211,17 +214,17 @@ def _number_or_text(text: str | None) -> int | str | None:
     return text if text is None or not re.fullmatch(r"-?[0-9]+", text) else int(text)
 
 
-# ------------------------------------------------------------------------------------------------ what is answered
+# ------------------------------------------------------------------------------------------------------------- answers
 
 
 def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
-    """Ask as of the newest round, and print the answers."""
+    """Answer snapshot queries as of the newest round, and print the answers."""
     from spatialstream.client import Stream
 
     at_least = options.at_least
     if at_least == "now":
         at_least = time.time_ns() // 1_000_000
-    # nothing has to be put in order at the end, and a handler of Python's would wait for a call that is under way
+    # there is nothing to clean up at the end, and a Python handler would run only after the call in progress returns
     before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with live.store(options) as store, Stream(store) as stream:
@@ -236,36 +239,36 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
 
 
 def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: Space) -> int:
-    """Send, print what comes, cancel."""
-    from spatialstream.client import Asker
+    """Send queries through the stream, print their rows, and cancel continuous queries."""
+    from spatialstream.client import QuerySession
 
     def tell(text: str) -> None:
         print(f"spatialstream: {text}", file=sys.stderr, flush=True)
 
-    asker = Asker(
+    session = QuerySession(
         live.connection(options),
         options.stream,
         space,
         report=lambda text: live.say(options, text),
         refused=lambda name, reason: tell(f"rejected: query {name!r}: {reason}"),
     )
-    with asker, live.stopping(options) as stop:
-        awaited = asker.ask(records)
+    with session, live.stopping(options) as stop:
+        pending = session.ask(records)
         patience = None if options.patience is None else options.patience / 1000
         try:
-            for row in asker.rows(awaited, options.timeout / 1000, patience, stop):
+            for row in session.rows(pending, options.timeout / 1000, patience, stop):
                 print_row(row)
                 if "error" in row:
                     tell(f"query {row['query']!r}: {row['error']}")
-                if awaited.rows == options.count:
+                if pending.rows == options.count:
                     break
         finally:
             if not options.keep:
-                asker.cancel(awaited)
+                session.cancel(pending)
         stopped = stop()
-    if awaited.refused or awaited.failed:
+    if pending.refused or pending.failed:
         return 2
-    if awaited.snapshots and not stopped and awaited.rows != options.count:
-        names = ", ".join(awaited.snapshots)
-        raise RunError(f"no answer to {names} in time; does the stream run? {program()} status shows it")
-    return 130 if awaited.snapshots and stopped else 0
+    if pending.snapshots and not stopped and pending.rows != options.count:
+        names = ", ".join(pending.snapshots)
+        raise RunError(f"no answer to {names} in time; check with {program()} status whether the stream runs")
+    return 130 if pending.snapshots and stopped else 0

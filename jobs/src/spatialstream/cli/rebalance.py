@@ -1,7 +1,7 @@
-"""``spatialstream rebalance``: proposes a better balance of a live stream's slots, and carries it out.
+"""``spatialstream rebalance``: propose a better balance of a live stream's slots, and carry it out.
 
-For a stream on Kubernetes the operator does so by itself; in its mode ``approve`` it waits for a person's word, which
-is an annotation that names the proposal (:data:`APPROVAL`).
+For a stream on Kubernetes the operator does this by itself; in mode ``approve`` it waits for a user's approval, an
+annotation that holds the id of the proposal (:data:`APPROVAL`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
-from spatialstream.cli.attached import write_file
+from spatialstream.cli.pod_session import write_file
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import Conflict, RunError, SettingError, Unavailable
-from spatialstream.sources.program import program
 
 if TYPE_CHECKING:
     from spatialstream.balance.proposal import Proposal
@@ -30,7 +30,7 @@ APPROVAL = "spatialstream.dev/approve"
 
 _UNDER_WAY = ("Adopting", "Verifying")
 _POLL = 0.1
-"""Seconds between two looks at the routing store."""
+"""Seconds between two reads of the routing store."""
 
 
 def add_parser(commands: Any) -> None:
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
         help="move load between the slots of a live stream",
         description="Proposes a new routing version from the load statistics of the jobs, explains it, and carries it "
         "out while queries run: the slots exchange continuous queries, then the router adopts the version at an epoch. "
-        "Interrupted at any point, it is completed by the jobs or can be taken back with --withdraw.",
+        "If the command is interrupted, the jobs complete the version, or --withdraw takes it back.",
     )
     live.add_stream(parser)
     live.add_store(parser)
@@ -50,15 +50,15 @@ def add_parser(commands: Any) -> None:
         "--strategy",
         choices=("auto", "PM", "FM", "FG", "rebuild"),
         default="auto",
-        help="default: the first that is enough",
+        help="how to rebalance (default auto: the first strategy that suffices)",
     )
     live.add_balance(parser, "the stream's own")
     add("--dry-run", action="store_true", help="propose and explain only")
     add("--no-wait", action="store_true", help="publish only; the jobs do the rest")
-    add("--timeout", type=shared.duration, default=120_000, metavar="TIME", help="how long to wait (2m)")
-    add("--picture", type=Path, metavar="FILE", help="write a picture of before and after (.svg)")
+    add("--timeout", type=shared.duration, default=120_000, metavar="TIME", help="how long to wait (default 2m)")
+    add("--picture", type=Path, metavar="FILE", help="write a picture of the leaves before and after (.svg)")
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--withdraw", action="store_true", help="take back the version that is pending")
+    either.add_argument("--withdraw", action="store_true", help="take back the pending version")
     for word, does in (("approve", "carry out"), ("reject", "not carry out")):
         either.add_argument(
             f"--{word}",
@@ -67,7 +67,7 @@ def add_parser(commands: Any) -> None:
             metavar="ID",
             help=f"let the operator {does} the proposal of this id (default: the one in the stream's status)",
         )
-    add("--quiet", action="store_true", help="say nothing but errors")
+    add("--quiet", action="store_true", help="print only the explanation and errors")
     parser.set_defaults(function=_rebalance)
 
 
@@ -86,17 +86,17 @@ def _rebalance(options: argparse.Namespace) -> int:
 
 
 def _carry_out(store: RoutingStore, options: argparse.Namespace) -> int:
-    """Propose, and publish what is proposed; again, if another version was adopted while it was computed.
+    """Compute a proposal and publish it; repeat if another version was adopted meanwhile.
 
-    The operator rebalances whenever it has to, so a version may be pending or may just have become active. Who asks by
-    hand is not told to try again: the command waits for what it needs, for as long as ``--timeout`` says.
+    The operator rebalances whenever it has to, so a version may be pending or may just have become active. Rather than
+    ask the user to try again, the command waits up to ``--timeout`` for the state that it needs.
     """
     deadline = time.monotonic() + (0.0 if options.no_wait else options.timeout / 1000)
     while True:
         state, load = _settled(store, deadline, options)
         proposal = _propose(store, state, load, options)
         if proposal is None:
-            live.say(options, "the slots are balanced; nothing to do (a --strategy can be forced)")
+            live.say(options, "the slots are balanced; nothing to do (--strategy forces a proposal)")
             return 0
         _show(proposal, options)
         if options.dry_run:
@@ -106,17 +106,17 @@ def _carry_out(store: RoutingStore, options: argparse.Namespace) -> int:
         except Conflict as conflict:
             if time.monotonic() >= deadline:
                 raise
-            live.say(options, f"{conflict}; what is proposed is computed anew")
+            live.say(options, f"{conflict}; computing the proposal again")
             continue
         live.say(options, f"version {proposal.version.number} is published (proposal {proposal.id})")
         return 0 if options.no_wait else _wait(store, proposal.version.number, options)
 
 
 def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) -> tuple[RoutingState, LoadReport]:
-    """The state, once no other version is pending, and what was counted, once it is of the active one.
+    """Wait until no other version is pending and the load statistics are of the active version; return both.
 
     Raises:
-        SettingError: at the deadline it is not so.
+        SettingError: this is not so at the deadline.
     """
     from spatialstream.store.reports import read_load
 
@@ -140,13 +140,14 @@ def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) 
 def _propose(
     store: RoutingStore, state: RoutingState, load: LoadReport, options: argparse.Namespace
 ) -> Proposal | None:
-    """A proposal from what the jobs have written down, or None if there is nothing to do."""
+    """Compute a proposal from the jobs' reports; None if there is nothing to do."""
     from spatialstream.balance.proposal import propose
     from spatialstream.store.reports import read_balance, read_sample
 
     sample = read_sample(store)
     if sample is None:
-        raise SettingError("stream", "the router has not learned any statistics yet; it does every few seconds")
+        problem = "the router has not stored any statistics yet; it does so every few seconds, try again then"
+        raise SettingError("stream", problem)
     version = store.load(state.active.number)
     settings = live.balance(options, read_balance(store))
     known = sample.statistics()
@@ -162,33 +163,31 @@ def _show(proposal: Proposal, options: argparse.Namespace) -> None:
 
 
 def _decide(options: argparse.Namespace, word: str, asked: str) -> int:
-    """Approve what the operator proposes, or take an approval back."""
+    """Approve the operator's proposal, or take an approval back."""
     kubectl = kubernetes.Kubectl.of(options)
     proposal = _waiting(kubernetes.resource(kubectl, options.stream), word, asked)
     if proposal.get("text"):
         print(proposal["text"], flush=True)
     annotation = f"{APPROVAL}={proposal['id']}" if word == "approve" else f"{APPROVAL}-"
     kubectl.run("annotate", kubernetes.RESOURCE, options.stream, annotation, "--overwrite")
-    outcome = "approved; the operator carries it out" if word == "approve" else "not approved, and is not carried out"
+    outcome = "approved; the operator carries it out" if word == "approve" else "rejected; it is not carried out"
     live.say(options, f"proposal {proposal['id']} is {outcome}")
     return 0
 
 
 def _waiting(stream: Mapping[str, Any], word: str, asked: str) -> dict[str, Any]:
-    """The proposal that waits for a decision; ``asked`` is its id, or empty for whichever it is."""
+    """The proposal that waits for a decision; ``asked`` is its expected id, or empty for any."""
     mode = stream["spec"].get("rebalance", {}).get("mode", "auto")
     if mode != "approve":
-        raise SettingError(word, f"the stream's rebalance.mode is {mode}; proposals are decided about in mode approve")
+        raise SettingError(word, f"the stream's rebalance.mode is {mode}; only mode approve waits for a decision")
     state = stream.get("status", {}).get("rebalance", {})
     proposal = state.get("proposal")
     if not proposal:
-        raise SettingError(word, f"there is no proposal; {program()} status shows one when there is")
+        raise SettingError(word, f"there is no proposal; when there is one, {program()} status shows it")
     if asked and asked != proposal["id"]:
-        raise SettingError(word, f"{asked!r} is not the proposal that waits; that is {proposal['id']}")
+        raise SettingError(word, f"{asked!r} is not the current proposal, which is {proposal['id']}")
     if state.get("phase") in _UNDER_WAY:
-        raise SettingError(
-            word, f"{proposal['id']} is being carried out; --withdraw takes back a version that is pending"
-        )
+        raise SettingError(word, f"{proposal['id']} is being carried out; --withdraw takes back a pending version")
     return dict(proposal)
 
 
@@ -199,10 +198,10 @@ def _wait(store: Any, number: int, options: argparse.Namespace) -> int:
         view = store.latest()
         if view is not None:
             adopted = next((each for each in view.bindings if each.number == number), None)
-            if adopted is not None:  # and perhaps another one since
+            if adopted is not None:  # perhaps replaced by a later one since
                 live.say(options, f"active from epoch {adopted.epoch}, after {time.monotonic() - began:.1f} s")
                 return 0
-            known = view.last >= number  # what is known here may be older than what was published
+            known = view.last >= number  # this view of the store may be older than the publication
             if known and (view.pending is None or view.pending.number != number):
                 raise RunError(f"version {number} has been withdrawn")
             stage = "loading" if view.confirmed("exported") else "exporting"

@@ -1,4 +1,4 @@
-"""``spatialstream remove``: removes what a live stream has left behind."""
+"""``spatialstream remove``: remove the state and topics of a stopped live stream."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
+from spatialstream.connectors.owned import MADE
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
-from spatialstream.sources.owned import MADE
 
 if TYPE_CHECKING:
-    from spatialstream.sources.contracts import Storage
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.connectors.contracts import Storage
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.store.zookeeper import ZooKeeperStore
     from spatialstream.stream.made import Made
 
@@ -30,21 +30,22 @@ def add_parser(commands: Any) -> None:
         "remove",
         help="remove a live stream",
         description="Removes a live stream whose jobs have been stopped: its routing versions in ZooKeeper, its "
-        "internal topics, its checkpoint and, if asked for, the topics that hold its input and results. Topics go only "
-        "if this stream has made them, as its checkpoint says, and no other one uses them. The archive "
-        "stays, and a checkpoint that holds anything else is refused. Can be repeated.",
+        "internal topics, its checkpoint and, with --topics all, the topics of its input and results. A topic is "
+        "deleted only if this stream created it, as its checkpoint says, and no other stream uses it. The archive is "
+        "kept, and a checkpoint that contains anything else is refused. Can be repeated.",
     )
     live.add_broker(parser)
     live.add_store(parser)
     add = parser.add_argument
-    told = "the stream's state, to be removed with it: a folder, or s3://bucket/prefix"
+    told = "the stream's state, to be deleted too: a folder, or s3://bucket/prefix"
     add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=told)
-    add("--topics", choices=("internal", "all"), default="internal", help="all: input, results and dead letters too")
-    add("--spare", action="append", default=[], metavar="TOPIC", help="leave this topic; may be repeated")
-    told = "the routing state of this life of the stream may go, besides that of the checkpoint's"
-    add("--life", metavar="ID", help=told)
-    add("--yes", action="store_true", required=True, help="you mean it")
-    add("--quiet", action="store_true", help="say nothing but errors")
+    told = "topics to delete; all includes input, results and dead letters (default internal)"
+    add("--topics", choices=("internal", "all"), default="internal", help=told)
+    add("--spare", action="append", default=[], metavar="TOPIC", help="keep this topic; may be repeated")
+    told = "also remove routing state of this incarnation of the stream, not only of the checkpoint's incarnation"
+    add("--incarnation", metavar="ID", help=told)
+    add("--yes", action="store_true", required=True, help="confirm the removal")
+    add("--quiet", action="store_true", help="print only errors")
     parser.set_defaults(function=_remove)
 
 
@@ -56,7 +57,7 @@ def _remove(options: argparse.Namespace) -> int:
     with ExitStack() as held:
         store = held.enter_context(live.store(options))
         _hold(store, held)
-        _check_life(store, options, made)
+        _check_incarnation(store, options, made)
         parts = (partial(_remove_topics, connection, store, made), partial(_forget, store), _empty_checkpoint)
         failed = [error for part in parts if (error := _tried(part, options)) is not None]
     if failed:
@@ -69,22 +70,22 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _made(storage: Storage) -> Made | None:
-    """What the checkpoint says of topics and of the stream's life; None if there is no life."""
-    from spatialstream.sources.owned import STREAM
+    """Read the checkpoint's record of topics and of the stream's incarnation; None if it has none."""
+    from spatialstream.connectors.owned import STREAM
     from spatialstream.stages.state import get_json
     from spatialstream.stream.made import Made, read_made
 
     known = None
-    with contextlib.suppress(StateError):  # damaged: no topic is known to be the stream's
+    with contextlib.suppress(StateError):  # damaged: no topic is known to belong to the stream
         known = read_made(storage)
-    with contextlib.suppress(StateError, LookupError, TypeError):  # missing, or damaged: nothing more is known
+    with contextlib.suppress(StateError, LookupError, TypeError):  # missing or damaged: nothing more is known
         marker = get_json(storage, STREAM.marker)
-        return Made(marker["stream"], str(marker.get("life", "")), {} if known is None else known.topics)
+        return Made(marker["stream"], str(marker.get("incarnation", "")), {} if known is None else known.topics)
     return known
 
 
 def _hold(store: ZooKeeperStore, held: ExitStack) -> None:
-    """Be the one who is at the stream's jobs; if ZooKeeper cannot be asked, what can be removed is, all the same.
+    """Acquire the leases of the stream's jobs; if ZooKeeper is unavailable, the removal continues without them.
 
     Raises:
         SettingError: a job is running.
@@ -94,26 +95,27 @@ def _hold(store: ZooKeeperStore, held: ExitStack) -> None:
             held.enter_context(store.lease(job)).acquire(live.LEASE_PATIENCE)
 
 
-def _check_life(store: ZooKeeperStore, options: argparse.Namespace, made: Made | None) -> None:
-    """Leave alone what another life of the stream has in ZooKeeper, as where two clusters have a stream of one name.
+def _check_incarnation(store: ZooKeeperStore, options: argparse.Namespace, made: Made | None) -> None:
+    """Protect the ZooKeeper state of another incarnation: two clusters may have a stream of the same name.
 
     Raises:
-        SettingError: there is such a thing.
+        SettingError: the state belongs to another incarnation.
     """
-    lives = {options.life, None if made is None else made.life} - {None}
+    known = {options.incarnation, None if made is None else made.incarnation} - {None}
     with contextlib.suppress(Unavailable):
-        if not lives or not store.versions() or (life := store.state().life) in lives:
+        if not known or not store.versions() or (incarnation := store.state().incarnation) in known:
             return
-        ours = " or ".join(sorted(each or "without an id" for each in lives))
+        ours = " or ".join(sorted(each or "without an id" for each in known))
         problem = (
-            f"the routing store is of another life of {options.stream} ({life or 'without an id'}) than the checkpoint "
-            f"({ours}), so nothing has been deleted. Without --checkpoint, what the routing store holds is removed"
+            f"the routing store belongs to another incarnation of {options.stream} "
+            f"({incarnation or 'without an id'}) than the checkpoint "
+            f"({ours}), so nothing has been deleted. Without --checkpoint, the content of the routing store is removed"
         )
         raise SettingError("checkpoint", problem)
 
 
 def _tried(part: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> SpatialStreamError | None:
-    """Remove a part of the stream; what was in the way, which is no reason to leave the others."""
+    """Remove a part of the stream; return the error, which does not prevent removal of the other parts."""
     try:
         part(options)
     except SpatialStreamError as error:
@@ -123,7 +125,7 @@ def _tried(part: Callable[[argparse.Namespace], None], options: argparse.Namespa
 
 def _forget(store: ZooKeeperStore, options: argparse.Namespace) -> None:
     store.erase()
-    live.say(options, f"{options.stream} is not in ZooKeeper any more")
+    live.say(options, f"{options.stream} has been removed from ZooKeeper")
 
 
 def _remove_topics(
@@ -137,26 +139,28 @@ def _remove_topics(
     trouble: Unavailable | None = None
     try:
         used |= _used_by_others(connection, store) if wanted else {}
-    except Unavailable as error:  # who else uses what others can see is not known then
+    except Unavailable as error:  # whether other streams use the external topics is unknown then
         trouble = error
-        used |= dict.fromkeys(wanted.keys() - between, f"it is not known who else uses it: {error}")
+        used |= dict.fromkeys(wanted.keys() - between, f"cannot check whether another stream uses it: {error}")
     going = {name: each for name, each in wanted.items() if name not in used}
     removed = topics.remove(connection, going) if going else []
     live.say(options, f"topics removed: {', '.join(removed) or 'none'}")
     for name in sorted({*wanted, *(topics.names.values() if options.topics == "all" else between)} - {*removed}):
-        why = used.get(name, "it is gone, or this stream has not made it")
-        live.say(options, f"the topic {name} is left alone: {why}")
+        why = used.get(name, "it does not exist, or this stream did not create it")
+        live.say(options, f"the topic {name} is kept: {why}")
     if trouble is not None and wanted.keys() - between:
         raise trouble
 
 
 def _used_by_others(connection: Connection, store: ZooKeeperStore) -> dict[str, str]:
-    """Topics that other streams in this ZooKeeper use, and a sentence that says which; whatever they call the broker.
+    """Topics that other streams in this ZooKeeper use, each with a sentence that names the stream.
+
+    Kafka clusters are compared by id, so the addresses by which streams reach the broker do not matter.
 
     Raises:
-        Unavailable: Kafka or ZooKeeper cannot be asked.
+        Unavailable: Kafka or ZooKeeper does not answer.
     """
-    from spatialstream.sources.kafka import cluster_of
+    from spatialstream.connectors.kafka import cluster_of
     from spatialstream.store.reports import TOPICS, UsedTopics
 
     cluster, used = cluster_of(connection), dict[str, str]()
@@ -174,34 +178,34 @@ def _empty_checkpoint(options: argparse.Namespace) -> None:
 
 
 def check_checkpoint(storage: Storage, stream: str) -> None:
-    """Make sure that a storage is a stream's checkpoint, and holds nothing else; before anything is removed.
+    """Check, before anything is removed, that a storage is a stream's checkpoint and contains nothing else.
 
     Raises:
-        SettingError: it holds what no stream has written, or belongs to another stream.
+        SettingError: it contains files that no stream has written, or belongs to another stream.
     """
-    from spatialstream.sources.folder import Folder
-    from spatialstream.sources.owned import STREAM
+    from spatialstream.connectors.folder import Folder
+    from spatialstream.connectors.owned import STREAM
 
     if isinstance(storage, Folder):
         STREAM.check(storage.path, "checkpoint")
     else:
         STREAM.check_storage(storage, "checkpoint")
     made = _made(storage)
-    owner = stream if made is None else made.stream  # missing, or damaged: of nobody else
+    owner = stream if made is None else made.stream  # missing or damaged: no other owner is known
     if owner != stream:
         raise SettingError("checkpoint", f"{storage.place} belongs to the stream {owner!r}; nothing has been deleted")
 
 
 def empty_checkpoint(storage: Storage) -> None:
-    """Remove what the stream has written; a folder itself may be where a volume is mounted.
+    """Remove the stream's files; the folder itself stays, since a volume may be mounted there.
 
-    What it says of topics stays, for those may yet have to be removed by it.
+    The record of topics stays too, for it may still be needed to remove them.
 
     Raises:
-        SettingError: something cannot be removed.
+        SettingError: a file cannot be removed.
     """
-    from spatialstream.sources.folder import Folder
-    from spatialstream.sources.owned import STREAM
+    from spatialstream.connectors.folder import Folder
+    from spatialstream.connectors.owned import STREAM
 
     if not isinstance(storage, Folder):
         return STREAM.empty_storage(storage, [MADE])

@@ -1,4 +1,4 @@
-"""``spatialstream results``: the results of a live stream, each row once."""
+"""``spatialstream results``: print the results of a live stream, each row once."""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "results",
         help="print the results of a live stream",
-        description="Prints result rows as JSON Lines as they come, each once: rows that a crash has made the worker "
-        "send again are dropped. Runs until it is interrupted, or as told.",
+        description="Prints result rows as JSON Lines as they arrive, each once: rows that the worker sends again "
+        "after a crash are dropped. Runs until interrupted, or until --count or --patience ends it.",
     )
     live.add_broker(parser)
     kubernetes.add_cluster(parser)
     add = parser.add_argument
-    add("--query", action="append", default=[], metavar="ID", help="only this query's; may be repeated")
-    add("--type", action="append", default=[], choices=[kind.value for kind in QueryType], help="only this type's")
-    add("--new", action="store_true", help="begin with what comes from now on (default: with the oldest)")
-    add("--position", type=Path, metavar="FILE", help="go on where the last use of this file ended")
-    add("--count", type=shared.count, metavar="N", help="end after so many rows")
-    add("--patience", type=shared.duration, metavar="TIME", help="end when nothing has come for so long")
-    add("--quiet", action="store_true", help="say nothing but errors")
+    add("--query", action="append", default=[], metavar="ID", help="only rows of this query; may be repeated")
+    told = "only rows of this query type; may be repeated"
+    add("--type", action="append", default=[], choices=[kind.value for kind in QueryType], help=told)
+    add("--new", action="store_true", help="start with rows that arrive from now on (default: with the oldest)")
+    add("--position", type=Path, metavar="FILE", help="resume from the position in this file, and keep it up to date")
+    add("--count", type=shared.count, metavar="N", help="end after N rows")
+    add("--patience", type=shared.duration, metavar="TIME", help="end when no row has arrived for this long")
+    add("--quiet", action="store_true", help="print only rows and errors")
     parser.set_defaults(function=_results)
 
 
 def _results(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         if options.position is not None:
-            problem = "is a file of this machine, and the command would run in a pod; leave it out"
+            problem = "is a file on this machine, and the command would run in a pod; leave it out"
             raise SettingError("position", problem)
         return kubernetes.run_in_pod(options, kubernetes.again(options, "query", "type", "new", "count", "patience"))
     from spatialstream.client import Results
@@ -85,11 +86,11 @@ def _results(options: argparse.Namespace) -> int:
 
 
 def print_row(row: dict[str, Any]) -> None:
-    """Print a result row at once, as a line of JSON.
+    """Print a result row as a line of JSON, and flush it.
 
     Raises:
-        BrokenPipeError: whoever read the output has gone.
-        RunError: the output takes no more; the last line may be there in part.
+        BrokenPipeError: the reader of the output has exited.
+        RunError: the output cannot be written; a part of the last line may have been.
     """
     try:
         sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -98,25 +99,25 @@ def print_row(row: dict[str, Any]) -> None:
         _abandon()
         if isinstance(error, BrokenPipeError):
             raise
-        raise RunError(f"standard output takes no more rows: {error.strerror}") from None
+        raise RunError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def hand_over(stop: Callable[[], bool]) -> None:
-    """Where standard output is a pipe, wait until its reader has read all that was printed.
+    """If standard output is a pipe, wait until its reader has read everything printed.
 
-    What is still in a pipe when its reader ends, nobody has.
+    Data still in a pipe when its reader exits is lost.
 
     Args:
-        stop: whether not to wait any longer.
+        stop: says whether to stop waiting.
 
     Raises:
-        BrokenPipeError: the reader has gone without it.
+        BrokenPipeError: the reader has exited without reading it.
     """
     try:
         out = sys.stdout.fileno()
         if not stat.S_ISFIFO(os.fstat(out).st_mode):
             return
-    except (OSError, ValueError):  # no file
+    except (OSError, ValueError):  # not a file
         return
     gone = select.poll()
     gone.register(out, 0)
@@ -130,12 +131,12 @@ def hand_over(stop: Callable[[], bool]) -> None:
 
 
 def _unread(pipe: int) -> int:
-    """Bytes that are in a pipe."""
+    """Number of unread bytes in a pipe."""
     (size,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))
     return int(size)
 
 
 def _abandon() -> None:
-    """Let go of standard output: what is left in its buffer would be tried once more at the end."""
+    """Redirect standard output to the null device; otherwise its buffer would be written again at exit."""
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

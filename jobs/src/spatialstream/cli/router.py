@@ -1,4 +1,4 @@
-"""``spatialstream router``: the router job of a live stream."""
+"""``spatialstream router``: run the router job of a live stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import StateError, Unavailable
 
 if TYPE_CHECKING:
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.store.base import RoutingStore
     from spatialstream.stream.settings import StreamSettings
 
@@ -25,39 +25,44 @@ def add_parser(commands: Any) -> None:
         "router",
         help="run the router job of a live stream",
         description="Reads the topics STREAM.objects and STREAM.queries, and sends blocks to the slots of the worker "
-        "job (STREAM.blocks). Creates the topics and the first routing version if they are missing. Runs until it is "
-        "interrupted; killed, the same command goes on without loss.",
+        "job (STREAM.blocks). Creates the topics and the first routing version if they are missing. Runs until "
+        "interrupted; after a kill, the same command resumes without loss.",
     )
     live.add_job(parser)
     group = parser.add_argument_group("the router")
     add = group.add_argument
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the first QT-tree (default 64)")
-    add("--history", type=Path, metavar="FILE", help="objects from which the first QT-tree is made (default: none)")
-    add("--history-queries", type=Path, metavar="FILE", help="queries from which it is made")
-    add("--object-partitions", type=shared.count, default=2, metavar="N", help="of STREAM.objects, when it is created")
-    told = "copies of topics that are created (default: 3, or as many as there are brokers)"
+    add("--history", type=Path, metavar="FILE", help="sample of objects for the first QT-tree (default: none)")
+    add("--history-queries", type=Path, metavar="FILE", help="sample of queries for the first QT-tree")
+    told = "partitions of STREAM.objects when it is created (default 2)"
+    add("--object-partitions", type=shared.count, default=2, metavar="N", help=told)
+    told = "replication factor of created topics (default: 3, or the number of brokers if that is less)"
     add("--replicas", type=shared.count, metavar="N", help=told)
-    add("--idle", type=shared.duration, default=500, metavar="TIME", help="when silent partitions are left out (500ms)")
-    add("--disorder", type=shared.duration, default=0, metavar="TIME", help="how far out of order records may be (0)")
-    add("--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch, about (default 250000)")
+    told = "time of silence after which a partition no longer holds back the watermark (default 500ms)"
+    add("--idle", type=shared.duration, default=500, metavar="TIME", help=told)
+    told = "how far out of order records may be within a partition (default 0)"
+    add("--disorder", type=shared.duration, default=0, metavar="TIME", help=told)
+    told = "approximate number of records an epoch (default 250000)"
+    add("--epoch", type=shared.count, default=250_000, metavar="N", help=told)
     add(
         "--ahead",
         type=shared.duration,
         default=3_600_000,
         metavar="TIME",
-        help="later records and marks are rejected (1h from now)",
+        help="reject records and watermarks that are further than this in the future (default 1h)",
     )
-    add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help="longer records are rejected (1 MiB)")
-    live.add_balance(group, "what was given last, at first 6 and 0.5")
+    told = "reject longer records (default 1 MiB)"
+    add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help=told)
+    live.add_balance(group, "the value given last, at first 6 and 0.5")
     parser.set_defaults(function=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import RouterMetrics, serve
+    from spatialstream.connectors.kafka import INTERNAL
+    from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.kernels import compile_kernels
-    from spatialstream.sources.kafka import INTERNAL
-    from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
-    from spatialstream.stream.beginning import check_life, ensure_first_version
+    from spatialstream.stream.bootstrap import check_incarnation, ensure_first_version
     from spatialstream.stream.job import RouterJob
     from spatialstream.stream.made import note_topics
 
@@ -71,21 +76,21 @@ def _run(options: argparse.Namespace) -> int:
     )
     live.balance(options)
     with live.begin(options, settings) as begun:
-        connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
-        check_life(store, storage, options.stream, life, new=True)
+        connection, store, storage, incarnation = begun.connection, begun.store, begun.storage, begun.incarnation
+        check_incarnation(store, storage, options.stream, incarnation, new=True)
         compile_kernels()
         metrics = RouterMetrics()
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         world = settings.world(
             storage,
-            KafkaChannel(connection, options.stream, settings.slots, life),
-            KafkaSink(connection, options.stream, life=life),
+            KafkaChannel(connection, options.stream, settings.slots, incarnation),
+            KafkaSink(connection, options.stream, incarnation=incarnation),
             source=KafkaSource(connection, options.stream),
         )
-        with live.seats(options, begun, world) as (session, engine):
+        with live.actors(options, begun, world) as (session, engine):
             topics = connection.topics(options.stream)
             between = partial(topics.ids, connection, INTERNAL)
-            notes = note_topics(storage, options.stream, life, {topics.blocks, topics.epochs}, between)
+            notes = note_topics(storage, options.stream, incarnation, {topics.blocks, topics.epochs}, between)
             topics.ensure(
                 connection,
                 settings.slots,
@@ -96,7 +101,9 @@ def _run(options: argparse.Namespace) -> int:
             )
             sample = options.history, options.history_queries
             report = partial(live.say, options)
-            ensure_first_version(store, storage, settings, options.leaves, *sample, life=life, report=report)
+            ensure_first_version(
+                store, storage, settings, options.leaves, *sample, incarnation=incarnation, report=report
+            )
             _keep_balance(options, store)
             _keep_topics(options, store, connection)
             _keep_limits(options, store, settings)
@@ -105,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
-    """Tell the routing store when load counts as imbalanced, if it was given; no start fails for it."""
+    """Store the balance settings given on the command line; a failure is reported, and does not prevent the start."""
     from spatialstream.store.reports import read_balance, save_balance
 
     if options.threshold is None and options.epsilon is None and options.similarity is None:
@@ -113,12 +120,12 @@ def _keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
     try:
         save_balance(store, live.balance(options, read_balance(store)))
     except (StateError, Unavailable) as error:
-        live.say(options, f"lambda, epsilon and similarity are not kept for spatialstream rebalance: {error}")
+        live.say(options, f"lambda, epsilon and similarity could not be stored for spatialstream rebalance: {error}")
 
 
 def _keep_topics(options: argparse.Namespace, store: RoutingStore, connection: Connection) -> None:
-    """Tell the routing store which topics the stream uses, so that no other one's removal deletes them."""
-    from spatialstream.sources.kafka import cluster_of
+    """Record the stream's topics in the routing store, so that removal of another stream does not delete them."""
+    from spatialstream.connectors.kafka import cluster_of
     from spatialstream.store.reports import UsedTopics, read_topics, save_topics
 
     try:
@@ -126,7 +133,7 @@ def _keep_topics(options: argparse.Namespace, store: RoutingStore, connection: C
         if read_topics(store) != used:
             save_topics(store, used)
     except (StateError, Unavailable) as error:
-        live.say(options, f"the routing store is not told which topics are used: {error}")
+        live.say(options, f"the stream's topics could not be recorded in the routing store: {error}")
 
 
 def _keep_limits(options: argparse.Namespace, store: RoutingStore, settings: StreamSettings) -> None:

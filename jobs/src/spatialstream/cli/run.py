@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         "run",
         help="answer queries over files of objects",
         description="Merges objects and queries by time and answers every query exactly. Results are JSON Lines under "
-        "DIR/results, rejected records under DIR/rejected. Killed or stopped, the same command goes on where it was. "
+        "DIR/results, rejected records under DIR/rejected. After a stop or a kill, the same command resumes the run. "
         "If every object or every query is rejected, the exit status is 4.",
     )
     shared.add_input(parser)
@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
     shared.add_terms(parser)
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records")
-    add("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores)")
+    add("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores, at least 2)")
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the QT-tree (default 64)")
     told = "granularity of retention (default 5m)"
     add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=told)
@@ -45,11 +45,12 @@ def add_parser(commands: Any) -> None:
     add("--retention", type=shared.duration, metavar="TIME", help=told)
     told = "state of the run: a folder, or s3://bucket/prefix (default OUTPUT/.checkpoint)"
     add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=told)
-    add("--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch (default 250000)")
+    told = "approximate number of records an epoch (default 250000)"
+    add("--epoch", type=shared.count, default=250_000, metavar="N", help=told)
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--strict", action="store_true", help="stop at the first rejected record, with status 1")
-    add("--overwrite", action="store_true", help="forget an earlier run in the same output folder")
-    add("--quiet", action="store_true", help="no progress and no summary")
+    add("--overwrite", action="store_true", help="delete an earlier run in the same output folder")
+    add("--quiet", action="store_true", help="print neither progress nor a summary")
     parser.set_defaults(function=_run)
 
 
@@ -101,7 +102,7 @@ def _reasons(folder: Path, files: Iterable[Path] | None = None) -> list[str]:
 
 
 def unknown_text(unknown: Mapping[str, int]) -> str:
-    """How many objects have which unknown fields, as a person would say it; empty if none has any."""
+    """Describe how many objects have which unknown fields; empty if none has any."""
     named = [(name, count) for name, count in unknown.items() if name]
     rest = sum(unknown.values()) - sum(count for _, count in named[:_SHOWN_FIELDS])
     shown = [f"{name!r} in {count:,} objects" for name, count in named[:_SHOWN_FIELDS]]
@@ -117,12 +118,12 @@ def _summary_text(summary: Any, output: Path) -> str:
         f"rejected  {summary.rejected:,}" + (f"  in {output / 'rejected'}" if summary.rejected else ""),
         *_much_rejected(summary, output),
         *([f"unknown   {told} (fields that are not read)"] if (told := unknown_text(summary.unknown)) else []),
-        *([f"repeated  {summary.repeated:,} queries, which stand already"] if summary.repeated else []),
+        *([f"repeated  {summary.repeated:,} queries that were registered already"] if summary.repeated else []),
         f"time      {summary.seconds:.1f} s",
     ]
     if not summary.complete:
         lines.append(
-            f"stopped   after epoch {summary.epochs_done} of {summary.epochs}; the same command goes on from there"
+            f"stopped   after epoch {summary.epochs_done} of {summary.epochs}; the same command resumes from there"
         )
     return "\n".join(lines)
 
@@ -136,16 +137,16 @@ def _much_rejected(summary: Any, output: Path) -> list[str]:
 
 
 def run_with_progress(settings: Any, quiet: bool = False) -> Any:
-    """Run with a progress bar; an interrupt or SIGTERM finishes the epoch, a second one stops at once."""
+    """Run with a progress bar; an interrupt or SIGTERM stops after the current epoch, a second one at once."""
     from spatialstream.spark.run import run
 
-    told = "\nspatialstream: finishing the epoch; once more to stop at once"
+    told = "\nspatialstream: finishing the epoch; interrupt again to stop at once"
     with _Bar(quiet) as bar, live.stopping(argparse.Namespace(quiet=quiet), told=told) as stop:
         return run(settings, report=bar.report, stop=stop)
 
 
 class _Bar:
-    """Progress on standard error: a bar on a terminal, a line a phase elsewhere."""
+    """Progress on standard error: a bar on a terminal, otherwise a line for each phase."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet

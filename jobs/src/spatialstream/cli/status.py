@@ -1,4 +1,4 @@
-"""``spatialstream status``: a live stream at a glance, as Kubernetes or as its routing store knows it."""
+"""``spatialstream status``: show the state of a live stream, from Kubernetes or from its routing store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.run import unknown_text
+from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.model.tables import aligned, ratio
-from spatialstream.sources.program import program
 
 __all__ = ["add_parser", "slot_lines", "slots_of", "store_text", "stream_text", "table_text"]
 
@@ -28,7 +28,7 @@ _METRICS = (
 _UNKNOWN = "spatialstream_router_unknown_field_objects"
 _BAR = 24
 _UNSEEN = 180.0
-"""Seconds without a heartbeat, which comes every 60, after which the operator is not at work."""
+"""Seconds without a heartbeat, which is due every 60, after which the operator is considered not to run."""
 _EVENTS = 8
 
 
@@ -38,24 +38,24 @@ def add_parser(commands: Any) -> None:
         "status",
         help="show the state of a live stream",
         description="Shows a stream on Kubernetes: its conditions, jobs, workers, routing, rebalancing and latest "
-        "events; without a name, all streams of the namespace. With --stream or --zookeeper, or where the environment "
-        "names the stream's ZooKeeper, shows what the routing store knows.",
+        "events; without a name, all streams of the namespace. With --stream or --zookeeper, or if the environment "
+        "names the stream's ZooKeeper, shows the content of the routing store.",
     )
     add = parser.add_argument
     add("stream", nargs="?", metavar="STREAM", help="name of the SpatialStream, or of the stream")
     add("--stream", dest="stored", metavar="NAME", help="name of a stream that is not on Kubernetes")
     kubernetes.add_cluster(parser)
     live.add_store(parser, None)
-    add("--watch", action="store_true", help="show it again and again")
-    add("--every", type=shared.duration, default=5_000, metavar="TIME", help="with --watch: how often (5s)")
-    add("--json", action="store_true", help="as JSON, a line each time")
+    add("--watch", action="store_true", help="repeat until interrupted")
+    add("--every", type=shared.duration, default=5_000, metavar="TIME", help="with --watch: the interval (default 5s)")
+    add("--json", action="store_true", help="print JSON, one line each time")
     parser.set_defaults(function=_status, quiet=True)
 
 
 def _status(options: argparse.Namespace) -> int:
     if options.stored is not None:
         if options.stream is not None or kubernetes.asked(options):
-            told = "names a stream that is not on Kubernetes; of one that is, give the name alone"
+            told = "names a stream that is not on Kubernetes; for a stream on Kubernetes give only its name"
             raise SettingError("--stream", told)
         options.stream = options.stored
         options.zookeeper = options.zookeeper or live.ZOOKEEPER
@@ -71,7 +71,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace, look: Any) -> int:
-    """Print what a look gives: once, or until it is interrupted."""
+    """Print the text that ``look`` returns, once, or with ``--watch`` until interrupted."""
     with live.stopping(options) as stop:
         while True:
             try:
@@ -111,7 +111,7 @@ def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) ->
 
 
 def _events(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, Any]]:
-    """The stream's events, the latest last; none where reading them is not allowed."""
+    """The stream's events, the latest last; empty if reading them is not allowed."""
     chosen = f"involvedObject.kind=SpatialStream,involvedObject.name={name}"
     try:
         found = (kubectl.read("get", "events", "--field-selector", chosen) or {}).get("items", [])
@@ -130,7 +130,7 @@ def _when(event: Mapping[str, Any]) -> str:
 
 
 def _slots(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, float]] | str:
-    """What the worker tells about its slots, or why it does not."""
+    """The slots in the worker's metrics, or why they cannot be read."""
     try:
         return slots_of(_metrics(kubectl, f"{name}-worker"))
     except SpatialStreamError as error:
@@ -138,7 +138,7 @@ def _slots(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, float]] | s
 
 
 def _unknown(kubectl: kubernetes.Kubectl, name: str) -> dict[str, int]:
-    """What the router tells of unknown fields; nothing if it does not."""
+    """The unknown fields in the router's metrics; empty if they cannot be read."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:
@@ -166,13 +166,13 @@ def _metrics(kubectl: kubernetes.Kubectl, pod: str) -> str:
 
 
 def slots_of(metrics: str) -> list[dict[str, float]]:
-    """The slots in the worker's metrics: ``slot``, ``load``, ``objects`` that it keeps, ``queries`` that stand."""
+    """The slots in the worker's metrics: ``slot``, ``load``, ``objects`` kept, and continuous ``queries``."""
     from prometheus_client.parser import text_string_to_metric_families
 
     names = {
         "spatialstream_slot_load": "load",
         "spatialstream_slot_held_objects": "objects",
-        "spatialstream_slot_standing_queries": "queries",
+        "spatialstream_slot_continuous_queries": "queries",
     }
     slots: dict[int, dict[str, float]] = {}
     for family in text_string_to_metric_families(metrics):
@@ -185,7 +185,7 @@ def slots_of(metrics: str) -> list[dict[str, float]]:
 
 
 def table_text(streams: Sequence[Mapping[str, Any]], now: float) -> str:
-    """All streams, one a line.
+    """Format a table of streams.
 
     Args:
         streams: the resources.
@@ -223,22 +223,22 @@ def stream_text(
     unknown: Mapping[str, int] | None = None,
     dearest: Sequence[tuple[str, int]] = (),
 ) -> str:
-    """A stream on Kubernetes.
+    """Format the state of a stream on Kubernetes.
 
     Args:
         stream: the resource.
         events: its events, the latest last.
-        slots: as :func:`slots_of` gives them, or why they are not known.
+        slots: as returned by :func:`slots_of`, or why they are not known.
         now: seconds since 1970 UTC.
         approve: the command that approves a proposal, without the proposal's id.
-        unknown: how many objects have which fields that are not known.
+        unknown: number of objects by unknown field.
         dearest: queries, and with how many objects they were compared lately.
     """
     metadata, status = stream["metadata"], stream.get("status", {})
     seen, asked = status.get("observedGeneration", 0), metadata.get("generation", 0)
-    lines = [f"{metadata['name']} in {metadata['namespace']}: {status.get('phase', 'not looked at yet')}"]
+    lines = [f"{metadata['name']} in {metadata['namespace']}: {status.get('phase', 'not reconciled yet')}"]
     if seen != asked:
-        lines.append(f"generation {asked} of the spec has not been taken up yet; the status is of {seen}")
+        lines.append(f"generation {asked} of the spec has not been reconciled yet; the status is of {seen}")
     lines += _unseen(status, now)
     for part in (
         _conditions(status, now),
@@ -255,11 +255,11 @@ def stream_text(
 
 
 def _unseen(status: Mapping[str, Any], now: float) -> list[str]:
-    """Says that the status is of long ago: then the operator does not run, and what it said last may be wrong."""
+    """A line that says that the status is stale because the operator does not run, if so."""
     last = status.get("lastSeen")
     if not last or now - datetime.fromisoformat(last).timestamp() <= _UNSEEN:
         return []
-    return [f"the operator has not looked for {_age(last, now)}: what follows was so then, and may not be any more"]
+    return [f"the operator's last heartbeat was {_age(last, now)} ago: the status below may be out of date"]
 
 
 def _conditions(status: Mapping[str, Any], now: float) -> list[str]:
@@ -317,8 +317,8 @@ def _routing(status: Mapping[str, Any]) -> list[str]:
 
 
 def _tree(rebuilt: int | None) -> str:
-    """Where the tree comes from: the version that was built anew, or None."""
-    said = "the one that the stream began with" if rebuilt is None else f"built anew with version {rebuilt}"
+    """The line about the tree's origin; ``rebuilt`` is the version that rebuilt it, None for the first tree."""
+    said = "the stream's first" if rebuilt is None else f"rebuilt with version {rebuilt}"
     return f"tree       {said}"
 
 
@@ -381,7 +381,7 @@ def _store_slots(store: Any, number: int) -> list[dict[str, Any]] | str:
     except StateError as error:
         return str(error)
     if known is None or report.version != number:
-        return f"the worker has not counted under version {number} yet; it does every few seconds while it works"
+        return f"the worker has no statistics of version {number} yet; it writes them every few seconds while it runs"
     version = store.load(number)
     objects, queries, exact = report.by_slot(version)
     loads = slot_loads(leaf_loads(version, report.counts, known), version.mapping, version.slots)
@@ -409,14 +409,14 @@ def store_text(
     unknown: Mapping[str, int],
     dearest: Sequence[tuple[str, int]] = (),
 ) -> str:
-    """A stream as its routing store knows it.
+    """Format the state of a stream in its routing store.
 
     Args:
-        name: of the stream.
+        name: the stream's name.
         state: a :class:`~spatialstream.store.state.RoutingState`.
-        slots: as :func:`slots_of` gives them, or why they are not known.
-        executors: how many each job is asked to have; None: nobody asks.
-        unknown: how many objects have which fields that are not known.
+        slots: as returned by :func:`slots_of`, or why they are not known.
+        executors: requested number of executors by job; None: none requested.
+        unknown: number of objects by unknown field.
         dearest: queries, and with how many objects they were compared lately.
     """
     by = f" (proposal {state.adopted})" if state.adopted else ""
@@ -432,7 +432,7 @@ def store_text(
         )
     asked = [f"{count} of the {job}" for job, count in executors.items() if count is not None]
     if asked:
-        lines.append(f"executors  {' and '.join(asked)} asked for")
+        lines.append(f"executors  {' and '.join(asked)} requested")
     lines += _unknown_lines(unknown)
     lines += ["", *([f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots))]
     return "\n".join([*lines, *dearest_lines(dearest)])
@@ -453,10 +453,10 @@ def dearest_lines(dearest: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:
-    """The slots with bars of their loads, and Lmax/Lmin below.
+    """Format the slots with bars of their loads, and Lmax/Lmin below.
 
     Args:
-        slots: each with ``slot``, ``load``, ``objects`` and ``queries``, and ``estimated`` where the last two are.
+        slots: each with ``slot``, ``load``, ``objects`` and ``queries``; ``estimated`` if the last two are estimates.
     """
     if not slots:
         return []
@@ -475,13 +475,13 @@ def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:
     apart = max(loads) / min(loads) if min(loads) > 0.0 else math.inf
     told = f"Lmax/Lmin = {ratio(apart)}" if any(loads) else "no load yet"
     kept = [
-        name + " (estimated)" * any("estimated" in each for each in slots) for name in ("objects", "standing queries")
+        name + " (estimated)" * any("estimated" in each for each in slots) for name in ("objects", "continuous queries")
     ]
     return [*aligned(["slot", "load", "", *kept], rows, right={0, 1, 3, 4}), told]
 
 
 def _age(then: str | None, now: float) -> str:
-    """How long ago something was, in its largest unit."""
+    """The time since ``then``, in its largest unit."""
     if not then:
         return "-"
     seconds = max(0, int(now - datetime.fromisoformat(then).timestamp()))

@@ -1,4 +1,4 @@
-"""``spatialstream tree``: the QT-tree that a sample gives, or that a live stream uses, with loads and balance."""
+"""``spatialstream tree``: show the QT-tree built from a sample, or used by a live stream, with loads and balance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
-from spatialstream.cli.attached import write_file
+from spatialstream.cli.pod_session import write_file
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.records.files import Kind
 
@@ -29,25 +29,26 @@ def add_parser(commands: Any) -> None:
         "tree",
         help="show a QT-tree: of files, or of a live stream",
         description="Builds the QT-tree that a run over files would use, or reads the one that a live stream uses, and "
-        "shows its leaves, loads and Lmax/Lmin; or J, the statistics that such trees are made from.",
+        "shows its leaves, loads and Lmax/Lmin; or J, the statistics from which trees are built.",
     )
     shared.add_input(parser, required=False)
     shared.add_space(parser)
     add = parser.add_argument
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves (default 64)")
     add("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
-    add("--sample", type=shared.count, default=50_000, metavar="N", help="objects to look at, at most")
+    told = "largest number of objects, and of queries, to sample (default 50000)"
+    add("--sample", type=shared.count, default=50_000, metavar="N", help=told)
     add("--svg", type=Path, metavar="FILE", help="write a picture too")
-    add("--statistics", action="store_true", help="show J, which trees are made from, in place of the tree")
-    add("--stream", metavar="NAME", help="show the tree of this live stream, as the routing store has it")
+    add("--statistics", action="store_true", help="show J, the statistics from which trees are built, not the tree")
+    add("--stream", metavar="NAME", help="show the tree of this live stream, from the routing store")
     live.add_store(parser)
     kubernetes.add_cluster(parser)
-    add("--quiet", action="store_true", help="say nothing but the tree and errors")
+    add("--quiet", action="store_true", help="print only the tree and errors")
     parser.set_defaults(function=_tree)
 
 
 def leaf_table(version: Any, objects: Any) -> Any:
-    """The leaves of a routing version as :mod:`spatialstream.report` takes them, with objects counted."""
+    """Build the leaf table of a routing version for :mod:`spatialstream.report`, with these objects counted."""
     import numpy as np
 
     from spatialstream.report import LeafTable
@@ -57,11 +58,11 @@ def leaf_table(version: Any, objects: Any) -> Any:
 
 
 def live_table(store: RoutingStore) -> tuple[LeafTable, Any, str]:
-    """The active version of a live stream: its leaves, its space, and whose loads they are.
+    """Read the active version of a live stream: its leaves, its space, and a text about the origin of the loads.
 
-    Where the jobs have written statistics of this version, objects and loads are those of now: the objects of a slot
-    are counted, and its leaves share them by what came to them lately. Otherwise they are those that the version was
-    made for.
+    If the jobs have written statistics of this version, objects and loads are current: the objects of a slot are
+    counted, and divided among its leaves by their recent arrivals. Otherwise they are those that the version was
+    computed for.
 
     Raises:
         StateError: there is no such stream.
@@ -73,13 +74,13 @@ def live_table(store: RoutingStore) -> tuple[LeafTable, Any, str]:
 
     version = store.load(store.state().active.number)
     leaves = version.index.leaves
-    objects, loads, of = leaves.objects, leaves.load, "of what the version was made for"
+    objects, loads, of = leaves.objects, leaves.load, "loads are those that the version was computed for"
     with suppress(StateError):  # none yet
         report, known = read_load(store), read_statistics(store)
         if known is not None and report.version == version.number:
-            objects, loads, of = report.by_leaf(version), leaf_loads(version, report.counts, known), "of now"
+            objects, loads, of = report.by_leaf(version), leaf_loads(version, report.counts, known), "loads are current"
     table = LeafTable.of(version, loads, objects)
-    return table, version.index.space, f"version {version.number}; loads are those {of}"
+    return table, version.index.space, f"version {version.number}; {of}"
 
 
 def _tree(options: argparse.Namespace) -> int:
@@ -102,13 +103,13 @@ def _tree(options: argparse.Namespace) -> int:
 
 
 def _known(store: RoutingStore) -> Statistics:
-    """J of a live stream."""
+    """Read J of a live stream."""
     from spatialstream.store.reports import read_statistics
 
-    store.state()  # says if there is no such stream
+    store.state()  # raises if there is no such stream
     known = read_statistics(store)
     if known is None:
-        raise StateError("nothing is known of the stream yet: no objects or queries have come")
+        raise StateError("the stream has no statistics yet: no objects or queries have arrived")
     return known
 
 
@@ -156,7 +157,7 @@ def _draw(options: argparse.Namespace, picture: str) -> None:
 
 
 def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
-    """Up to ``--sample`` records, evenly over each file's blocks."""
+    """Read up to ``--sample`` records, spread evenly over each file's blocks."""
     import numpy as np
 
     from spatialstream.model.terms import TermRule

@@ -1,4 +1,4 @@
-"""``spatialstream worker``: the worker job of a live stream."""
+"""``spatialstream worker``: run the worker job of a live stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
-    from spatialstream.seats.door import Door
+    from spatialstream.actors.query_endpoint import QueryEndpoint
     from spatialstream.stages.rows import RowLimits
     from spatialstream.store.base import RoutingStore
 
@@ -24,32 +24,34 @@ def add_parser(commands: Any) -> None:
         "worker",
         help="run the worker job of a live stream",
         description="Reads the blocks that the router sends, keeps the slots' indexes, and sends results to "
-        "STREAM.results and rejected queries to STREAM.rejected. Runs until it is interrupted; killed, the same "
-        "command goes on without loss.",
+        "STREAM.results and rejected queries to STREAM.rejected. Runs until interrupted; after a kill, the same "
+        "command resumes without loss.",
     )
     live.add_job(parser)
     add = parser.add_argument_group("the worker").add_argument
-    told = "write objects there as Parquet when retention drops them"
+    told = "write objects to this storage as Parquet when retention drops them"
     add("--archive", type=shared.storage("archive"), metavar="DIR|URL", help=told)
-    add("--epochs-per-round", type=shared.count, default=64, metavar="N", help="at most (default %(default)s)")
-    add("--rows-per-message", type=shared.count, default=500, metavar="N", help="at most (default %(default)s)")
+    told = "most epochs in a round (default %(default)s)"
+    add("--epochs-per-round", type=shared.count, default=64, metavar="N", help=told)
+    told = "most result rows in a message (default %(default)s)"
+    add("--rows-per-message", type=shared.count, default=500, metavar="N", help=told)
     add(
         "--longest-row",
         type=shared.count,
         default=64 << 20,
         metavar="BYTES",
-        help="of a longer result row there is only the reason why it is not given (64 MiB)",
+        help="replace longer result rows by an error row (default 64 MiB)",
     )
     parser.set_defaults(function=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    from spatialstream.actors.query_endpoint import QueryEndpoint
     from spatialstream.cli.metrics import WorkerMetrics, serve
+    from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.kernels import compile_kernels
-    from spatialstream.seats.door import Door
-    from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
-    from spatialstream.stages.questions import Directory
-    from spatialstream.stream.beginning import check_life
+    from spatialstream.stages.snapshot_queries import ReadPoint
+    from spatialstream.stream.bootstrap import check_incarnation
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
     from spatialstream.stream.worker import ROUNDS
@@ -57,29 +59,29 @@ def _run(options: argparse.Namespace) -> int:
     settings = live.settings(options)
     limits = _limits(options.longest_row)
     with live.begin(options, settings) as begun:
-        connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
+        connection, store, storage, incarnation = begun.connection, begun.store, begun.storage, begun.incarnation
         connection.topics(options.stream).ensure(connection, settings.slots, mergers=settings.mergers, create=False)
-        check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
+        check_incarnation(store, storage, options.stream, incarnation, new=not storage.list(ROUNDS))
         compile_kernels()
         metrics = WorkerMetrics(settings.slots, known_leaves(store))
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         world = settings.world(
             storage,
-            KafkaChannel(connection, options.stream, settings.slots, life),
-            KafkaSink(connection, options.stream, options.rows_per_message, life),
+            KafkaChannel(connection, options.stream, settings.slots, incarnation),
+            KafkaSink(connection, options.stream, options.rows_per_message, incarnation),
             options.archive,
             limits=limits,
         )
-        with live.seats(options, begun, world) as (session, engine):
-            check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
-            metrics.questions(engine.asked)
+        with live.actors(options, begun, world) as (session, engine):
+            check_incarnation(store, storage, options.stream, incarnation, new=not storage.list(ROUNDS))
+            metrics.queries(engine.asked)
             given = begun.job(session, engine, metrics)
-            door = Door.of(engine.door, settings.space, settings.rule, limits.longest)
-            given["follow"] = opening(door, store, given["follow"])
+            query_endpoint = QueryEndpoint.of(engine.query_endpoint, settings.space, settings.rule, limits.longest)
+            given["follow"] = opening(query_endpoint, store, given["follow"])
             job = WorkerJob(
                 **given,
                 most_epochs=options.epochs_per_round,
-                publish=lambda turn: engine.publish(Directory.record(turn)),
+                publish=lambda turn: engine.publish(ReadPoint.record(turn)),
                 foreign=metrics.foreign,
                 loads=metrics,
             )
@@ -87,12 +89,12 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def opening(door: Door, store: RoutingStore, then: Callable[[], object]) -> Callable[[], object]:
-    """What leaves the door in the routing store, as soon as that is there, and does something else with each call.
+def opening(query_endpoint: QueryEndpoint, store: RoutingStore, then: Callable[[], object]) -> Callable[[], object]:
+    """Return a function that calls ``then``, and before its first success publishes the query endpoint.
 
-    Errors are those of the store: without it nobody can begin to ask, and a stream goes on all the same.
+    Errors of the store propagate: without it no client can find the endpoint, but the stream runs all the same.
     """
-    left = [door]
+    left = [query_endpoint]
 
     def follow() -> None:
         while left:

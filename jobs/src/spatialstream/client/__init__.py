@@ -1,18 +1,20 @@
-"""What a user of a running stream does: send records, ask, follow results, have each row once and whole.
+"""Client library of a running stream: send records, query, and follow results with each row once and complete.
 
-- :class:`Connection` says where the broker is, :class:`TlsFiles` what an encrypted connection to ZooKeeper needs;
-- :class:`Asker` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
-- :class:`SnapshotAsker` asks snapshot queries between the stream's rounds;
-- :class:`Results` follows all results, from a position on; a :class:`Cursor` is one as a word;
-- a :class:`Watching` has the rows of one standing query, registered if need be; an :class:`Answer` is one of them;
-- an :class:`Inlet` sends for others, and knows what becomes of it;
-- a :class:`Glimpse` shows people some of the objects as they are sent;
-- :class:`Sender` sends objects, queries and marks at a rate, and :class:`Watch` measures how old results are;
-- with another client of Kafka: :data:`CLOCK` and :func:`mark` are the key and the value of a mark, a
-  :class:`Deduplicator` and an :class:`Assembler` make rows of messages of results;
+- :class:`Connection` holds the broker's address, :class:`TlsFiles` the files for TLS to ZooKeeper;
+- :class:`QuerySession` sends queries and reads their answers; :func:`check_queries` refuses in advance those that the
+  stream would reject;
+- :class:`SnapshotClient` has snapshot queries answered between the stream's rounds;
+- :class:`Results` follows all results from a position on; a :class:`Cursor` is a position as a string;
+- a :class:`Subscription` iterates over the rows of one continuous query, which it registers if needed; each row is an
+  :class:`Answer`;
+- a :class:`RecordWriter` sends records on behalf of others, and reports which of them the stream rejected;
+- a :class:`LiveSample` reads a sample of the objects as they are sent, for display;
+- :class:`Sender` sends objects, queries and watermarks at a rate, and :class:`Watch` measures the age of results;
+- for use with another Kafka client: :data:`CLOCK` and :func:`watermark` are key and value of a watermark, and
+  :class:`Deduplicator` and :class:`Assembler` turn messages of results into rows;
 - :func:`write_archive` writes objects into a :class:`Folder` as the worker does when retention drops them.
 
-All of it is loaded on first use.
+All names are imported on first use.
 """
 
 from __future__ import annotations
@@ -22,67 +24,67 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spatialstream.client.answer import Answer
-    from spatialstream.client.asking import Asker, Awaited, check_queries
     from spatialstream.client.cursor import Cursor
-    from spatialstream.client.glimpse import Glimpse
-    from spatialstream.client.inlet import Inlet
     from spatialstream.client.latency import Latencies, Watch
+    from spatialstream.client.live_sample import LiveSample
+    from spatialstream.client.query_session import PendingQueries, QuerySession, check_queries
+    from spatialstream.client.record_writer import RecordWriter
     from spatialstream.client.results import Results
     from spatialstream.client.sending import Sender, with_own_ids
-    from spatialstream.client.snapshots import SnapshotAsker
+    from spatialstream.client.snapshot_client import SnapshotClient
     from spatialstream.client.stream import Stream, connect
-    from spatialstream.client.watching import Watching
-    from spatialstream.sources.delivery import Assembler, Deduplicator
-    from spatialstream.sources.folder import Folder
-    from spatialstream.sources.kafka import Connection
+    from spatialstream.client.subscription import Subscription
+    from spatialstream.connectors.delivery import Assembler, Deduplicator
+    from spatialstream.connectors.folder import Folder
+    from spatialstream.connectors.kafka import Connection
     from spatialstream.stages.archive import write_archive
-    from spatialstream.stages.ingest import CLOCK, mark
+    from spatialstream.stages.ingest import CLOCK, watermark
     from spatialstream.store.tls import TlsFiles
 
 __all__ = [
     "CLOCK",
     "Answer",
-    "Asker",
     "Assembler",
-    "Awaited",
     "Connection",
     "Cursor",
     "Deduplicator",
     "Folder",
-    "Glimpse",
-    "Inlet",
     "Latencies",
+    "LiveSample",
+    "PendingQueries",
+    "QuerySession",
+    "RecordWriter",
     "Results",
     "Sender",
-    "SnapshotAsker",
+    "SnapshotClient",
     "Stream",
+    "Subscription",
     "TlsFiles",
     "Watch",
-    "Watching",
     "check_queries",
     "connect",
-    "mark",
+    "watermark",
     "with_own_ids",
     "write_archive",
 ]
 
 _MODULES = {
     "client.answer": ("Answer",),
-    "client.asking": ("Asker", "Awaited", "check_queries"),
+    "client.query_session": ("QuerySession", "PendingQueries", "check_queries"),
     "client.cursor": ("Cursor",),
-    "client.glimpse": ("Glimpse",),
-    "client.inlet": ("Inlet",),
+    "client.live_sample": ("LiveSample",),
+    "client.record_writer": ("RecordWriter",),
     "client.latency": ("Latencies", "Watch"),
     "client.results": ("Results",),
     "client.stream": ("Stream", "connect"),
     "client.sending": ("Sender", "with_own_ids"),
-    "client.snapshots": ("SnapshotAsker",),
-    "client.watching": ("Watching",),
-    "sources.folder": ("Folder",),
-    "sources.kafka": ("Connection",),
+    "client.snapshot_client": ("SnapshotClient",),
+    "client.subscription": ("Subscription",),
+    "connectors.folder": ("Folder",),
+    "connectors.kafka": ("Connection",),
     "stages.archive": ("write_archive",),
-    "sources.delivery": ("Assembler", "Deduplicator"),
-    "stages.ingest": ("CLOCK", "mark"),
+    "connectors.delivery": ("Assembler", "Deduplicator"),
+    "stages.ingest": ("CLOCK", "watermark"),
     "store.tls": ("TlsFiles",),
 }
 

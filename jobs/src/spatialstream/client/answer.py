@@ -1,4 +1,4 @@
-"""A row that answers a query: a dictionary that a notebook shows on a map."""
+"""A result row: a dictionary that a notebook displays on a map."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Answer"]
 
 
 class Answer(dict[str, Any]):
-    """A row, as the stream gives it.
+    """A result row, with the fields that the stream gives it.
 
     Args:
         row: its fields.
         query: the record of the query that it answers.
-        space: of the stream.
+        space: the stream's space.
     """
 
     def __init__(self, row: Mapping[str, Any], query: Mapping[str, Any], space: Space = WGS84) -> None:
@@ -24,7 +24,7 @@ class Answer(dict[str, Any]):
         self._query, self._space = query, space
 
     def _repr_html_(self) -> str:
-        """For notebooks: what was asked, and the objects on a map or the terms as bars."""
+        """HTML for notebooks: the query, and the objects on a map or the terms as bars."""
         from spatialstream.report import answer_html
 
         return answer_html([self], self._query, self._space)

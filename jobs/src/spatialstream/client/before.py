@@ -1,6 +1,6 @@
-"""What a stream has had before something is sent to it: how far its time has come, and where its objects lie.
+"""State of a stream before records are sent to it: its clock, and where its latest objects lie.
 
-Both are read from the ends of its topics, so they cost a moment, whatever the stream holds.
+Both are read from the ends of its topics, so they are fast however long the topics are.
 """
 
 from __future__ import annotations
@@ -10,46 +10,46 @@ from collections.abc import Iterator
 import numpy as np
 from confluent_kafka import Message
 
+from spatialstream.connectors.announcements import read_announcement
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.kafka_clients import offsets, read
 from spatialstream.model.arrays import Flags, Floats
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.records.decode import decode_objects
-from spatialstream.sources.announcements import read_announcement
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.kafka_clients import offsets, read
 from spatialstream.stages.ingest import CLOCK
 
 __all__ = ["latest_objects", "look_exchanged", "reached"]
 
 _ANNOUNCEMENTS = 500
-"""Messages at the end of the announcements, of which one at least is of an epoch where any is."""
+"""Messages read from the end of the announcements: if an epoch was announced at all, one of them announces one."""
 _MESSAGES = 20
-"""Messages at the end of each partition of objects."""
+"""Messages read from the end of each partition of objects."""
 _NEARLY_ALL = 0.95
 
 
 def reached(connection: Connection, stream: str) -> int | None:
-    """The time in ms up to which the stream has answered; None: it has had nothing yet.
+    """Return the stream's watermark in ms; None if no records have arrived yet.
 
     Raises:
-        Unavailable: the broker cannot be reached, or does not let anybody read.
-        StateError: what was there has just gone.
+        Unavailable: the broker cannot be reached, or denies reading.
+        StateError: the messages have been deleted meanwhile.
     """
     found = map(
         read_announcement,
         (each.value() for each in _ends(connection, connection.topics(stream).epochs, _ANNOUNCEMENTS)),
     )
-    times = [each["upto"] for each in found if each is not None and "upto" in each]
-    return times[-1] if times and times[-1] >= -TIME_LIMIT else None  # before the first record it is below
+    times = [each["watermark"] for each in found if each is not None and "watermark" in each]
+    return times[-1] if times and times[-1] >= -TIME_LIMIT else None  # before the first record it is below the limit
 
 
 def latest_objects(connection: Connection, stream: str, space: Space) -> ObjectBatch:
-    """Some of the objects that have come last; what is none is left out.
+    """Read some of the stream's latest objects, without invalid ones.
 
     Raises:
-        Unavailable: the broker cannot be reached, or does not let anybody read.
-        StateError: what was there has just gone.
+        Unavailable: the broker cannot be reached, or denies reading.
+        StateError: the messages have been deleted meanwhile.
     """
     messages = _ends(connection, connection.topics(stream).objects, _MESSAGES)
     lines = [each.value() or b"" for each in messages if each.key() != CLOCK]
@@ -57,7 +57,7 @@ def latest_objects(connection: Connection, stream: str, space: Space) -> ObjectB
 
 
 def _ends(connection: Connection, topic: str, most: int) -> Iterator[Message]:
-    """The last messages of each partition of a topic, so many at most, if there is the topic."""
+    """Read the last ``most`` messages of each partition of a topic; none if there is no such topic."""
     known = offsets(connection)
     partitions = known.partitions([topic]).get(topic, 0)
     if partitions:
@@ -69,9 +69,10 @@ def _ends(connection: Connection, topic: str, most: int) -> Iterator[Message]:
 
 
 def look_exchanged(objects: ObjectBatch, earlier: ObjectBatch) -> bool:
-    """Whether longitudes and latitudes look exchanged: no object lies in the box of earlier ones, and nearly all would.
+    """Whether longitudes and latitudes look exchanged.
 
-    It is a guess, for a warning: objects of another region may lie so too.
+    They do if no object lies in the bounding box of the earlier ones, and nearly all would after a swap. This is a
+    guess, good for a warning: objects of another region may satisfy it too.
     """
     if not len(objects) or not len(earlier):
         return False

@@ -1,11 +1,11 @@
-"""The rows of a query that have come already: those of a time, and how many there were in each part of it.
+"""Past rows of a query: the rows of a time range, and their number in each part of it.
 
-The topic of results is ordered by when rows came, and not by query. So whoever wants those of one query has to read all
-of a time; from where, the broker knows. What is read for one answer is bounded: rows come a page at a time, and where a
-part of a time has more messages than can be read for a count, the first of them are, and the rest is estimated by them.
+The topic of results is ordered by arrival, not by query. So to find the rows of one query, all messages of a time range
+are read; the broker finds its start. The reading for one answer is bounded: rows are returned in pages, and if a part
+of the range has more messages than may be read for a count, the first ones are read and the rest is estimated.
 
-A row is of the time at which it came, and one that is in several messages of that at which the first of them did. Rows
-that came again are passed over, if they are within what is read.
+The time of a row is its time of arrival; for a row that spans several messages, that of the first. Repeated rows are
+skipped if the earlier copy is among the messages read.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from confluent_kafka import Message
 
 from spatialstream.client.cursor import Cursor, Reached
 from spatialstream.client.results import Row
+from spatialstream.connectors.delivery import Assembler, Place
+from spatialstream.connectors.kafka import Connection
+from spatialstream.connectors.kafka_clients import offsets, read
 from spatialstream.model.errors import Gone, StateError, Unavailable
-from spatialstream.sources.delivery import Assembler, Place
-from spatialstream.sources.kafka import Connection
-from spatialstream.sources.kafka_clients import offsets, read
 
 __all__ = ["Counted", "History", "Log", "Page", "ResultsLog"]
 
 _MOST_BYTES = 32 << 20
-"""Bytes of messages that are read for an answer, about."""
+"""Approximate limit of the bytes of messages read for an answer."""
 _MOST_SECONDS = 2.0
 _MOST_ROWS_BYTES = 4 << 20
-"""Bytes of the rows of a page; a single row may be longer."""
+"""Limit of the bytes of a page's rows; a single row may be longer."""
 _MOST_PARTS = 240
-"""Of a time, in all partitions: of each at least a message is read."""
+"""Most parts of a time range, summed over all partitions: at least one message of each is read."""
 _STEP = 8
-"""Messages that are read together, at most."""
+"""Most messages to read at once."""
 
 
 class Log(Protocol):
-    """A topic of results, as far as it is kept."""
+    """The retained messages of a topic of results."""
 
     def bounds(self) -> tuple[Sequence[int], Sequence[int]]:
-        """For each partition the offset of the first message, and that after the last."""
+        """Return for each partition the offset of the first message, and the offset after the last."""
 
     def at(self, t: int) -> Sequence[int]:
-        """For each partition the offset of the first message of a time, ms, or later; -1: there is none."""
+        """Return for each partition the offset of the first message of time ``t`` (ms) or later; -1: there is none."""
 
     def read(self, partition: int, start: int, end: int) -> Sequence[Message]:
-        """The messages between two offsets."""
+        """Return the messages of a partition from offset ``start`` to before ``end``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultsLog:
     """The topic on the broker.
 
-    Every method raises Unavailable if the broker does not answer, or has no such topic; :meth:`read` Gone if it does
-    not have the messages any more.
+    Every method raises Unavailable if the broker does not answer, or has no such topic; :meth:`read` raises Gone if the
+    messages have been deleted.
 
     Attributes:
         connection: how to reach the broker.
@@ -89,7 +89,7 @@ class ResultsLog:
             raise Gone(str(error)) from None
 
     def _topic(self) -> dict[str, int]:
-        """Its name, and how many partitions it has."""
+        """The topic's name and its number of partitions, as a dictionary of one item."""
         name = self.connection.topics(self.stream).results
         if topic := offsets(self.connection).partitions([name]):
             return topic
@@ -98,11 +98,11 @@ class ResultsLog:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows of a time.
+    """A page of the rows of a time range.
 
     Attributes:
-        rows: in their order, each with when it came, ms.
-        next: the place after them; None: there are no more.
+        rows: in their order, each with its time of arrival in ms.
+        next: the position after them; None: there are no more.
     """
 
     rows: list[tuple[int, Row]]
@@ -111,11 +111,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many rows came.
+    """Number of rows in the parts of a time range.
 
     Attributes:
-        counts: for each part of the time how many rows, and whether all have been counted; else it is an estimate.
-        kept: ms; from when on messages are kept. None: there are none.
+        counts: for each part the number of rows, and whether it is exact; otherwise it is an estimate.
+        kept: time of the oldest message kept, in ms; None: there are none.
     """
 
     counts: list[tuple[int, bool]]
@@ -123,11 +123,11 @@ class Counted:
 
 
 class History:
-    """Reads what a topic of results holds of one query.
+    """Reads the rows of one query from a topic of results.
 
     Args:
         log: the topic.
-        query: its id.
+        query: the query's id.
     """
 
     def __init__(self, log: Log, query: str) -> None:
@@ -135,24 +135,25 @@ class History:
         self._head = b'{"query": ' + json.dumps(query, ensure_ascii=False).encode(errors="replace") + b","
 
     def rows(self, since: int, until: int, limit: int, place: Cursor | None = None) -> Page:
-        """The rows that came between two times, a page at a time.
+        """Return a page of the rows that arrived in ``[since, until)``.
 
         Args:
-            since: ms, the first.
-            until: ms, after the last.
-            limit: how many rows, at most. There may be fewer, or none, though there are more: what is read is bounded.
-            place: where the page before has ended.
+            since: start of the range, ms.
+            until: end of the range, ms, exclusive.
+            limit: most rows of the page. A page may have fewer rows, or none, though more follow, since reading is
+                bounded.
+            place: where the previous page ended.
 
         Raises:
-            Gone: the broker does not have what is after the place any more.
-            Unavailable: it does not answer.
+            Gone: the broker has deleted the messages after ``place``.
+            Unavailable: the broker does not answer.
         """
         first, ends = self._log.bounds()
         cursor, upto = place or Cursor.of(self._at(since, ends)), self._at(until, ends)
         if len(cursor.parts) != len(ends) or not all(
             low <= at <= end for low, at, end in zip(first, cursor.offsets, ends, strict=True)
         ):
-            raise Gone("the rows after this position are not kept any more; begin without it")
+            raise Gone("the rows after this position have been deleted by retention; start without it")
         rows, size, budget = list[tuple[int, Row]](), 0, _Budget(_MOST_BYTES)
         for partition, end in enumerate(ends):
             finder = _Finder(self._head, partition)
@@ -170,7 +171,9 @@ class History:
         return Page(rows, None)
 
     def counts(self, since: int, until: int, parts: int) -> Counted:
-        """How many rows came in each of some equal parts of a time; of fewer where the topic has many partitions.
+        """Count the rows that arrived in each of some equal parts of ``[since, until)``.
+
+        There are ``parts`` of them, or fewer if the topic has many partitions.
 
         Raises:
             Unavailable: the broker does not answer.
@@ -184,7 +187,7 @@ class History:
         for part, (starts, stops) in enumerate(pairwise(edges)):
             count, exact = 0.0, True
             for partition, finder in enumerate(finders):
-                # what the parts before have left is for those after them
+                # budget not used by earlier parts is left for later ones
                 budget = left.share((parts - part) * len(ends) - partition)
                 start, stop, found, more = starts[partition], stops[partition], 0, 1.0
                 for message in self._messages(finder, start, stop, stop):
@@ -200,11 +203,11 @@ class History:
         return Counted(counts, self._kept(first, ends))
 
     def _at(self, t: int, ends: Sequence[int]) -> list[int]:
-        """Where a time begins in each partition."""
+        """The offset of a time in each partition, at most that of the end."""
         return [end if at < 0 else min(at, end) for at, end in zip(self._log.at(max(0, t)), ends, strict=True)]
 
     def _messages(self, finder: _Finder, start: int, upto: int, end: int) -> Iterator[Message]:
-        """Messages from an offset up to another one, and those beyond it that end a row."""
+        """Read messages from ``start`` to before ``upto``, and those beyond that complete a row."""
         at, step = start, 1
         while at < upto or (finder.waits and at < end):
             stop = min(at + step, upto if at < upto else end)
@@ -218,18 +221,18 @@ class History:
 
 
 class _Budget:
-    """How much may still be read."""
+    """The remaining budget of bytes and time for reading."""
 
     def __init__(self, nbytes: float, until: float | None = None) -> None:
         self._left, self._until = nbytes, time.monotonic() + _MOST_SECONDS if until is None else until
 
     def share(self, parts: int) -> _Budget:
-        """One of so many equal parts of it."""
+        """Return one of this number of equal shares."""
         now = time.monotonic()
         return _Budget(self._left / parts, now + max(0.0, self._until - now) / parts)
 
     def spent(self, message: Message) -> bool:
-        """A message has been read; whether that is all."""
+        """Charge a message that was read; return whether the budget is used up."""
         self._left -= len(message.value() or b"")
         return self._left <= 0 or time.monotonic() >= self._until
 
@@ -238,9 +241,9 @@ class _Finder:
     """Finds the rows of a query in the messages of a partition.
 
     Attributes:
-        partition: which.
-        resume: offset from which on the rows after those that were given can be had.
-        waits: whether parts of a row have come, and more are to come.
+        partition: number of the partition.
+        resume: offset from which the rows after those returned so far can be read.
+        waits: whether some but not all parts of a row have been read.
     """
 
     def __init__(self, head: bytes, partition: int) -> None:
@@ -248,7 +251,7 @@ class _Finder:
         self._head, self._whole = head, Assembler()
 
     def rows(self, message: Message, upto: int) -> list[Row]:
-        """The rows that a message has or ends; of one that is not before an offset, only what it ends."""
+        """Return the rows that a message contains or completes; at ``upto`` or later, only those it completes."""
         place, value, offset, rows = Place.of(message.key()), message.value() or b"", message.offset() or 0, list[Row]()
         for number, line in enumerate(value.split(b"\n") if place is not None and self._head in value else (), 1):
             if not line.startswith(self._head):
@@ -257,7 +260,7 @@ class _Finder:
                 break
             given, waited = self._whole.add(line), self.waits
             self.waits = self._whole.waiting
-            if self.waits and (given or not waited):  # it begins another one
+            if self.waits and (given or not waited):  # the line begins another row
                 self.resume, self.waits = offset, offset < upto
             elif not self.waits and (offset < upto or len(given) == 1):
                 assert place is not None

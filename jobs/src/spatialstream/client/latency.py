@@ -1,7 +1,7 @@
-"""How old results are when they arrive.
+"""Measurement of the age of results on arrival.
 
-A result row carries the timestamp of the object or the query that made it. Where these are stamped with the day's clock
-when they are sent, the row's age is the latency, from production to result.
+A result row carries the timestamp of the object or query that caused it. If these are stamped with the current time
+when they are sent, the row's age on arrival is the latency from production to result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from spatialstream.client.results import Results
-from spatialstream.sources.kafka import Connection
+from spatialstream.connectors.kafka import Connection
 
 __all__ = ["Latencies", "Watch"]
 
@@ -26,12 +26,14 @@ _ROW = re.compile(rb'"query": ("(?:[^"\\]|\\.)*"), "type": "([A-Z]{3})", "t": (-
 
 @dataclass(slots=True)
 class Latencies:
-    """Ages of result rows on arrival, ms: of every row but CRQ matches, and of some of the matches of each message.
+    """Ages of result rows on arrival, ms. Of the CRQ matches in a message only a sample is measured.
 
     Attributes:
-        since: rows of earlier timestamps are not counted.
-        every: of the many matches of a message every so-many-th will do: they came at the same time.
+        since: ages of rows with earlier timestamps are not measured.
+        every: measure every so-many-th CRQ match of a message: they all arrived at the same time.
         own: whether a row counts, by its query's id and type; None: all do.
+        ages: measured ages by query type.
+        rows: number of rows by query type.
     """
 
     since: int = 0
@@ -41,7 +43,7 @@ class Latencies:
     rows: dict[str, int] = field(default_factory=dict)
 
     def take(self, value: bytes, now: float) -> None:
-        """A message of results has arrived."""
+        """Measure the rows of a message that arrived at ``now``, ms."""
         matches = 0
         for row in _ROW.finditer(value):
             kind, t = row[2].decode(), int(row[3])
@@ -53,7 +55,7 @@ class Latencies:
                 self.ages.setdefault(kind, []).append(now - t)
 
     def percentiles(self) -> dict[str, dict[str, float]]:
-        """For each type of query: ``measured`` rows, ``p50``, ``p95``, ``p99`` in ms."""
+        """Return for each query type the number of ``measured`` rows, and ``p50``, ``p95``, ``p99`` in ms."""
         names, shares = ("p50", "p95", "p99"), (50, 95, 99)
         return {
             kind: {"measured": len(ages)} | dict(zip(names, np.percentile(ages, shares).tolist(), strict=True))
@@ -62,7 +64,7 @@ class Latencies:
 
 
 class Watch:
-    """Measures latencies from a stream's results, in a thread of its own, until it is left."""
+    """Measures latencies from a stream's results in a thread of its own, until the context manager exits."""
 
     def __init__(self, connection: Connection, stream: str, latencies: Latencies | None = None) -> None:
         self.latencies = latencies or Latencies(int(time.time() * 1000))
@@ -84,7 +86,7 @@ class Watch:
             self.latencies.take(value, time.time() * 1000)
 
     def settle(self, patience: float) -> None:
-        """Wait until no result has come for some seconds."""
+        """Wait until no result has arrived for ``patience`` seconds."""
         seen, since = -1, time.monotonic()
         while time.monotonic() - since < patience:
             now = sum(self.latencies.rows.values())

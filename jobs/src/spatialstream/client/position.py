@@ -1,4 +1,4 @@
-"""A place in the results of a stream, and the file that keeps it."""
+"""A position in the results of a stream, and the file that stores it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spatialstream.connectors.delivery import Deduplicator
+from spatialstream.connectors.disk import write_whole
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.delivery import Deduplicator
-from spatialstream.sources.disk import write_whole
 
 __all__ = ["Position"]
 
 
 @dataclass(slots=True)
 class Position:
-    """The place after the last row that was *written out*, not after the last one that was read.
+    """The position after the last row that the consumer has *processed*, not after the last one read.
 
-    It lies in the middle of a message where that row does, and before the first part of a row of which not all parts
-    have come.
+    It may be in the middle of a message, if that row is, and it is before the first part of a row that is not complete
+    yet.
 
     Attributes:
-        topic: its name.
-        topic_id: what tells it from one of its name that was there before; None: not known.
-        path: the file; None: the place is not kept.
-        written: for each partition, which rows of the latest rounds have been written out.
-        next: for each partition the offset of the first message that has rows after the place.
-        held: for each partition and life the offset where a row begins of which more parts are to come.
+        topic: name of the topic.
+        topic_id: the topic's id, which differs from that of a deleted topic of the same name; None: not known.
+        path: the file; None: the position is not stored.
+        written: for each partition, which rows of the latest rounds have been processed.
+        next: for each partition the offset of the first message that contains rows after the position.
+        held: for each partition and incarnation the offset at which an incomplete row begins.
     """
 
     topic: str
@@ -40,10 +40,10 @@ class Position:
     _saved: float = field(default_factory=time.monotonic)
 
     def load(self) -> bool:
-        """Take the place from its file, if there is one; whether the topic is still the one that it was in.
+        """Load the position from its file, if there is one; return whether it is still of the same topic.
 
         Raises:
-            SettingError: it is no such file, or that of another topic.
+            SettingError: it is not a position file, or of another topic.
         """
         if self.path is None or not self.path.exists():
             return True
@@ -55,7 +55,7 @@ class Position:
         except OSError as error:
             raise SettingError("position", f"{self.path} cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise SettingError("position", f"{self.path} is damaged, or no position file; give another") from None
+            raise SettingError("position", f"{self.path} is damaged or not a position file; give another") from None
         if topic != self.topic:
             raise SettingError("position", f"{self.path} is a position in {topic}, not in {self.topic}; give another")
         self.written = written
@@ -65,7 +65,7 @@ class Position:
         return same
 
     def save(self, every: float = 0.0) -> None:
-        """Write the place down, unless that was done less than so many seconds ago.
+        """Store the position, unless that was done less than ``every`` seconds ago.
 
         Raises:
             SettingError: it cannot be written.

@@ -1,10 +1,10 @@
-"""A consumer of results: whole rows in the order in which they come, repeated ones dropped.
+"""A consumer of results: complete rows in the order of arrival, without repeated ones.
 
-Each partition of the topic has the rows of its queries in their order; repeated rows, and parts of a row, are of one
-partition.
+Each partition of the topic holds the rows of its queries in their order; copies of a row, and parts of a row, are in
+the same partition.
 
-Where it goes on later is the place after the last row that was written out, see :mod:`~spatialstream.client.position`
-and :meth:`Results.written`.
+A consumer resumes after the last row that it has processed, see :mod:`~spatialstream.client.position` and
+:meth:`Results.written`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
 from spatialstream.client.position import Position
+from spatialstream.connectors.delivery import Assembler, Deduplicator, Place
+from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import Gone, Unavailable
-from spatialstream.sources.delivery import Assembler, Deduplicator, Place
-from spatialstream.sources.kafka import Connection
 
 __all__ = ["Results", "Row", "answering", "bounds"]
 
@@ -38,15 +38,15 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row, and where the stream is after it.
+    """A row, and the position after it.
 
     Attributes:
-        line: the row.
-        place: whose rows it is among.
-        upto: how many of these have come with it.
-        partition: of the topic.
-        next: offset of the first message that has rows after it.
-        held: for each partition and life the offset where a row begins of which more parts are to come.
+        line: the row, as JSON.
+        place: incarnation, round and phase of the row.
+        upto: number of rows of that phase up to and including this one.
+        partition: partition of the topic.
+        next: offset of the first message that contains rows after it.
+        held: for each partition and incarnation the offset at which an incomplete row begins.
     """
 
     line: bytes
@@ -58,19 +58,19 @@ class Row:
 
     @property
     def query(self) -> str:
-        """The id of its query."""
+        """The id of the row's query."""
         match = _QUERY.match(self.line)
         return match[1].decode() if match is not None else str(json.loads(self.line)["query"])
 
     @property
     def whole(self) -> bool:
-        """Whether it is no part of a row that had begun before the first message that was read."""
+        """False for a part of a row that began before the first message read, and so cannot be completed."""
         return _IN_PARTS not in self.line
 
     @property
     def resume(self) -> int:
-        """Offset from which on all rows after it can be had whole."""
-        return min(self.next, self.held.get((self.partition, self.place.life), self.next))
+        """Offset from which all rows after it can be read completely."""
+        return min(self.next, self.held.get((self.partition, self.place.incarnation), self.next))
 
 
 _LEADERLESS = (
@@ -82,10 +82,10 @@ _PAUSE = 0.1
 
 @contextmanager
 def answering(connection: Connection) -> Iterator[None]:
-    """A broker that does not answer is told in one line.
+    """Translate errors of Kafka clients.
 
     Raises:
-        Unavailable: it does not.
+        Unavailable: the broker does not answer.
     """
     try:
         yield
@@ -95,7 +95,7 @@ def answering(connection: Connection) -> Iterator[None]:
 
 
 def bounds(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
-    """Where the partitions of a topic begin, and the offset after the last message of each.
+    """Return for each partition of a topic the offset of the first message, and the offset after the last.
 
     Raises:
         Unavailable: the broker has no such topic.
@@ -107,7 +107,7 @@ def bounds(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """Of one partition. One that has just been made, or that moves, has no leader for a moment: that is waited for."""
+    """Bounds of one partition; waits while it has no leader, as after its creation or a move."""
     until = time.monotonic() + _TIMEOUT
     while True:
         try:
@@ -120,29 +120,31 @@ def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
 
 
 class Results:
-    """Reads the results of a stream, from a place on.
+    """Reads the results of a stream from a position on.
 
-    With a ``position`` file, it begins where the last use of that file ended: the file holds the offsets, and how
-    many rows of the latest rounds have been written out, by which repeated ones are told. It is written now and then,
-    and at the end.
+    With a ``position`` file, reading resumes where the last use of that file ended. The file holds the offsets, and the
+    number of processed rows of the latest rounds, by which repeated rows are recognized. It is written periodically and
+    at the end.
 
     Args:
         connection: how to reach the broker.
-        stream: its name.
-        newest: begin with what comes from now on, and not with the oldest that is kept.
+        stream: the stream's name.
+        newest: start with messages that arrive from now on, not with the oldest kept.
         position: see above.
-        start: begin with the messages of these offsets, one for each partition; a negative number: so many before the
-            end of each.
-        report: is told what a person should know.
+        start: start with the messages of these offsets, one for each partition; a negative number: that many messages
+            before the end of each partition.
+        report: called with messages for the user.
 
     Attributes:
-        start: where it begins, in each partition.
-        end: the offset after the last message that there was then, in each.
-        mark: what tells the topic from others of its name, as a short word; empty: not known, or not asked for.
+        start: the first offset to read, in each partition.
+        end: the offset after the last message at the start, in each partition.
+        mark: short fingerprint of the topic's id, which differs from that of a deleted topic of its name; empty: not
+            known, or not needed.
 
     Raises:
-        Unavailable: the broker does not answer, or has no such topic; Gone: it does not have ``start``.
-        SettingError: the position file is none, or of another topic, or cannot be written.
+        Unavailable: the broker does not answer, or has no such topic.
+        Gone: the broker does not have the messages of ``start``.
+        SettingError: the position file is invalid, of another topic, or cannot be written.
     """
 
     def __init__(
@@ -167,28 +169,28 @@ class Results:
             self.mark = "" if topic_id is None else hashlib.sha256(topic_id.encode()).hexdigest()[:8]
             self._position = Position(self._topic, topic_id, position)
             if not self._position.load():
-                report(f"{self._topic} has been made anew since the position was saved; reading it from the start")
+                report(f"{self._topic} has been recreated since the position was saved; reading it from the start")
             written = self._position.written.items()
             self._read = {partition: Deduplicator.from_record(each.to_record()) for partition, each in written}
-            self._lives = {each.life for each in self._read.values() if each.life is not None}
+            self._incarnations = {each.incarnation for each in self._read.values() if each.incarnation is not None}
             self._assign(newest, start)
             self._position.save()
             opened.pop_all()
 
     @property
     def repeated(self) -> int:
-        """Rows that have been dropped."""
+        """Number of repeated rows dropped."""
         return sum(each.repeated for each in self._read.values())
 
     def has_read(self, ends: Mapping[int, int]) -> bool:
-        """Whether all messages before these offsets of the partitions have been given."""
+        """Whether all messages before these offsets of the partitions have been returned."""
         return all(self._position.next.get(partition, 0) >= end for partition, end in ends.items())
 
     def ends(self) -> dict[int, int]:
-        """For each partition the offset after the last message that there is now.
+        """Return for each partition the offset after its current last message.
 
         Raises:
-            Unavailable: the broker does not say.
+            Unavailable: the broker does not answer.
         """
         with answering(self._connection):
             return {partition: end for partition, (_, end) in bounds(self._consumer, self._topic).items()}
@@ -196,7 +198,7 @@ class Results:
     # ----------------------------------------------------------------------------------------------------- beginning
 
     def _id_of_topic(self, connection: Connection) -> str | None:
-        """What tells the topic from one of its name that was there before; None if the broker does not say."""
+        """The topic's id, which differs from that of a deleted topic of its name; None if the broker does not tell."""
         try:
             asked = connection.admin().describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT)
             return str(asked[self._topic].result(_TIMEOUT).topic_id)
@@ -210,21 +212,21 @@ class Results:
             next_ |= {each: max(low, high + given) for each, (low, high) in partitions.items()}
         elif given is not None:
             if len(given) != len(partitions):
-                raise Gone(f"{self._topic} has {len(partitions)} partitions, and not {len(given)}")
+                raise Gone(f"{self._topic} has {len(partitions)} partitions, not {len(given)}")
             next_ |= enumerate(given)
             for each, (low, high) in partitions.items():
                 if not low <= next_[each] <= high:
-                    there = f"{self._topic} has messages {low} to {high} in partition {each}"
-                    raise Gone(f"{there}, and not {next_[each]}: rows would be missing")
+                    there = f"partition {each} of {self._topic} holds offsets {low} to {high}"
+                    raise Gone(f"{there}, not {next_[each]}: rows would be missing")
         for partition, (low, high) in partitions.items():
             start = next_.get(partition, high if newest else low)
             if start > high:
                 self._report(
-                    f"{self._topic} ends before the position: it has been made anew; reading it from the start"
+                    f"{self._topic} ends before the position: it has been recreated; reading it from the start"
                 )
                 start = low
             elif start < low:
-                self._report(f"the broker has removed {low - start} messages of {self._topic} that had not been read")
+                self._report(f"the broker has deleted {low - start} unread messages of {self._topic}")
                 start = low
             next_[partition] = start
         self.start = tuple(next_[each] for each in sorted(partitions))
@@ -233,14 +235,14 @@ class Results:
     # ------------------------------------------------------------------------------------------------------- reading
 
     def messages(self, stop: Callable[[], bool], patience: float | None = None) -> Iterator[bytes]:
-        """The new rows of each message, as JSON Lines; they count as written when more are asked for.
+        """Yield the new rows of each message, as JSON Lines; they count as processed when the next are requested.
 
         Args:
-            stop: is asked between messages.
-            patience: seconds without a message after which it ends; None: never.
+            stop: says whether to end; called between messages.
+            patience: seconds without a message after which the iteration ends; None: never.
 
         Raises:
-            Unavailable: the topic is gone.
+            Unavailable: the topic has been deleted.
         """
         for message in self._messages(stop, patience):
             if rows := list(self._rows(message)):
@@ -250,7 +252,7 @@ class Results:
             self._passed(message)
 
     def rows(self, stop: Callable[[], bool], patience: float | None = None) -> Iterator[dict[str, Any]]:
-        """Row by row; see :meth:`messages`. A row counts as written when the next one is asked for."""
+        """Yield single rows; see :meth:`messages`. A row counts as processed when the next one is requested."""
         for message in self._messages(stop, patience):
             for row in self._rows(message):
                 self._last = row
@@ -263,26 +265,26 @@ class Results:
     def messages_with_rows(
         self, stop: Callable[[], bool], patience: float | None = None
     ) -> Iterator[tuple[int, int, int, list[Row]]]:
-        """Of each message its partition, its offset, that from which on later rows can be had, and its whole rows.
+        """Yield for each message its partition, its offset, the offset from which to resume, and its complete rows.
 
-        For those who keep places of their own; errors are those of :meth:`messages`.
+        Later rows can be read completely from the offset to resume. For consumers that keep their own positions; errors
+        are those of :meth:`messages`.
         """
         for message in self._messages(stop, patience):
             partition, offset = message.partition(), message.offset()
             assert partition is not None
             assert offset is not None
             if offset < self._position.next[partition]:
-                raise Unavailable(f"{self._topic} has been made anew")
+                raise Unavailable(f"{self._topic} has been recreated")
             rows = list(self._rows(message))
             self._passed(message)
             read = self._read.get(partition)
-            life = (
-                "" if read is None or read.life is None else read.life
-            )  # what one has begun that is over, nobody ends
-            yield partition, offset, min(offset + 1, self._begun.get((partition, life), offset + 1)), rows
+            # only the latest incarnation counts: a row that an earlier one has begun is never completed
+            incarnation = "" if read is None or read.incarnation is None else read.incarnation
+            yield partition, offset, min(offset + 1, self._begun.get((partition, incarnation), offset + 1)), rows
 
     def written(self) -> None:
-        """What was given last has been written out: the position is after it."""
+        """Record that the last row returned has been processed: the position moves after it."""
         row, self._last = self._last, None
         if row is None:
             return
@@ -292,20 +294,20 @@ class Results:
         position.save(_SAVE_SECONDS)
 
     def _renew(self) -> None:
-        """Go on with another client, if passwords or certificates have been renewed since this one was made."""
+        """Replace the Kafka client if passwords or certificates have been renewed since it was created."""
         shown = self._connection.shown
         if shown is not self._shown:
             places = self._consumer.position(self._consumer.assignment())
             fresh = self._connection.consumer(f"{self._stream}-results")
             for each in places:
-                if each.offset < 0:  # nothing of it has been read
+                if each.offset < 0:  # nothing of the partition has been read
                     each.offset = self._position.next[each.partition]
             fresh.assign(places)
             self._consumer.close()
             self._consumer, self._shown = fresh, shown
 
     def _messages(self, stop: Callable[[], bool], patience: float | None) -> Iterator[Message]:
-        """Messages without an error."""
+        """Yield messages without an error."""
         heard = time.monotonic()
         while not stop():
             self._renew()
@@ -321,17 +323,19 @@ class Results:
             yield message
 
     def _rows(self, message: Message) -> Iterator[Row]:
-        """The whole rows that a message brings; all that came before it has been written, but for held parts."""
+        """Yield the rows that a message contains or completes; all rows before have been processed, but held parts."""
         partition, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
         assert partition is not None
         assert offset is not None
         if key is not None and value is not None and (place := Place.of(key)) is not None:
             count = value.count(b"\n") + 1
             new = self._read.setdefault(partition, Deduplicator()).new_rows(key, value)
-            if self._lives and place.life not in self._lives:
-                self._report(f"the stream has begun anew, as life {place.life}: its rounds count from 0 again")
-            self._lives.add(place.life)
-            of = partition, place.life
+            if self._incarnations and place.incarnation not in self._incarnations:
+                self._report(
+                    f"the stream was recreated as incarnation {place.incarnation}: its rounds count from 0 again"
+                )
+            self._incarnations.add(place.incarnation)
+            of = partition, place.incarnation
             whole = self._assemblers[of]
             for number, line in enumerate(new, count - len(new) + 1):
                 waited, given = whole.waiting, whole.add(line)
@@ -340,7 +344,7 @@ class Results:
                 elif not whole.waiting:
                     self._begun.pop(of, None)
                 begun = dict(self._begun)
-                # parts of a row that is never whole: the position passes them with the row after them
+                # parts of a row that is never completed: the position passes them with the row after them
                 left = given if whole.waiting else given[:-1]
                 yield from (Row(each, place, 0, partition, offset, self._position.held) for each in left)
                 if not whole.waiting:
@@ -348,7 +352,7 @@ class Results:
                     yield Row(given[-1], place, place.first + number, partition, end, begun)
 
     def _passed(self, message: Message) -> None:
-        """All rows that are whole with this message have been written out."""
+        """Record that all rows that this message contains or completes have been processed."""
         partition, offset = message.partition(), message.offset()
         assert partition is not None
         assert offset is not None
@@ -357,7 +361,7 @@ class Results:
     # -------------------------------------------------------------------------------------------------------- ending
 
     def close(self) -> None:
-        """Let go of the broker, and write the position down.
+        """Close the connection to the broker, and store the position.
 
         Raises:
             SettingError: it cannot be written.

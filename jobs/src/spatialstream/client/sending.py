@@ -1,14 +1,14 @@
-"""Sends a stream to the broker at a given rate.
+"""Sender of a stream's records at a given rate.
 
-Three ways to send:
+There are three modes:
 
-- *As written*: records keep their timestamps and go out in the order of time, with marks between them, so the answers
-  are those of the files.
-- *Relived*: objects are sent at their own pace, or so many times as fast, from now on.
-- *Now*: objects and queries are stamped with the day's clock when they are sent.
+- *Replay*: records keep their timestamps and are sent in the order of time, with watermarks between them, so the
+  answers are those of a run over the files.
+- *Relive*: objects are sent at their original pace times a speed, with timestamps shifted to start now.
+- *Live*: objects and queries are stamped with the current time when they are sent.
 
-Objects go out many to a message, and round-robin over the partitions; each tick ends with a mark in every partition, so
-that none of them holds the others back.
+Each message holds many objects, and messages go round-robin to the partitions; each tick ends with a watermark in every
+partition, so that none of them holds the others back.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaException, Producer
 
 from spatialstream.client.results import answering
+from spatialstream.connectors.kafka import LARGEST_MESSAGE, Connection
 from spatialstream.model.arrays import Bytes, Ints
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.kinds import STANDING
@@ -32,13 +33,12 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.records.encode import object_lines, query_lines
-from spatialstream.sources.kafka import LARGEST_MESSAGE, Connection
-from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.ingest import CLOCK, watermark
 
 __all__ = ["Sender", "messages_of", "with_own_ids"]
 
 _AFTER = 60_000
-"""ms for which standing queries outlive the sending, so that a sender which has fallen behind does not outlive them."""
+"""ms by which continuous queries outlive the sending, even if the sender is behind its rate."""
 
 _ANY_TIME = 10**12
 _MESSAGE_BYTES = 512 << 10
@@ -46,22 +46,22 @@ _QUERIES_PER_MESSAGE = 1000
 
 
 class Sender:
-    """Sends a stream.
+    """Sends records to a stream.
 
     Args:
         connection: how to reach the broker.
-        stream: its name.
-        space: of the stream.
-        rate: objects a second; 0 sends as fast as the broker takes them.
-        objects_per_message: at most.
-        tick: seconds between two sendings.
-        marks: send marks; without them the router waits for silent partitions.
+        stream: the stream's name.
+        space: the stream's space.
+        rate: objects a second; 0 sends as fast as the broker accepts them.
+        objects_per_message: most objects in a message.
+        tick: seconds between two sends.
+        watermarks: whether to send watermarks; without them the router waits for silent partitions.
 
     Attributes:
-        rate: may be changed while a stream is replayed.
-        sent: objects sent.
-        queries_sent: queries sent.
-        behind: seconds by which sending was behind its rate, at most.
+        rate: may be changed during a replay.
+        sent: number of objects sent.
+        queries_sent: number of queries sent.
+        behind: largest delay behind the rate, in seconds.
 
     Raises:
         Unavailable: the broker does not answer.
@@ -77,13 +77,18 @@ class Sender:
         objects_per_message: int = 100,
         *,
         tick: float = 0.05,
-        marks: bool = True,
+        watermarks: bool = True,
     ) -> None:
         self.rate = rate
         self.sent = 0
         self.queries_sent = 0
         self.behind = 0.0
-        self._space, self._objects_per_message, self._tick, self._marks = space, objects_per_message, tick, marks
+        self._space, self._objects_per_message, self._tick, self._watermarks = (
+            space,
+            objects_per_message,
+            tick,
+            watermarks,
+        )
         self._topics = connection.topics(stream)
         self._producer: Producer = connection.producer(
             **{"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 512 << 10, "linger.ms": 2}
@@ -106,12 +111,13 @@ class Sender:
                 continue
             except KafkaException as error:
                 if len(value) < LARGEST_MESSAGE - 1024:
-                    raise Unavailable(f"{topic} takes no message: {error.args[0].str()}") from None
+                    raise Unavailable(f"{topic} accepts no message: {error.args[0].str()}") from None
                 name = "objects" if topic == self._topics.objects else "queries"
-                problem = f"a record of {len(value)} bytes is longer than a message may be ({LARGEST_MESSAGE} bytes)"
+                problem = f"a record of {len(value)} bytes exceeds the largest message of {LARGEST_MESSAGE} bytes"
                 raise SettingError(name, problem) from None
             self._producer.poll(0)
-            if (topic, partition) not in self._known:  # see spatialstream.sources.kafka_clients: the first goes alone
+            # see spatialstream.connectors.kafka_clients: the first message goes alone
+            if (topic, partition) not in self._known:
                 self._producer.flush(120.0)
                 self._known.add((topic, partition))
             return
@@ -131,36 +137,39 @@ class Sender:
         self.sent += count
 
     def send_queries(self, queries: QueryBatch) -> None:
-        """Send queries, in their order; many to a message where there are many."""
+        """Send queries, in their order, with many in a message."""
         for message in messages_of(np.frombuffer(query_lines(queries), np.uint8), _QUERIES_PER_MESSAGE):
             self._produce(self._topics.queries, 0, message)
         self.queries_sent += len(queries)
 
-    def send_marks(self, t: int, *, objects: bool = True) -> None:
-        """Say that nothing earlier than t follows; of objects only where some are sent, for they may be others'."""
-        if not self._marks:
+    def send_watermarks(self, t: int, *, objects: bool = True) -> None:
+        """Send watermarks: no record earlier than ``t`` follows.
+
+        Without ``objects`` only to the topic of queries, for other producers may send objects.
+        """
+        if not self._watermarks:
             return
         for partition in range(self._partitions if objects else 0):
-            self._produce(self._topics.objects, partition, mark(t), CLOCK)
-        self._produce(self._topics.queries, 0, mark(t), CLOCK)
+            self._produce(self._topics.objects, partition, watermark(t), CLOCK)
+        self._produce(self._topics.queries, 0, watermark(t), CLOCK)
 
     def flush(self, timeout: float = 120.0) -> None:
-        """Wait until the broker has everything.
+        """Wait until the broker has acknowledged all messages.
 
         Raises:
-            Unavailable: it has not.
+            Unavailable: it has not, within ``timeout`` seconds.
         """
         left = self._producer.flush(timeout)
         if left or self._failed:
-            raise Unavailable(f"the broker has not taken {left + len(self._failed)} messages")
+            raise Unavailable(f"the broker has not acknowledged {left + len(self._failed)} messages")
 
     def replay(self, objects: ObjectBatch, queries: QueryBatch, stop: Callable[[], bool]) -> None:
-        """Send everything as written, merged by time.
+        """Send all records unchanged, merged by time.
 
         Args:
             objects: in the order of time.
             queries: in the order of time.
-            stop: is asked between sendings.
+            stop: says whether to end; called between sends.
         """
         due_at = time.monotonic()
         slice_ = max(1, int(self.rate * self._tick)) if self.rate else 20_000
@@ -174,14 +183,14 @@ class Sender:
             self.send_queries(queries.take(np.arange(asked, due)))
             asked = max(asked, due)
             self.send_objects(part)
-            self.send_marks(upto)
+            self.send_watermarks(upto)
             if self.rate:
                 due_at += len(part) / self.rate
                 self._wait(due_at)
         else:
             self.send_queries(queries.take(np.arange(asked, len(queries))))
             last = max([int(each[-1]) for each in (objects.t, queries.t) if len(each)], default=0)
-            self.send_marks(last + 1, objects=len(objects) > 0)
+            self.send_watermarks(last + 1, objects=len(objects) > 0)
         self.flush()
 
     def _wait(self, until: float) -> None:
@@ -193,12 +202,12 @@ class Sender:
             self.behind = max(self.behind, -left)
 
     def relive(self, batches: Iterable[ObjectBatch], speed: float, stop: Callable[[], bool]) -> None:
-        """Send objects as if all of it were happening now, ``speed`` times as fast, stamped with the day's clock.
+        """Send objects as if they happened from now on, ``speed`` times as fast, with timestamps to match.
 
         Args:
-            batches: all in the order of time.
+            batches: objects in the order of time.
             speed: above 0.
-            stop: is asked between sendings.
+            stop: says whether to end; called between sends.
         """
         first = began = 0
         for number, batch in enumerate(each for each in batches if len(each)):
@@ -213,15 +222,15 @@ class Sender:
                 if due > place:
                     self.send_objects(replace(batch.take(np.arange(place, due)), t=t[place:due]))
                     place = due
-                # the next batch may begin before now; of this one nothing follows of this ms either
-                self.send_marks(now + 1 if place < len(batch) else int(t[-1]))
+                # the next batch may begin before now; after this batch nothing else has its last ms
+                self.send_watermarks(now + 1 if place < len(batch) else int(t[-1]))
                 self._wait(due_at)
 
     def register(self, queries: QueryBatch, duration: int) -> None:
-        """Send continuous queries that stand from now on, for ``duration`` ms."""
+        """Send continuous queries that start now and last ``duration`` ms."""
         n, now = len(queries), _now()
         self.send_queries(replace(queries, t=np.full(n, now, np.int64), duration=np.full(n, duration, np.int64)))
-        self.send_marks(now)
+        self.send_watermarks(now)
         self.flush()
 
     def live(
@@ -233,16 +242,16 @@ class Sender:
         stop: Callable[[], bool],
         count: int | None = None,
     ) -> None:
-        """Send objects at the rate, stamped with the day's clock, and queries now and then.
+        """Send objects at the rate, stamped with the current time, and snapshot queries at a rate of their own.
 
         Args:
-            objects: are sent in their order, all that are sent at one time with the same timestamp.
-            queries: continuous ones are registered first, for as long as objects come. The others are asked one after
-                the other, again from the start when they are used up (under new ids).
-            queries_per_second: how many of those.
-            seconds: how long.
-            stop: is asked between sendings.
-            count: send so many objects, again from the start when they are used up; None: each once.
+            objects: sent in their order; objects of one tick have the same timestamp.
+            queries: continuous queries are registered first, for as long as objects are sent. Snapshot queries are
+                sent one after the other, and from the start again (under new ids) when they are used up.
+            queries_per_second: rate of the snapshot queries.
+            seconds: how long to send.
+            stop: says whether to end; called between sends.
+            count: number of objects to send, from the start again when they are used up; None: each once.
         """
         tick, rate = self._tick, self.rate
         standing = STANDING[queries.code]
@@ -256,7 +265,7 @@ class Sender:
         while not stop() and time.monotonic() - began < seconds and place < most:
             number += 1
             due = min(most, int(rate * number * tick))
-            now = max(_now(), now + 1)  # later than what the last mark has said is over
+            now = max(_now(), now + 1)  # not before the last watermark
             wanted = int(queries_per_second * number * tick)
             if wanted > asked and len(queries):
                 self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
@@ -266,14 +275,14 @@ class Sender:
                 last = min(first + due - place, len(lines))
                 self._send_objects(lines.stamped(first, last, now), last - first)
                 place += last - first
-            self.send_marks(now + 1)  # of this ms nothing follows, so the router need not wait for the next tick
+            self.send_watermarks(now + 1)  # nothing else has this ms, so the router need not wait for the next tick
             self._wait(began + number * tick)
-        self.send_marks(max(_now(), now) + 1)
+        self.send_watermarks(max(_now(), now) + 1)
         self.flush()
 
 
 def messages_of(lines: Bytes, most: int) -> Iterator[bytes]:
-    """Lines as messages of so many lines each, fewer where they are long, and one at least."""
+    """Split lines into messages of ``most`` lines each, fewer if they are long, but at least one."""
     ends = np.flatnonzero(lines == ord("\n"))
     number, start = 0, 0
     while number < len(ends):
@@ -285,18 +294,18 @@ def messages_of(lines: Bytes, most: int) -> Iterator[bytes]:
 
 
 class _Lines:
-    """Objects as JSON Lines that are written once and stamped again and again.
+    """Objects as JSON Lines that are encoded once and stamped with a new time at each use.
 
     Args:
         objects: at least one.
-        space: of the stream.
+        space: the stream's space.
     """
 
     def __init__(self, objects: ObjectBatch, space: Space) -> None:
         text = bytearray(object_lines(replace(objects, t=np.full(len(objects), _ANY_TIME, np.int64)), space))
         self._text = np.frombuffer(text, np.uint8)
         self._starts = np.concatenate([[0], np.flatnonzero(self._text == ord("\n")) + 1])
-        # quotes within a text are escaped, so what looks like this is nothing else
+        # quotes within a text are escaped, so only the field matches
         times = [match.start(1) for match in re.finditer(rb'"t": (%d)' % _ANY_TIME, text)]
         self._times = np.array(times, np.int64)
         assert len(self._times) == len(self) == len(objects)
@@ -305,11 +314,11 @@ class _Lines:
         return len(self._starts) - 1
 
     def stamped(self, first: int, last: int, now: int) -> Bytes:
-        """The lines of some objects with this timestamp, until the next call.
+        """Return the lines of some objects with this timestamp; valid until the next call.
 
         Args:
-            first: number of the first object.
-            last: of the one after the last.
+            first: index of the first object.
+            last: index after the last object.
             now: ms since 1970, between 2001 and 2286.
         """
         digits = np.frombuffer(str(now).encode(), np.uint8)
@@ -318,17 +327,17 @@ class _Lines:
 
 
 def _now() -> int:
-    """The day's clock, ms."""
+    """The current time, ms."""
     return time.time_ns() // 1_000_000
 
 
 def with_own_ids(queries: QueryBatch, token: str) -> QueryBatch:
-    """The queries under ids that no other call has given: ``ID@TOKEN``, with a token of this call's own."""
+    """Return the queries with ids ``ID@TOKEN``, which are unique if the token is unique to the call."""
     return replace(queries, ids=pc.binary_join_element_wise(queries.ids, pa.scalar(token), "@"))
 
 
 def _stamped(queries: QueryBatch, numbers: Ints, now: int) -> QueryBatch:
-    """Queries of these numbers, counted round and round, asked now."""
+    """Return the queries of these numbers (modulo their count), with unique ids and the time ``now``."""
     chosen = queries.take(numbers % len(queries))
     ids = pc.binary_join_element_wise(chosen.ids, pc.cast(pa.array(numbers), pa.string()), "#")
     return replace(chosen, ids=ids, t=np.full(len(numbers), now, np.int64))

@@ -8,21 +8,21 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from spatialstream.client.inside import Inside
-from spatialstream.client.snapshots import SnapshotAsker
+from spatialstream.actors.query_endpoint import QueryClient
+from spatialstream.client.description import StreamDescription
+from spatialstream.client.snapshot_client import SnapshotClient
+from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import Replaced, SettingError, StateError, Unavailable
 from spatialstream.model.space import Space
-from spatialstream.seats.door import Doorway
-from spatialstream.sources.kafka import Connection
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import TimeLimits, read_limits
 from spatialstream.store.tls import TlsFiles
 from spatialstream.store.zookeeper import ZooKeeperStore
 
 if TYPE_CHECKING:
-    from spatialstream.client.watching import Watching
+    from spatialstream.client.subscription import Subscription
 
-__all__ = ["Standing", "Stream", "TimeLimits", "connect"]
+__all__ = ["Registered", "Stream", "TimeLimits", "connect"]
 
 _PAUSE = 0.02
 _LIMITS_SECONDS = 5.0
@@ -37,14 +37,14 @@ def connect(
     credentials: tuple[str, str] | None = None,
     tls: TlsFiles | None = None,
 ) -> Stream:
-    """Reach a running stream, to ask and to watch it.
+    """Connect to a running stream, to query and to watch it.
 
     Args:
-        stream: its name.
-        zookeeper: ``host:port,...``.
-        broker: likewise, or how to reach it; it is needed to watch, and not before.
+        stream: the stream's name.
+        zookeeper: addresses of ZooKeeper, ``host:port,...``.
+        broker: addresses of the broker, or a connection; used only to watch.
         credentials: user and password of ZooKeeper.
-        tls: files by which ZooKeeper is known, and this side to it; None: what is said to it is not encrypted.
+        tls: files for TLS to ZooKeeper; None: no encryption.
 
     Raises:
         SettingError: a name, an address or a file cannot be used.
@@ -57,16 +57,16 @@ def connect(
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Queries that stand.
+class Registered:
+    """A page of registered continuous queries.
 
     Attributes:
-        queries: their records, in the order of registration; ``t`` is since when one stands, and ``by`` who has
-            registered it, if that is known.
-        last: what tells the last of them; None: there is none.
+        queries: their records, in the order of registration; ``t`` is the time since which a query is registered, and
+            ``by`` who registered it, if known.
+        last: key of the last of them, for the next page; None: there is none.
         as_of: the round, and the stream's clock then.
-        so_far: what each of the queries has had by then, since it was registered: how many ``rows``, of which one that
-            leaves in parts is one, and ``last_row``, the largest ``t`` of them in ms; None if there was none.
+        so_far: for each query its ``rows`` since registration (a row sent in parts counts once), and ``last_row``, the
+            largest ``t`` of them in ms, None if there are none.
     """
 
     queries: list[dict[str, Any]]
@@ -75,14 +75,14 @@ class Standing:
     so_far: list[dict[str, int | None]]
 
 
-class Stream(SnapshotAsker):
-    """A running stream; made by :func:`connect`. Several threads may use it.
+class Stream(SnapshotClient):
+    """A running stream; made by :func:`connect`. Safe for several threads.
 
     Args:
-        store: its routing store.
-        opened: is closed with it.
+        store: the stream's routing store.
+        opened: closed with it.
         broker: how to reach its topics; None: it cannot be watched.
-        name: of the stream.
+        name: the stream's name.
 
     Raises:
         Unavailable: the store cannot be reached, or no worker of the stream has run yet.
@@ -95,13 +95,13 @@ class Stream(SnapshotAsker):
         with ExitStack() as closing:
             if opened is not None:
                 closing.push(opened)
-            doorway = closing.enter_context(Doorway(store))
-            space, rule = Space.parse(doorway.door.space), doorway.door.rule
-            given = doorway.newest, doorway.call, space, rule
-            super().__init__(*given, whole=doorway.ask, longest=doorway.door.longest)
-            self._inside = Inside(store, lambda: doorway.seats)
+            query_client = closing.enter_context(QueryClient(store))
+            space, rule = Space.parse(query_client.query_endpoint.space), query_client.query_endpoint.rule
+            given = query_client.newest, query_client.call, space, rule
+            super().__init__(*given, whole=query_client.ask, longest=query_client.query_endpoint.longest)
+            self._description = StreamDescription(store, lambda: query_client.actors)
             self._store, self._limits = store, (float("-inf"), TimeLimits())
-            self._doorway, self._opened = doorway, closing.pop_all()
+            self._query_client, self._opened = query_client, closing.pop_all()
 
     def limits(self) -> TimeLimits:
         """Which times of objects the stream takes, as its router has told last; all, if nobody can say."""
@@ -112,14 +112,16 @@ class Stream(SnapshotAsker):
             self._limits = time.monotonic(), limits
         return limits
 
-    def inside(self) -> dict[str, Any]:
-        """What the stream is like inside, for people; see :meth:`spatialstream.client.inside.Inside.look`.
+    def describe(self) -> dict[str, Any]:
+        """Describe the stream's internals.
+
+        See :meth:`spatialstream.client.description.StreamDescription.look`.
 
         Raises:
             StateError: there is no such stream any more.
             Unavailable: the store cannot be reached.
         """
-        return self._inside.look()
+        return self._description.look()
 
     def __enter__(self) -> Self:
         return self
@@ -127,21 +129,21 @@ class Stream(SnapshotAsker):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def standing(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> Standing:
-        """The queries that stand, with what they have had, in the order of their registration, a page at a time.
+    def standing(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> Registered:
+        """Return a page of the registered continuous queries with their row counts, in the order of registration.
 
         Args:
-            after: the :attr:`Standing.last` of the page before.
-            limit: how many, at most.
-            timeout: seconds within which the stream has to say.
+            after: :attr:`Registered.last` of the previous page.
+            limit: most queries to return.
+            timeout: seconds to wait for the stream.
 
         Raises:
-            Unavailable: it does not.
+            Unavailable: it does not answer in time.
         """
         return self._standing({"after": after, "limit": limit}, timeout, limit)
 
-    def standing_query(self, name: str, timeout: float = 10.0) -> Standing:
-        """The query of an id, if it stands; ``timeout`` and errors as in :meth:`standing`."""
+    def continuous_query(self, name: str, timeout: float = 10.0) -> Registered:
+        """Return the continuous query of an id, if it is registered; ``timeout`` and errors as in :meth:`standing`."""
         return self._standing({"id": name}, timeout, 1)
 
     def watch(
@@ -152,52 +154,53 @@ class Stream(SnapshotAsker):
         cancel: bool = False,
         patience: float | None = None,
         timeout: float = 30.0,
-    ) -> Watching:
-        """The rows of a standing query, as they come, each once: to be iterated over, with ``for`` or ``async for``.
+    ) -> Subscription:
+        """Subscribe to a continuous query: iterate over its rows as they arrive, with ``for`` or ``async for``.
 
-        When this returns, the query stands. (In an event loop call it in a thread.)
+        Each row is returned once. When this method returns, the query is registered. (In an event loop, call it in a
+        thread.)
 
         Args:
-            query: the fields of a CRQ, CKQ or CTQ, which is registered, unless one of its id and just like it stands
-                already; or the id of one that stands. Without ``t`` it stands from the stream's clock on, and without
+            query: the fields of a CRQ, CKQ or CTQ, which is registered unless an identical query with its id already
+                is; or the id of a registered query. Without ``t`` the query starts at the stream's clock, and without
                 ``id`` it gets one.
-            after: the :attr:`~spatialstream.client.watching.Watching.position` after which rows are wanted, or
-                ``"oldest"``; None: what comes from now on.
+            after: the :attr:`~spatialstream.client.subscription.Subscription.position` after which to start, or
+                ``"oldest"``; None: with rows that arrive from now on.
             cancel: cancel the query at the end.
-            patience: seconds without a row after which it ends; None: it ends with the query.
-            timeout: seconds within which the query has to stand.
+            patience: seconds without a row after which the iteration ends; None: it ends with the query.
+            timeout: seconds within which the query must be registered.
 
         Raises:
-            SettingError: it is no standing query of this stream, or its id is that of another one; or none of that id
-                stands.
-            Gone: the broker does not keep what comes after the position any more.
-            Unavailable: the broker, or the stream, does not answer in time.
+            SettingError: it is not a continuous query of this stream, its id belongs to another query, or no query of
+                that id is registered.
+            Gone: the broker has deleted the messages after the position.
+            Unavailable: the broker or the stream does not answer in time.
         """
-        from spatialstream.client.watching import Watching
+        from spatialstream.client.subscription import Subscription
 
         if self._broker is None:
-            raise SettingError("broker", "say where it is, to watch the stream")
-        return Watching(self, self._broker, self._name, query, after, cancel, patience, timeout)
+            raise SettingError("broker", "is required to watch the stream; give its address")
+        return Subscription(self, self._broker, self._name, query, after, cancel, patience, timeout)
 
-    def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Standing:
+    def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Registered:
         until = time.monotonic() + timeout
         while True:
             try:
-                directory = self.directory(max(1.0, until - time.monotonic()))
-                found = self._doorway.listed(directory.round, asked, max(1.0, until - time.monotonic()))
+                read_point = self.read_point(max(1.0, until - time.monotonic()))
+                found = self._query_client.listed(read_point.round, asked, max(1.0, until - time.monotonic()))
             except Replaced:
                 raise  # no later try can succeed
-            except Unavailable:  # the stream has gone on, or a part of it is moving
+            except Unavailable:  # the stream has proceeded to another round, or a slot is moving
                 if time.monotonic() + _PAUSE > until:
                     raise
                 time.sleep(_PAUSE)
             else:
-                as_of = {"round": directory.round[0], "clock": directory.clock}
+                as_of = {"round": read_point.round[0], "clock": read_point.clock}
                 queries = found[:limit]
                 so_far: list[dict[str, int | None]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
                 last = queries[-1][0] if queries else None
-                return Standing([each[1] for each in queries], last, as_of, so_far)
+                return Registered([each[1] for each in queries], last, as_of, so_far)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._opened.close()

@@ -1,13 +1,13 @@
-"""Who may do what: bearer tokens, of a file or of a cluster's accounts; without any, who is on this machine may read.
+"""Authentication and authorization by bearer tokens; without tokens, callers on this machine may read.
 
-What a cluster's accounts may do, the cluster says (:mod:`~spatialstream.gateway.reviews`). The file has a token a line,
-as JSON::
+Tokens are those of a file or of a cluster's accounts. The cluster authorizes its accounts
+(:mod:`~spatialstream.gateway.reviews`). The file has one token a line, as JSON::
 
     {"name": "dashboard", "sha256": "9f86d0...", "rights": ["ask", "watch"], "streams": ["quakes"]}
     {"name": "sensors", "token": "...", "rights": ["write"], "streams": ["*"]}
 
-A token is compared by its digest, with every one in the file and in constant time. What is in the file is not shown and
-not logged; a file that changes is read again.
+A token is compared by its digest with every token of the file, in constant time. The content of the file is never shown
+or logged; the file is read again when it changes.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _SHORTEST = 16
 _CHECK_SECONDS = 1.0
 _EVERY = "*"
 _REMEMBERED = 4096
-"""Tokens that have been somebody's, those that came last."""
+"""Number of valid tokens remembered, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request comes from.
+    """The caller of a request.
 
     Attributes:
-        name: for the log.
-        rights: of :data:`RIGHTS`.
-        streams: of which streams; ``*`` is all.
-        digest: of the token; not shown.
+        name: the caller's name, for the log.
+        rights: a subset of :data:`RIGHTS`.
+        streams: names of the streams that the rights apply to; ``*``: all.
+        digest: digest of the token; not shown.
     """
 
     name: str
@@ -55,28 +55,28 @@ class Caller:
     digest: bytes = field(default=b"", repr=False)
 
     async def check(self, right: str, stream: str) -> None:
-        """Refuse what this caller may not do.
+        """Check that the caller has a right on a stream.
 
         Raises:
-            Problem: it may not.
+            Problem: it does not.
         """
         if not self.streams & {_EVERY, stream}:
-            raise Problem("forbidden", f"{self.name} may do nothing with the stream {stream}")
+            raise Problem("forbidden", f"{self.name} has no rights on the stream {stream}")
         if right not in self.rights:
-            may = ", ".join(sorted(self.rights)) or "nothing"
-            raise Problem("forbidden", f"{self.name} may {may}, not {right}")
+            may = ", ".join(sorted(self.rights)) or "none"
+            raise Problem("forbidden", f"{self.name} lacks the right {right}; it has {may}")
 
     async def rights_on(self, stream: str) -> frozenset[str]:
-        """What this caller may do with a stream."""
+        """Return the caller's rights on a stream."""
         return self.rights if self.streams & {_EVERY, stream} else frozenset()
 
 
 ANYONE = Caller("anyone", frozenset({"ask", "watch"}), frozenset({_EVERY}))
-"""Who asks a gateway without tokens, which is on this machine alone."""
+"""The caller of every request to a gateway without tokens, which serves this machine only."""
 
 
 def read_tokens(path: Path) -> list[Caller]:
-    """The callers of a file of tokens.
+    """Read the callers of a token file.
 
     Raises:
         SettingError: it cannot be read, or a line is not of the form above; names the line, and never shows it.
@@ -90,7 +90,7 @@ def read_tokens(path: Path) -> list[Caller]:
     if not callers:
         raise SettingError("tokens", f"{path} has no token; without --tokens the gateway is read-only and local")
     if len({each.name for each in callers}) < len(callers):
-        raise SettingError("tokens", f"{path} has a name twice; give each token its own")
+        raise SettingError("tokens", f"{path} has a name twice; give each token a name of its own")
     return callers
 
 
@@ -103,7 +103,7 @@ def _caller(place: str, line: str) -> Caller:
     except (ValueError, RecursionError):
         raise wrong("is not JSON") from None
     if not isinstance(record, dict) or not record.keys() <= _FIELDS:
-        raise wrong(f"has to be an object of {', '.join(sorted(_FIELDS))}")
+        raise wrong(f"must be an object with only the fields {', '.join(sorted(_FIELDS))}")
     name = record.get("name")
     if not isinstance(name, str) or not name:
         raise wrong("name: give a name, for the log")
@@ -124,12 +124,12 @@ def _digest_of(token: str) -> bytes:
 def _digest(record: Mapping[str, Any], wrong: Callable[[str], SettingError]) -> bytes:
     token, digest = record.get("token"), record.get("sha256")
     if (token is None) == (digest is None):
-        raise wrong("give either token or sha256, the token's digest")
+        raise wrong("give either token, or sha256 with the token's digest")
     if isinstance(token, str) and len(token) >= _SHORTEST:
         return hashlib.sha256(token.encode()).digest()
     if isinstance(digest, str) and re.fullmatch("[0-9a-fA-F]{64}", digest):
         return bytes.fromhex(digest)
-    raise wrong(f"a token has at least {_SHORTEST} characters, a sha256 64 hexadecimal digits")
+    raise wrong(f"a token must have at least {_SHORTEST} characters, a sha256 64 hexadecimal digits")
 
 
 def _words(
@@ -139,17 +139,18 @@ def _words(
     if not isinstance(given, list) or not given or not all(isinstance(each, str) for each in given):
         raise wrong(f"{name}: give a list of strings")
     if known and not set(given) <= set(known):
-        raise wrong(f"{name}: there are {', '.join(known)}")
+        raise wrong(f"{name}: must be among {', '.join(known)}")
     return frozenset(given)
 
 
 class Access:
-    """Tells who a request comes from.
+    """Authenticates requests.
 
     Args:
-        tokens: the file; None: everybody is :data:`ANYONE`.
-        report: is told when the file cannot be read again; what was read before counts then.
-        reviews: asks a cluster about tokens that are not in the file; None: there are no others.
+        tokens: the token file; None: no file.
+        report: called with a message when a changed file cannot be read; the previous tokens stay valid then.
+        reviews: has a cluster review tokens that are not in the file; None: no cluster. Without a file and a cluster
+            every caller is :data:`ANYONE`.
 
     Raises:
         SettingError: see :func:`read_tokens`.
@@ -168,15 +169,15 @@ class Access:
 
     @property
     def local(self) -> bool:
-        """Whether there are no tokens, so that nobody but this machine is to be let in."""
+        """Whether there are no tokens, so that only callers on this machine are allowed."""
         return self._path is None and self._reviews is None
 
     async def caller(self, authorization: str | None) -> Caller | Reviewed:
-        """Who sends this header.
+        """Return the caller that an Authorization header identifies.
 
         Raises:
-            Problem: nobody that is known.
-            Unavailable: the cluster does not say who it is.
+            Problem: the token is missing or unknown.
+            Unavailable: the cluster does not answer.
         """
         if self.local:
             return ANYONE
@@ -192,11 +193,11 @@ class Access:
                 if len(self._right) > _REMEMBERED:
                     self._right.popitem(last=False)
                 return known
-        told = "send Authorization: Bearer TOKEN" if authorization is None else "the token is not known here"
+        told = "send Authorization: Bearer TOKEN" if authorization is None else "the token is unknown"
         raise Problem("unauthorized", told, headers={"WWW-Authenticate": 'Bearer realm="spatialstream"'})
 
     def knew(self, authorization: str | None) -> bool:
-        """Whether this header was somebody's when it came last, as far as that is remembered."""
+        """Whether the token of this header was valid at its last use, as far as that is remembered."""
         token = _bearer(authorization)
         return self.local or (token is not None and _digest_of(token) in self._right)
 
@@ -220,4 +221,4 @@ class Access:
             try:
                 self._callers = read_tokens(self._path)
             except SettingError as error:
-                self._report(f"{error}; the tokens that were read before count")
+                self._report(f"{error}; the tokens read before stay valid")

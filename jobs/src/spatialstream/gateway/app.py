@@ -1,8 +1,8 @@
-"""The interface: which path does what, for whom, and in which form it answers.
+"""The HTTP interface: the paths, the rights they require, and the forms of their answers.
 
-Every path is an :class:`Endpoint`: it names the right that it needs, so that nothing is served that nobody has checked.
-Whatever is wrong with a request comes as :class:`~spatialstream.gateway.problems.Problem`; what is not foreseen is
-logged, and told as a failure of the gateway without a word of what was inside.
+Every path is an :class:`Endpoint` that names the required right, so that nothing is served unchecked. An invalid
+request raises a :class:`~spatialstream.gateway.problems.Problem`; an unexpected exception is logged, and answered as an
+internal error without details.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spatialstream.client.cursor import Cursor
-from spatialstream.client.snapshots import MOST
+from spatialstream.client.snapshot_client import MOST
 from spatialstream.gateway import features, history, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.answers import PARSED, AnswerRooms, Lines, Pieces, Room, as_collection, as_json
 from spatialstream.gateway.asyncapi import events
 from spatialstream.gateway.console import Console
-from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll, rows_of
 from spatialstream.gateway.geojson import GEOJSON
@@ -50,6 +49,7 @@ from spatialstream.gateway.requests import (
     wanted_form,
 )
 from spatialstream.gateway.reviews import Reviewed
+from spatialstream.gateway.stream_registry import StreamRegistry
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.threads import CLIENT
 from spatialstream.gateway.writing import Outcome, Writer
@@ -60,7 +60,7 @@ __all__ = ["Gateway", "Limits"]
 
 JSON = "application/json"
 KNOWN = "known"
-"""Instead of a right: the caller has to be one who is known, whatever they may do."""
+"""Instead of a right: the caller must be known, whatever its rights."""
 
 _READY_SECONDS = 1.0
 _ALLOWED_SECONDS = 30.0
@@ -75,20 +75,20 @@ _REFUSED = {"answer-too-large": "size", "no-memory": "memory"}
 """Problems of answers, as the metrics have them."""
 _LONGEST_KEY = 256
 _LOOKING = 50
-"""Connections of one client by which the console shows objects as they pass."""
+"""Most connections of one client on which the console shows objects as they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What requests may take.
+    """Limits of requests.
 
     Attributes:
-        body: bytes of its body.
-        waiting: bytes of objects that come, wait to be sent or are being sent, of each stream.
+        body: most bytes of a request's body.
+        waiting: most bytes of objects being received, waiting to be sent or being sent, for each stream.
         answer: bytes of its answer.
         memory: bytes that requests and their answers take, of all streams together.
-        heartbeat: seconds after which who follows results hears something.
-        client: what one client may have.
+        heartbeat: seconds of silence after which a heartbeat is sent to a client that follows results.
+        client: limits of each client.
     """
 
     body: int = 8 << 20
@@ -115,10 +115,11 @@ class Endpoint:
     """A path with a method.
 
     Attributes:
-        method: of HTTP.
-        path: with ``{stream}`` and what else is in it.
-        right: what the caller has to have; :data:`KNOWN`: any, it is about no stream; None: it is for everybody.
-        answer: what is done.
+        method: the HTTP method.
+        path: the path, with parameters such as ``{stream}``.
+        right: the right that the caller needs on the stream; :data:`KNOWN`: any, for a path without a stream; None: the
+            path is public.
+        answer: the handler.
     """
 
     method: str
@@ -135,18 +136,18 @@ class Gateway:
     """The application, an ASGI callable as :attr:`app`.
 
     Args:
-        streams: those that it serves.
-        access: who may do what.
-        metrics: of this process.
-        limits: of a request.
-        origins: pages of other places that may call it from a browser (CORS); none by default.
-        directory: tells which streams come and go while it runs; None: none do.
-        registrars: names of callers who may say by whom a query is registered, as the operator does.
+        streams: the streams to serve.
+        access: authenticates and authorizes callers.
+        metrics: metrics of this process.
+        limits: limits of requests.
+        origins: origins whose pages may call the gateway from a browser (CORS); none by default.
+        registry: adds and removes streams while the gateway runs; None: the streams are fixed.
+        registrars: names of callers that may set who registers a query, as the operator does.
 
     Attributes:
-        endpoints: all paths that are for programs.
-        console: what is for people.
-        ending: whether the process is told to end.
+        endpoints: all paths of the programming interface.
+        console: the web console.
+        ending: set when the process is to end.
     """
 
     def __init__(
@@ -156,11 +157,11 @@ class Gateway:
         metrics: GatewayMetrics | None = None,
         limits: Limits | None = None,
         origins: Sequence[str] = (),
-        directory: Directory | None = None,
+        registry: StreamRegistry | None = None,
         registrars: Sequence[str] = (),
     ) -> None:
         self.streams = {each.name: each for each in streams}
-        self.directory, self._registrars = directory, frozenset(registrars)
+        self.registry, self._registrars = registry, frozenset(registrars)
         self._following: asyncio.Task[None] | None = None
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
         self._rates, self._looking = Rates(self.limits.client), Rates(RateLimits(connections=_LOOKING))
@@ -214,16 +215,16 @@ class Gateway:
         self.app: ASGIApp = _Watched(starlette, self.metrics, self.access)
 
     def end(self) -> None:
-        """Tell those who are connected to come again elsewhere; nothing new is begun."""
+        """Tell connected clients to reconnect elsewhere, and accept nothing new."""
         self.ending.set()
         self.console.end()
         for each in self.streams.values():
-            each.end("the gateway ends")
+            each.end("the gateway is shutting down")
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        if self.directory is not None:
-            self._following = asyncio.create_task(self.directory.keep(self.serve, self.leave))
+        if self.registry is not None:
+            self._following = asyncio.create_task(self.registry.keep(self.serve, self.leave))
         try:
             yield
         finally:
@@ -234,14 +235,14 @@ class Gateway:
                 stream.close()
 
     def serve(self, stream: ServedStream) -> None:
-        """Serve one more stream."""
+        """Start to serve a stream."""
         self._writers[stream.name] = Writer(stream, self.limits.waiting)
         self.streams[stream.name] = stream
 
     def leave(self, name: str) -> None:
-        """Serve a stream no more; who follows it is told to come again."""
+        """Stop serving a stream; clients that follow it are told to reconnect."""
         stream = self.streams.pop(name)
-        stream.end("the stream is not served here any more")
+        stream.end("the stream is no longer served here")
         self.console.leave(name)
         self._writers.pop(name).close()
         asyncio.get_running_loop().run_in_executor(None, stream.close)
@@ -264,7 +265,7 @@ class Gateway:
         async def found(request: Request) -> Response:
             try:
                 if endpoint.right is None:
-                    return await endpoint.answer(request)  # type: ignore[call-arg] # it is about no stream
+                    return await endpoint.answer(request)  # type: ignore[call-arg] # a path without stream
                 if endpoint.right == KNOWN:
                     return await endpoint.answer(request, await self.caller(request))  # type: ignore[call-arg, arg-type]
                 stream = await self._stream(request, endpoint.right)
@@ -278,30 +279,30 @@ class Gateway:
         return answer
 
     async def _stream(self, request: Request, right: str) -> ServedStream:
-        """The stream of a request, if its caller has the right."""
+        """Return the stream of a request, after checking its caller's right."""
         caller, name = await self.caller(request), request.path_params["stream"]
         await caller.check(right, name)
-        if self.directory is not None and name in self.directory.unserved:
-            raise Problem("try-again", self.directory.unserved[name], retry=10)
+        if self.registry is not None and name in self.registry.unserved:
+            raise Problem("try-again", self.registry.unserved[name], retry=10)
         if name not in self.streams:
-            raise Problem("unknown-stream", f"there is no stream {name} here")
+            raise Problem("unknown-stream", f"this gateway serves no stream {name}")
         return self.streams[name]
 
     def _writer(self, stream: ServedStream) -> Writer:
         if stream.name not in self._writers:
-            raise Problem("try-again", f"{stream.name} is not served here any more", retry=1)
+            raise Problem("try-again", f"{stream.name} is no longer served here", retry=1)
         return self._writers[stream.name]
 
     async def caller(self, request: Request) -> Caller | Reviewed:
-        """Who a request comes from.
+        """Authenticate a request, and charge it to the client's rate.
 
         Raises:
-            Problem: nobody that is known, or somebody who asks too much.
+            Problem: the caller is unknown, or exceeds its rate.
         """
         state, authorization = request.scope["state"], request.headers.get("authorization")
         CLIENT.set(_address(request))
         if not self.access.knew(authorization):
-            self._rates.take(_address(request), 0)  # tokens are not to be tried out either, be one of them right
+            self._rates.take(_address(request), 0)  # limits the guessing of tokens, even if one guess is right
         try:
             caller = await self.access.caller(authorization)
         except Problem:
@@ -316,17 +317,17 @@ class Gateway:
     # ------------------------------------------------------------------------------------------------------- answers
 
     async def live(self, request: Request) -> Response:
-        """Whether the process is worth keeping: it answers, and nothing in it has ended that must not."""
+        """Liveness: 503 if a background task that must not end has ended."""
         ended = self._following is not None and self._following.done()
         return JSONResponse({"live": not ended}, 503 if ended else 200)
 
     async def ready(self, request: Request) -> Response:
-        """Whether all streams can be asked, looked at once a second; of a cluster, whether it has listed its streams.
+        """Readiness: whether all streams answer, checked once a second; in a cluster, whether its streams are listed.
 
-        There one stream that does not run is nothing to the others, and their names are not for everybody.
+        In a cluster a stream that does not run must not affect the others, and the names of streams are not public.
         """
-        if self.directory is not None:
-            ready = self.directory.ready and not self.ending.is_set()
+        if self.registry is not None:
+            ready = self.registry.ready and not self.ending.is_set()
             self.metrics.running.set(ready)
             return JSONResponse({"ready": ready, "streams": {}}, 200 if ready else 503)
         if time.monotonic() > self._ready[0] + _READY_SECONDS:
@@ -338,7 +339,7 @@ class Gateway:
         return JSONResponse({"ready": ready, "streams": streams}, 200 if ready else 503)
 
     async def list_streams(self, request: Request, caller: Caller | Reviewed) -> Response:
-        """The streams with which the caller may do anything."""
+        """The streams on which the caller has any right."""
         return await listing.streams(request, caller, self.streams)
 
     async def collections(self, request: Request, caller: Caller | Reviewed) -> Response:
@@ -363,11 +364,11 @@ class Gateway:
             return await history.rows(request, stream, room, held)
 
     async def openapi(self, request: Request) -> Response:
-        """What is here, for programs."""
+        """The OpenAPI document."""
         return JSONResponse(self._document())
 
     async def asyncapi(self, request: Request) -> Response:
-        """What events there are, for programs."""
+        """The AsyncAPI document."""
         return JSONResponse(events(self._document()))
 
     def _document(self) -> dict[str, Any]:
@@ -384,7 +385,7 @@ class Gateway:
             room = held.enter_context(self.room(request))
             asked = await self._body(request, room)
             if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
-                raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} at a time")
+                raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} in a request")
             if isinstance(asked, list):
                 self._rates.take(request.scope["state"]["client"], len(asked) - 1)
             if form == GEOJSON:
@@ -396,7 +397,7 @@ class Gateway:
             del found
             if form == GEOJSON:
                 if not geographic:
-                    raise Problem("not-acceptable", "the stream's space is a plane; GeoJSON is about the globe")
+                    raise Problem("not-acceptable", "the stream's space is planar, and GeoJSON requires wgs84")
                 lines.hold_text()
                 return Pieces(as_collection(lines), form, held.pop_all())
             pieces, size = as_json(lines, many=many)
@@ -416,7 +417,7 @@ class Gateway:
         return parsed(body)
 
     async def results(self, request: Request, stream: ServedStream) -> Response:
-        """The rows of queries as they come: events, or a poll."""
+        """The rows of queries as they arrive, as events or by polls."""
         check_parameters(request, "position", "wait", many=["query"])
         form = wanted_form(request, (JSON_LINES, EVENTS))
         queries = request.query_params.getlist("query")
@@ -439,7 +440,7 @@ class Gateway:
             return Events(rows_of(listener, self.limits.heartbeat, sent), held.pop_all())
 
     async def _passing(self, request: Request, stream: ServedStream, right: str, answer: StreamingResponse) -> Response:
-        """What the console shows as it passes, for as long as the caller may see it and takes it."""
+        """Stream events of the console for as long as the caller has the right and reads them."""
         if request.method == "HEAD":
             return _head(EVENTS)
         over = asyncio.Event()
@@ -453,7 +454,7 @@ class Gateway:
     def _while_allowed(
         self, request: Request, right: str, stream: ServedStream, end: Callable[[str], object]
     ) -> Iterator[None]:
-        """Let somebody go who has lost a right: a connection lasts for longer than tokens and rights may."""
+        """End a connection when its caller loses the right: a connection may outlive a token or a right."""
         authorization = request.headers.get("authorization")
 
         async def look() -> None:
@@ -462,10 +463,10 @@ class Gateway:
                 try:
                     await (await self.access.caller(authorization)).check(right, stream.name)
                 except Unavailable:
-                    continue  # nobody says so
+                    continue  # the right cannot be reviewed now, so the connection stays
                 except Problem as problem:
                     if problem.status in (401, 403):
-                        end("the token or its right has gone")
+                        end("the token or its right has been revoked")
                         return
 
         looking = asyncio.create_task(look())
@@ -475,14 +476,14 @@ class Gateway:
             looking.cancel()
 
     async def register(self, request: Request, stream: ServedStream) -> Response:
-        """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""
+        """Register a continuous query: 201 registered, 200 was registered before, 202 accepted but still pending."""
         check_parameters(request, "timeout", "time_unit")
         check_media_type(request, JSON)
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
         sure = _unit_is_said(request, "a query says its time in ms")
         key = request.headers.get("idempotency-key")
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
-            raise Problem("invalid", f"Idempotency-Key: has to have 1 to {_LONGEST_KEY} characters")
+            raise Problem("invalid", f"Idempotency-Key: must have 1 to {_LONGEST_KEY} characters")
         caller = request.scope["state"]["caller"]
         trusted = caller in self._registrars
         with self.room(request) as room:
@@ -491,16 +492,16 @@ class Gateway:
         return _written(outcome, 200 if outcome.before else 201)
 
     async def cancel(self, request: Request, stream: ServedStream) -> Response:
-        """Cancel a standing query; 200 says that it does not stand any more, 202 that it will not."""
+        """Cancel a continuous query: 200 cancelled, 202 accepted but still pending."""
         check_parameters(request, "timeout")
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
         return _written(await self._writer(stream).cancel(request.path_params["query"], timeout), 200)
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
-        """Send objects; 200 says that the broker has all of them."""
+        """Send objects; 200 after the broker has acknowledged all of them."""
         check_parameters(request, "time_unit")
         check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
-        sure = _unit_is_said(request, "objects are sent on as they are written")
+        sure = _unit_is_said(request, "times are not converted, so they must be ms")
 
         async def read(taken: Taken) -> bytes:
             return await read_body(request, self.limits.body, taken.more)
@@ -511,7 +512,7 @@ class Gateway:
 
 
 class _Whole(PathConvertor):
-    """The rest of a path, lines and all: Starlette's own ends at the first, and what follows would be passed over."""
+    """Matches the rest of a path, line breaks included: Starlette's convertor stops at the first, ignoring the rest."""
 
     regex = r"[\s\S]*"
 
@@ -520,7 +521,7 @@ register_url_convertor("whole", _Whole())
 
 
 def _whole(path: str) -> str:
-    """As the router has it."""
+    """The path with this convertor."""
     return path.replace(":path}", ":whole}")
 
 
@@ -544,7 +545,7 @@ def _unit_is_said(request: Request, why: str) -> bool:
 
 
 def _head(form: str) -> Response:
-    """To who asks for nothing but the head of an answer that comes bit by bit."""
+    """The answer to HEAD for a path with a streaming response."""
     response = Response(headers={"Cache-Control": "no-store"}, media_type=form)
     del response.headers["content-length"]
     return response
@@ -555,8 +556,8 @@ def _address(request: Request) -> str:
 
 
 def _place(request: Request) -> Cursor | str | None:
-    """Where a request for results begins: after the last that it has had, as a browser says, or where it asks for."""
-    begins = _parsed_place(request.query_params.get("position", "newest"))  # wrong is wrong, whether or not it counts
+    """The position at which results start: ``Last-Event-ID``, as a browser sends it, else the parameter."""
+    begins = _parsed_place(request.query_params.get("position", "newest"))  # always parsed, so that it is checked
     last = request.headers.get("last-event-id")
     return _parsed_place(last) if last else begins
 
@@ -566,19 +567,19 @@ def _parsed_place(word: str) -> Cursor | str | None:
 
 
 def _check_geojson(asked: Any) -> None:
-    """Terms have no place."""
+    """Refuse STQs, whose answers have no coordinates."""
     for each in asked if isinstance(asked, list) else [asked]:
         if isinstance(each, Mapping) and each.get("type") == "STQ":
             raise Problem(
-                "not-acceptable", "the answer to an STQ is terms, which have no place; accept application/json"
+                "not-acceptable", "the answer to an STQ is terms without coordinates; accept application/json"
             )
 
 
 def _moment(request: Request, name: str) -> int | None:
-    """A time as a parameter: ms, ISO 8601, or ``now``; None: it is not given.
+    """Parse a parameter that is a time: ms, ISO 8601, or ``now``; None if it is not given.
 
     Raises:
-        Problem: it is none.
+        Problem: it is not a time.
     """
     text = request.query_params.get(name)
     if text is None or text == "now":
@@ -590,21 +591,21 @@ def _moment(request: Request, name: str) -> int | None:
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
-    """What the router itself refuses."""
+    """Answer errors of Starlette's router: unknown paths and methods."""
     assert isinstance(error, HTTPException)
     kind, detail, headers = "invalid", str(error.detail), error.headers
     if error.status_code == 404:
         kind, detail = "not-found", f"there is no path {request.scope['path']}"
     elif error.status_code == 405:
-        kind, detail = "method", f"{request.method} is not for {request.scope['path']}"
-        # the error knows the first route of the path alone, and each method has its own
+        kind, detail = "method", f"{request.method} is not allowed for {request.scope['path']}"
+        # the error knows only the first route of the path, and each method has its own
         routes = [each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE]
         headers = {"Allow": ", ".join(sorted({method for each in routes for method in each.methods}))}
     return Problem(kind, detail, headers=headers).response()
 
 
 class _Watched:
-    """Around the application: the log, the metrics, and who may knock at all."""
+    """Middleware: the log, the metrics, and the restriction to this machine."""
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics, access: Access) -> None:
         self._app, self._metrics, self._access = app, metrics, access
@@ -621,13 +622,13 @@ class _Watched:
             if message["type"] == "http.response.start":
                 status, first = message["status"], time.monotonic() - began
                 if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
-                    # somebody before it may take another end of the body for the right one (RFC 9112, 6.3)
+                    # a proxy in front may disagree about where the body ends (RFC 9112, 6.3)
                     message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             await send(message)
 
         try:
             if self._access.local and not _is_local(scope):
-                problem = Problem("forbidden", "without tokens the gateway is for this machine: ask it as localhost")
+                problem = Problem("forbidden", "without tokens the gateway serves this machine only: use localhost")
                 await problem.response()(scope, receive, watched)
             else:
                 await self._app(scope, receive, watched)
@@ -641,7 +642,7 @@ class _Watched:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Whether a request names this machine as its host: a page of elsewhere, led here by its name server, does not."""
+    """Whether the Host header names this machine: after DNS rebinding, a page of another origin names its own host."""
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     if name.lower() == "localhost":

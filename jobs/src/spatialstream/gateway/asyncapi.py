@@ -1,6 +1,6 @@
-"""The events of results as an AsyncAPI 3.0 document, made of the OpenAPI document, so that the two say the same.
+"""The events of results as an AsyncAPI 3.0 document, derived from the OpenAPI document so that the two agree.
 
-A test holds real events against it.
+A test validates real events against it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from spatialstream.gateway.following import EVENTS, JSON_LINES
 __all__ = ["PATH", "events"]
 
 PATH = "/streams/{stream}/results"
-_ID = {"type": "string", "pattern": PATTERN, "description": "a place in the results, to come again with"}
+_ID = {"type": "string", "pattern": PATTERN, "description": "position in the results, with which to resume"}
 _HTTP = "0.3.0"
 
 
 def events(openapi: dict[str, Any]) -> dict[str, Any]:
-    """The document.
+    """Build the document.
 
     Args:
-        openapi: that of the same gateway.
+        openapi: the OpenAPI document of the same gateway.
     """
     operation = openapi["paths"][PATH]["get"]
     within = {each["name"]: each for each in operation["parameters"]}
@@ -35,19 +35,19 @@ def events(openapi: dict[str, Any]) -> dict[str, Any]:
     row = {
         "name": "row",
         "title": "A row of a query",
-        "summary": "Each comes once. Of a poll, a line of JSON Lines without its id; Next-Position is the last one's.",
+        "summary": "Each row is sent once. A poll returns it as a line without its id; Next-Position is the last id.",
         "contentType": "application/json",
         "headers": {"type": "object", "properties": {"id": _ID}, "required": ["id"]},
         "payload": openapi["components"]["schemas"]["Row"],
     }
     place = {
         "name": "place",
-        "title": "A place",
-        "summary": "An id without data: first of all, and where nothing comes for a while.",
+        "title": "A position",
+        "summary": "An id without data: at the start, and after some time without rows.",
         "contentType": "application/json",
         "headers": {
             "type": "object",
-            "properties": {"id": _ID, "retry": {"type": "integer", "description": "ms until you come again"}},
+            "properties": {"id": _ID, "retry": {"type": "integer", "description": "ms to wait before reconnecting"}},
         },
         "payload": {"type": "null"},
     }
@@ -57,7 +57,7 @@ def events(openapi: dict[str, Any]) -> dict[str, Any]:
         "info": {
             "title": "spatialstream results",
             "version": version("spatialstream"),
-            "description": f"Result rows of live streams as they come: {EVENTS}, or {JSON_LINES} a poll at a time.",
+            "description": f"Result rows of live streams as they arrive, as {EVENTS}, or as {JSON_LINES} by polls.",
         },
         "defaultContentType": "application/json",
         "channels": {

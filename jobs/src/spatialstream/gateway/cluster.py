@@ -1,7 +1,7 @@
-"""The API server of a Kubernetes cluster, as the gateway asks it: a list, a secret, a review.
+"""Client of a Kubernetes API server, for lists, secrets and reviews.
 
-This module alone knows the client library, and is loaded only where a cluster's streams are served. The library's calls
-block, so they run in threads of their own. It is asked by paths, as for its generated interfaces there is no need.
+Only this module uses the client library, and it is loaded only if a cluster's streams are served. The library's calls
+block, so they run in threads of their own. Resources are addressed by path; the generated interfaces are not needed.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from kubernetes.client.exceptions import OpenApiException
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 from urllib3.exceptions import HTTPError
 
-from spatialstream.gateway.directory import Refused
+from spatialstream.gateway.stream_registry import Refused
 from spatialstream.model.errors import SettingError, Unavailable
 
 __all__ = ["Cluster"]
 
 _TIMEOUT = 10.0
-"""Seconds for a connection and the beginning of an answer."""
+"""Timeout in seconds of a connection, and of the beginning of an answer."""
 _THREADS = 8
 _JSON = "application/json"
 
 
 class Cluster:
-    """A client with the credentials of the pod that this is, or else of the user's kubeconfig.
+    """A client with the credentials of this pod, or else of the user's kubeconfig.
 
     Args:
         configuration: another way to reach the API server.
 
     Raises:
-        SettingError: this is no pod with an account, and there is no kubeconfig.
+        SettingError: this is not a pod with a service account, and there is no kubeconfig.
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
@@ -47,20 +47,20 @@ class Cluster:
         self._threads = ThreadPoolExecutor(_THREADS, "cluster")
 
     async def get(self, path: str) -> dict[str, Any]:
-        """What is at a path.
+        """Read the resource at a path.
 
         Raises:
-            Refused: the server does not give it.
+            Refused: the server refuses the request.
             Unavailable: it does not answer.
         """
         return await self._asked("GET", path, None)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """What the server makes of an object; errors as in :meth:`get`."""
+        """Post an object, and return the server's answer; errors as in :meth:`get`."""
         return await self._asked("POST", path, body)
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Close the client."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
@@ -74,8 +74,8 @@ class Cluster:
                 method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
             )
             if not all(value.isascii() and value.isprintable() for value in request[2].values()):
-                # else the library refuses it with an error that shows it
-                problem = "the cluster's API server is not asked: the token is not one line of plain text"
+                # otherwise the library would raise an error that shows the token
+                problem = "cannot send the token to the cluster's API server: it is not one line of plain text"
                 raise Unavailable(problem)
             answer = self._client.call_api(*request, _request_timeout=_TIMEOUT)
             status, content = answer.status, answer.read()
@@ -99,6 +99,6 @@ def _found() -> Configuration:
         try:
             load_kube_config(client_configuration=configuration)
         except ConfigException as error:
-            problem = f"this is no pod of a cluster with a token of its account, and there is no kubeconfig: {error}"
+            problem = f"requires a pod with a service account token, or a kubeconfig; neither was found: {error}"
             raise SettingError("namespaces", problem) from None
     return configuration

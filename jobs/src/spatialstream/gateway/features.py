@@ -1,9 +1,9 @@
-"""Objects of streams on the globe for GIS tools: OGC API, Features, Part 1 (OGC 17-069r4), in GeoJSON and CRS84.
+"""Objects of streams in wgs84 for GIS tools: OGC API, Features, Part 1 (OGC 17-069r4), in GeoJSON and CRS84.
 
-A stream is a collection, an object a feature. Items come newest first, as what is newest is what is wanted of a stream,
-and a page takes what it needs: the objects of a window of time that grows until it holds a page of them. Where a page
-ends is in the link to the next one, so nothing is kept, and what comes meanwhile moves nothing: an object that comes in
-time is newer than all pages.
+A stream is a collection, an object a feature. Items are sorted newest first, as the newest are the most relevant. A
+page is found by querying a window of time that grows until it holds enough objects. The end of a page is encoded in the
+link to the next one, so the gateway keeps no state, and new objects do not shift pages: an object that arrives in time
+is newer than all pages.
 
 Several objects may have one id, even at one time, and a record that was sent twice is two objects. So a feature's id is
 made of all that it shows, and of objects that are the same in that, the second and further ones have their number, too:
@@ -46,7 +46,7 @@ _DEFAULT_ITEMS = 10
 CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
 _FIRST_WINDOW, _GROWTH, _WIDEST = 16, 8, 2**46
-"""ms of time that is looked through for a page at first, how it grows, and when it is all there is."""
+"""Window of time queried for a page, ms: the first, its factor of growth, and the size that covers all times."""
 _CRS = {"Content-Crs": f"<{CRS84}>"}
 _AHEAD = 1_000
 """ms that a clock goes on while a page is asked for, about."""
@@ -56,7 +56,7 @@ _JSON, _HTML = "application/json", "text/html"
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 
 _BARE_DAY = re.compile("(?<=^[0-9]{4}-[0-9]{2}-[0-9]{2})T$")
-"""What GDAL writes behind a date that has no time."""
+"""The suffix that GDAL appends to a date without a time."""
 
 _Key = tuple[int, str, float, float]
 """What puts objects into their order: t, id, longitude, latitude. Those that have all in common show the same."""
@@ -72,7 +72,7 @@ _ROWS = 8 << 20
 
 
 async def landing(request: Request) -> Response:
-    """What is here; for a browser, the console."""
+    """The landing page; for a browser, a redirect to the console."""
     check_parameters(request, "f")
     asked_for = request.headers.get("accept", "")
     if "f" not in request.query_params and _HTML in asked_for and wanted_form(request, (_JSON, _HTML)) == _HTML:
@@ -80,20 +80,20 @@ async def landing(request: Request) -> Response:
     links = [
         _link(request, "/", "self", _JSON, "this document"),
         _link(request, "/openapi.json", "service-desc", _OPENAPI, "the interface"),
-        _link(request, "/conformance", "conformance", _JSON, "what it conforms to"),
+        _link(request, "/conformance", "conformance", _JSON, "the conformance classes"),
         _link(request, "/collections", "data", _JSON, "the streams"),
     ]
     return JSONResponse({"title": "spatialstream", "description": "Live streams of objects", "links": links})
 
 
 async def conformance(request: Request) -> Response:
-    """The classes of the standard that it conforms to."""
+    """The conformance classes of the standard."""
     check_parameters(request, "f")
     return JSONResponse({"conformsTo": list(CONFORMANCE)})
 
 
 async def collections(request: Request, caller: Caller | Reviewed, streams: Mapping[str, ServedStream]) -> Response:
-    """The streams on the globe that the caller may ask, as far as they can be reached."""
+    """The streams in wgs84 that the caller may query and that can be reached."""
     check_parameters(request, "f")
     found = list[dict[str, Any]]()
     for name, stream in sorted(streams.items()):
@@ -101,7 +101,7 @@ async def collections(request: Request, caller: Caller | Reviewed, streams: Mapp
             try:
                 geographic = (await stream.opened()).space.geographic
             except (SpatialStreamError, Problem):
-                continue  # one that is away is nothing to the others
+                continue  # an unavailable stream must not hide the others
             if geographic:
                 found.append(_described(request, name))
     links = [_link(request, "/collections", "self", _JSON, "this document")]
@@ -128,7 +128,7 @@ async def items(request: Request, stream: ServedStream, room: Room, held: ExitSt
     limit = number_of(request, "limit", _DEFAULT_ITEMS, 1, MOST_ITEMS)
     parameters = request.query_params
     if parameters.get("bbox-crs", CRS84) != CRS84:
-        raise _wrong("bbox-crs", f"has to be {CRS84}")
+        raise _wrong("bbox-crs", f"must be {CRS84}")
     box, words = _box(parameters.get("bbox")), _words(parameters.get("q"))
     first, last = _intervals(parameters.getlist("datetime"))
     before = _page(parameters.get("page"))
@@ -187,7 +187,7 @@ async def item(request: Request, stream: ServedStream, room: Room) -> Response:
 
     there = await stream.call(found)
     if there is None:
-        raise Problem("not-found", f"there is no item {name}, or it is not kept any more")
+        raise Problem("not-found", f"there is no item {name}, or retention has dropped it")
     path = f"/collections/{quote(stream.name, safe='')}"
     links = [
         _link(request, f"{path}/items/{quote(name, safe='')}", "self", GEOJSON, name),
@@ -196,7 +196,7 @@ async def item(request: Request, stream: ServedStream, room: Room) -> Response:
     return Response(_encoded(_feature(*there) | {"links": links}), headers=_CRS, media_type=GEOJSON)
 
 
-# ------------------------------------------------------------------------------------------------------ what is asked
+# ------------------------------------------------------------------------------------------------------------ queries
 
 
 def _newest(
@@ -298,18 +298,18 @@ def _box(text: str | None) -> tuple[float, ...]:
         return _WORLD
     parts = text.split(",")
     if len(parts) not in (4, 6) or not all(_NUMBER.fullmatch(each) for each in parts):
-        raise _wrong("bbox", "has to be 4 numbers, or 6 with heights: west, south, east, north")
+        raise _wrong("bbox", "must be 4 numbers, or 6 with heights: west, south, east, north")
     numbers = [float(each) for each in parts]
     west, south, east, north = numbers if len(numbers) == 4 else (*numbers[:2], *numbers[3:5])
     if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= 90 and -90 <= north <= 90):
-        raise _wrong("bbox", "has to be within -180,-90,180,90")
+        raise _wrong("bbox", "must be within -180,-90,180,90")
     if south > north:
         raise _wrong("bbox", f"south {south:g} is greater than north {north:g}")
     return west, south, east, north
 
 
 def _words(text: str | None) -> dict[str, Any]:
-    """What a text asks for: all words of one of the parts between commas."""
+    """The keyword expression of a text: all words of one of its parts between commas."""
     groups = [each.split() for each in (text or "").split(",") if each.strip()]
     if not groups:
         return {}
@@ -317,7 +317,7 @@ def _words(text: str | None) -> dict[str, Any]:
 
 
 def _intervals(texts: Iterable[str]) -> tuple[int | None, int | None]:
-    """First and last ms of what is in all of several times; None: open. GDAL gives each end by itself."""
+    """First and last ms of the intersection of several datetimes; None: open. GDAL gives each end by itself."""
     found = [_interval(each) for each in texts]
     firsts, lasts = [first for first, _ in found if first is not None], [last for _, last in found if last is not None]
     return max(firsts, default=None), min(lasts, default=None)
@@ -327,7 +327,7 @@ def _interval(text: str) -> tuple[int | None, int | None]:
     """First and last ms of a datetime; None: open."""
     ends = text.split("/")
     if len(ends) > 2:
-        raise _wrong("datetime", "has to be a time, or two with a slash between")
+        raise _wrong("datetime", "must be a time, or two separated by a slash")
     try:
         times = [None if len(ends) == 2 and each in ("", "..") else _time(each) for each in ends]
     except RecordError as error:
@@ -342,16 +342,16 @@ def _time(text: str) -> int:
 
 
 def _page(text: str | None) -> _Place | None:
-    """What the link to a page says."""
+    """Parse the key in the link to a page."""
     if text is None:
         return None
     try:
         t, name, x, y, number = json.loads(text)
     except (ValueError, TypeError, RecursionError):
-        raise _wrong("page", "is not one that was given here") from None
+        raise _wrong("page", "is not a valid page; follow the link next") from None
     right = type(t) is int and abs(t) <= 2**53 and type(name) is str and not {type(x), type(y)} - {int, float}
     if not right or not (-180 <= x <= 180 and -90 <= y <= 90) or type(number) is not int or number < 1:
-        raise _wrong("page", "is not one that was given here")
+        raise _wrong("page", "is not a valid page; follow the link next")
     return (t, name, float(x), float(y)), number
 
 
@@ -361,10 +361,10 @@ def _wrong(name: str, told: str) -> Problem:
 
 async def _check_globe(stream: ServedStream) -> None:
     if not (await stream.opened()).space.geographic:
-        raise Problem("not-found", f"{stream.name} is on a plane, and so no collection of places on the globe")
+        raise Problem("not-found", f"{stream.name} has a planar space; only streams in wgs84 are collections")
 
 
-# ------------------------------------------------------------------------------------------------------ what is given
+# ------------------------------------------------------------------------------------------------------------ answers
 
 
 def _key(each: Mapping[str, Any]) -> _Key:
@@ -390,7 +390,7 @@ def _iso(t: int) -> str | None:
     try:
         return datetime.fromtimestamp(t / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
-        return None  # of a year that there is no word for
+        return None  # beyond the years that ISO 8601 can express
 
 
 def _described(request: Request, name: str) -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""The results of a stream for all who follow them in this process: read once, handed out by the query's id.
+"""The results of a stream for all listeners of this process: read once, distributed by the query's id.
 
-One consumer reads the newest messages, in a thread, and the last of them are kept. Whoever follows names queries and a
-:class:`~spatialstream.client.cursor.Cursor`, and has every row of theirs after it once. What lies further back is read
-from the broker, by one of a few consumers, each let go of when it has come up to what is kept; then rows come from
-there, and after that as they come. Nobody waits for anybody for long: what somebody is slow to take waits for them up
-to a limit, and who has had a consumer for long while others wait for one leaves it to them. They are let go, to come
-again with their cursor.
+One consumer reads the newest messages in a thread, and a buffer keeps the latest of them. A listener names queries and
+a :class:`~spatialstream.client.cursor.Cursor`, and receives every row of the queries after it once. Rows older than the
+buffer are read from the broker by one of a few past consumers, which is closed when it has caught up with the buffer;
+then rows are taken from the buffer, and finally as they arrive. No listener delays others for long: rows for a slow
+listener are queued up to a limit, and a listener that has used a past consumer for long yields it if others wait. In
+both cases the listener is ended, and the client reconnects with its cursor.
 
-All of it but reading happens in the event loop, so whoever joins misses nothing between two steps.
+Everything except reading happens in the event loop, so a listener that joins misses no row.
 """
 
 from __future__ import annotations
@@ -32,37 +32,38 @@ from spatialstream.model.errors import SpatialStreamError, Unavailable
 __all__ = ["OLDEST", "Feed", "FeedLimits", "Listener", "Rows"]
 
 OLDEST = "oldest"
-"""The place before all rows that the broker keeps."""
+"""The position before all rows kept by the broker."""
 
 _ALL = 10**18
 _AHEAD = 8
-"""Messages that may wait for the event loop."""
+"""Most messages that may wait for the event loop."""
 _PAST = 8
-"""Consumers of what lies further back, at most."""
+"""Most past consumers at a time."""
 _SHARE = 4
-"""Of them, for one client."""
+"""Most past consumers of one client."""
 _TURN = 10.0
-"""Seconds for which who has one need not leave it to others."""
+"""Seconds for which a listener need not yield its past consumer."""
 _PIECE = 256 << 10
-"""Bytes of rows that are given together, about."""
+"""Approximate bytes of rows returned at once."""
 _OF_ROW, _OF_MESSAGE = 500, 500
-"""Bytes that a row and a message take besides what they are."""
+"""Overhead in bytes of a row and of a message in memory."""
 _PATIENCE = 30.0
 
 Rows = list[tuple[Cursor, Row]]
-"""Rows, each with the place after it."""
+"""Rows, each with the position after it."""
 Opener = Callable[[Sequence[int] | int], Results]
 
 
 @dataclass(frozen=True, slots=True)
 class FeedLimits:
-    """How much may wait.
+    """Limits of a feed.
 
     Attributes:
-        kept: bytes of the rows that are kept for those who come again.
-        waiting: bytes of rows that wait for one listener; a single row may be longer.
-        listeners: at the same time, besides the gateway's own.
-        back: messages before the end with which reading begins: who was with a process that is gone finds theirs there.
+        kept: bytes of rows in the buffer, for clients that reconnect.
+        waiting: bytes of rows queued for one listener; a single row may be longer.
+        listeners: number of listeners at a time, besides the gateway's own.
+        back: number of messages before the end of each partition with which reading starts, for clients that reconnect
+            from another process.
     """
 
     kept: int = 32 << 20
@@ -83,7 +84,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a message has given."""
+    """The rows of a message in the buffer."""
 
     partition: int
     offset: int
@@ -92,18 +93,18 @@ class _Kept:
 
 
 class Feed:
-    """See the module.
+    """Distributes the results of a stream; see the module.
 
     Args:
-        name: of the stream.
-        opener: gives a consumer of the results that begins at offsets, or so many messages before the end of each
-            partition.
-        limits: how much may wait.
+        name: name of the stream.
+        opener: opens a consumer of the results that starts at offsets, or (negative) this number of messages before the
+            end of each partition.
+        limits: limits of the feed.
 
     Attributes:
-        cursor: the place after all that has been read.
-        first: for each partition, all rows that are whole with the message of this offset or a later one are kept.
-        limits: as given.
+        cursor: the position after everything read.
+        first: for each partition the offset from which on the buffer has all rows that the messages complete.
+        limits: as passed in.
     """
 
     def __init__(self, name: str, opener: Opener, limits: FeedLimits | None = None) -> None:
@@ -121,7 +122,7 @@ class Feed:
 
     @property
     def listeners(self) -> int:
-        """How many there are."""
+        """Number of listeners."""
         return len(self._listeners)
 
     @asynccontextmanager
@@ -132,17 +133,18 @@ class Feed:
 
         Args:
             queries: their ids.
-            place: before the rows that are wanted; None: now.
-            client: who follows.
-            counted: whether it is one of those of whom there may be so many; the gateway's own are few otherwise.
+            place: the position after which rows are wanted; None: now.
+            client: name of the client.
+            counted: whether the listener counts towards the limit; the gateway's own are bounded otherwise.
 
         Raises:
-            Gone: the broker does not have what is after the place any more, or never had.
+            Gone: the broker does not have, or never had, the messages after the position.
             Unavailable: the results cannot be read now.
-            Problem: there are too many who follow.
+            Problem: there are too many listeners.
         """
         if counted and self._counted >= self.limits.listeners:
-            raise Problem("try-again", f"{self._counted} connections follow results already", retry=5)
+            problem = f"{self._counted} connections follow the stream's results, which is the limit"
+            raise Problem("try-again", problem, retry=5)
         self._counted += counted
         try:
             await self._started()
@@ -160,7 +162,7 @@ class Feed:
             self._counted -= counted
 
     def end(self, why: str) -> None:
-        """Let everybody go, and read no more."""
+        """End all listeners, and stop reading."""
         self._over = why
         self._stop(why)
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -168,7 +170,7 @@ class Feed:
     # ------------------------------------------------------------------------------------------------ for listeners
 
     async def past(self, start: Sequence[int] | int, listener: Listener) -> _Past:
-        """A consumer of what lies further back, from a place on, see :class:`Feed`.
+        """Open a past consumer that starts at a position, see :class:`Feed`.
 
         Raises:
             Gone, Unavailable, Problem: as :meth:`listen`.
@@ -176,18 +178,18 @@ class Feed:
         past = _Past(self._threads)
 
         def leave() -> None:
-            listener.end("others wait to read what lies back")
+            listener.end("other connections wait to read past results")
             past.close()
 
         try:
             async with asyncio.timeout(_PATIENCE):
                 turn = await self._turns.take(listener.client, leave)
         except TimeoutError:
-            raise Problem("try-again", "many connections read what lies back; come again", retry=5) from None
+            raise Problem("try-again", "too many connections read past results", retry=5) from None
         past.held.callback(self._turns.give, turn)
         try:
             await past.open(lambda: self._opener(start))
-            if listener.over is not None:  # meanwhile, so nothing may be open
+            if listener.over is not None:  # the listener ended meanwhile, so nothing may stay open
                 raise Unavailable(listener.over)
         except BaseException:
             past.close()
@@ -195,7 +197,7 @@ class Feed:
         return past
 
     def join(self, listener: Listener) -> tuple[Rows, bool]:
-        """What is kept of a listener's rows; whether that is all, so that it has the next ones as they come."""
+        """Return a listener's rows in the buffer, and whether these are all; if so, later rows are queued for it."""
         rows, size = Rows(), 0
         for kept in self._kept:
             if kept.offset < listener.cursor.parts[kept.partition].offset:
@@ -219,10 +221,10 @@ class Feed:
     # ------------------------------------------------------------------------------------------------------- reading
 
     async def _started(self) -> None:
-        """Wait until the newest rows are being read.
+        """Start reading if necessary, and wait until the newest rows are being read.
 
         Raises:
-            Unavailable: they are not.
+            Unavailable: they cannot be read in time.
         """
         if self._over is not None:
             raise Unavailable(self._over)
@@ -233,21 +235,21 @@ class Feed:
             async with asyncio.timeout(_PATIENCE):
                 await reading.ready.wait()
         if reading is not self._reading or not reading.ready.is_set():
-            raise Unavailable(reading.failed or f"the results of {self._name} do not come")
+            raise Unavailable(reading.failed or f"the results of {self._name} could not be read in time")
 
     def begin(self, place: Cursor) -> None:
-        """Reading begins at a place."""
+        """Reset the buffer: reading starts at a position."""
         self._kept.clear()
         self._nbytes, self.cursor, self.first = 0, place, list(place.offsets)
 
     def has(self, place: Cursor) -> bool:
-        """Whether all rows after a place are kept, or will be."""
+        """Whether all rows after a position are in the buffer, or will be."""
         return all(map(le, self.first, place.offsets)) and all(map(le, place.offsets, self.cursor.offsets))
 
     def publish(self, partition: int, offset: int, lines: list[_Line] | None, cursor: Cursor) -> None:
-        """A message has given these rows; None: parts of rows that had begun before the first message."""
+        """Add the rows of a message; None: it has parts of rows that began before the first message read."""
         self.cursor = cursor
-        if lines is None:  # nothing whole has come of this partition before
+        if lines is None:  # no complete row of this partition has been read before
             self._kept = deque(kept for kept in self._kept if kept.partition != partition)
             self._nbytes, self.first[partition] = sum(kept.nbytes for kept in self._kept), offset + 1
             return
@@ -263,7 +265,7 @@ class Feed:
                 listener.offer(line)
 
     def fail(self, reading: _Reading) -> None:
-        """Reading has ended for a reason of its own: whoever follows comes again, and then it is begun again."""
+        """Handle a failure of reading: end all listeners. The next one to connect starts reading again."""
         if self._reading is reading:
             self._stop(reading.failed or "over")
 
@@ -276,13 +278,13 @@ class Feed:
 
 
 class Listener:
-    """Somebody who follows some queries; made by :meth:`Feed.listen`.
+    """A connection that follows some queries; made by :meth:`Feed.listen`.
 
     Attributes:
         queries: their ids.
-        cursor: the place after the last row that was given.
-        client: who it is.
-        over: why it gets no more; None: it does.
+        cursor: the position after the last row returned.
+        client: name of the client.
+        over: why the listener has ended; None: it has not.
     """
 
     def __init__(self, feed: Feed, queries: frozenset[str], cursor: Cursor, client: str) -> None:
@@ -295,13 +297,13 @@ class Listener:
         self._past: _Past | None = None
 
     async def go(self, place: Cursor | str) -> None:
-        """Begin at a place; errors as in :meth:`Feed.listen`."""
+        """Start at a position; errors as in :meth:`Feed.listen`."""
         if isinstance(place, Cursor):
             place.check(self._feed.cursor)
             self.cursor = place
             if self._feed.has(place):
                 return
-        # the broker knows whether there is such a place; another process may have come further than this one
+        # the broker knows whether the position exists; another process may have read further than this one
         self._past = await self._feed.past(place.offsets if isinstance(place, Cursor) else -_ALL, self)
         if isinstance(place, Cursor):
             self._past.start.check(place)
@@ -310,14 +312,14 @@ class Listener:
 
     @property
     def behind(self) -> bool:
-        """Whether it reads what lies further back, so that its place moves even where no rows come."""
+        """Whether it reads past results, so that its position moves even without rows."""
         return self._past is not None and self.over is None
 
     async def rows(self, patience: float) -> Rows:
-        """The rows after those given before, as soon as there are some; none after so many seconds, or if it is over.
+        """Return the next rows as soon as there are any; none after ``patience`` seconds, or if the listener has ended.
 
         Raises:
-            Unavailable: what lies back cannot be read.
+            Unavailable: past results cannot be read.
         """
         until = time.monotonic() + patience
         while self._past is not None:
@@ -339,11 +341,11 @@ class Listener:
             self._wake.clear()
         rows = self.had(lines)
         if self.over is None:
-            self.cursor = self.cursor.joined(self._feed.cursor)  # there is nothing more for it up to there
+            self.cursor = self.cursor.joined(self._feed.cursor)  # it has had all its rows up to there
         return rows
 
     def had(self, lines: Iterable[_Line]) -> Rows:
-        """Those of some rows that it wants and has not had; it has them then."""
+        """Filter rows: return those of its queries that it has not had, and move the cursor after them."""
         rows = Rows()
         for line in lines:
             if line.query in self.queries and not self.cursor.has(line.row):
@@ -352,22 +354,22 @@ class Listener:
         return rows
 
     def offer(self, line: _Line) -> None:
-        """Let a row wait, if there is room."""
+        """Queue a row; if the queue is full, end the listener."""
         size = len(line.row.line)
         if self._waiting and self._size + size > self._feed.limits.waiting:
-            self.end("rows come faster than they are taken")
+            self.end("rows arrive faster than they are read")
         if self.over is None:
             self._waiting.append(line)
             self._size += size
             self._wake.set()
 
     def end(self, why: str) -> None:
-        """It gets no more than what waits."""
+        """End the listener: it gets only the rows queued so far."""
         self.over = self.over or why
         self._wake.set()
 
     def close(self) -> None:
-        """Let go of what reads the past for it."""
+        """Close its past consumer."""
         if self._past is not None:
             self._past.close()
             self._past = None
@@ -378,10 +380,11 @@ def _beginning(results: Results) -> Cursor:
 
 
 class _Past:
-    """A consumer of what lies back, used in threads by one listener.
+    """A past consumer, used in threads by one listener.
 
     Attributes:
-        held: what is let go of with it.
+        held: closed with it.
+        start: the position at which it started.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -405,9 +408,9 @@ class _Past:
     async def rows(
         self, cursor: Cursor, queries: frozenset[str], upto: Sequence[int], until: float
     ) -> tuple[Rows, Cursor]:
-        """Rows of queries after a cursor, some at a time, not far beyond these offsets; and how far that is.
+        """Read some rows of queries after a cursor, not far beyond the offsets ``upto``.
 
-        It ends at a time of the monotonic clock, however little it has come to.
+        Returns the rows and the new cursor. It ends at ``until`` (monotonic clock), however little it has read.
 
         Raises:
             Unavailable: the broker does not answer.
@@ -434,11 +437,11 @@ class _Past:
                 if size >= _PIECE or all(map(ge, cursor.offsets, upto)):
                     return rows, cursor
             if not self._stop.is_set() and time.monotonic() > self._heard + _PATIENCE:
-                raise Unavailable("the broker does not give the rows that it has")
+                raise Unavailable("the broker does not deliver the rows that it has")
         return rows, cursor
 
     def close(self) -> None:
-        """Let go of it, as soon as nothing uses it."""
+        """Close it as soon as no thread uses it."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -456,9 +459,9 @@ class _Reading:
     """The thread that reads the newest messages, until it is stopped or fails.
 
     Attributes:
-        ready: all messages that there were at the beginning have been read; or it has failed.
-        failed: why.
-        stop: that it is to end.
+        ready: set when all messages that existed at the start have been read, or reading has failed.
+        failed: why reading has failed; None: it has not.
+        stop: set when it is to end.
     """
 
     def __init__(self, feed: Feed, opener: Opener, name: str) -> None:
@@ -474,7 +477,7 @@ class _Reading:
                 self._read(results)
         except SpatialStreamError as error:
             self.failed = str(error)
-        except Exception as error:  # noqa: BLE001 -- a defect; whoever follows has to know that no rows come
+        except Exception as error:  # noqa: BLE001 -- a defect; listeners must learn that no more rows arrive
             logs.LOGGER.exception("failed", extra={"fields": {"reading": self._feed}})
             self.failed = repr(error)
         self._tell(self._ended)
@@ -490,7 +493,7 @@ class _Reading:
             if rows and not broken:
                 clean.add(partition)
             lines, upto = list[_Line](), -1
-            for row in rows:  # all are of one place, so the cursor is made once
+            for row in rows:  # all are of one round and phase, so the cursor is made once
                 if row.upto > upto and not cursor.has(row):
                     upto = row.upto
                     lines.append(_Line.of(row))

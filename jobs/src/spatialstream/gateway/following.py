@@ -1,9 +1,9 @@
-"""What comes bit by bit: results in two forms, Server-Sent Events, and JSON Lines a poll at a time.
+"""Delivery of results as they arrive, in two forms: Server-Sent Events, and polls of JSON Lines.
 
-An event is a row, and its id the place after it; a browser that has lost the connection comes again with that id by
-itself (``Last-Event-ID``). Where nothing comes for a while, an id alone does, so that whoever comes again need not read
-what was not for them. A poll ends with the first rows, and says in ``Next-Position`` where the next one goes on; where
-there are none it is further on all the same, as long as what lies back has not been read.
+An event is a row, and its id the position after it; a browser that has lost the connection reconnects with that id by
+itself (``Last-Event-ID``). After some time without rows an id alone is sent, so that a client that reconnects need not
+read again what was not for it. A poll returns the first rows, with the position for the next poll in ``Next-Position``;
+while past results are read, that position advances even without rows.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ EVENTS = "text/event-stream"
 JSON_LINES = "application/jsonl"
 
 _AGAIN = 500
-"""ms after which a client comes again that was let go."""
+"""ms after which a disconnected client reconnects."""
 _ON = 0.5
-"""Seconds, time and again, for a poll that has not come on from its place within those that it was given."""
+"""Seconds by which a poll that has not advanced its position in the given time is extended, repeatedly."""
 _STALLED = 20.0
-"""Seconds within which a client has to take something of what waits in its connection."""
+"""Seconds within which a client must read some of the data waiting in its connection."""
 
 
 async def poll(opened: AbstractAsyncContextManager[Listener], wait: float, sent: Callable[[int], object]) -> Response:
-    """The rows that there are, or the first that come, as JSON Lines.
+    """Answer a poll: the available rows, or the first that arrive, as JSON Lines.
 
     Args:
-        opened: somebody who follows.
-        wait: seconds for the first row.
-        sent: is told how many there are.
+        opened: the listener.
+        wait: seconds to wait for the first row.
+        sent: called with the number of rows.
     """
     async with opened as listener:
         begun = listener.cursor
         rows = await listener.rows(wait)
-        while listener.behind and listener.cursor == begun:  # else whoever polls for moments would never come on
+        while listener.behind and listener.cursor == begun:  # otherwise very short polls would never advance
             rows = await listener.rows(_ON)
         sent(len(rows))
         where = rows[-1][0] if rows else listener.cursor
@@ -52,12 +52,12 @@ async def poll(opened: AbstractAsyncContextManager[Listener], wait: float, sent:
 
 
 class Events(Response):
-    """What comes bit by bit, until it ends, or the client has gone or takes nothing.
+    """A streaming response that ends with its contents, or when the client disconnects or stops reading.
 
     Args:
-        contents: what comes.
-        held: what is to be let go of at the end.
-        over: is set when nothing more may come.
+        contents: the pieces of the body.
+        held: closed at the end.
+        over: set to end the response early.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Events(Response):
         self._contents, self._held, self._over = contents, held, over or asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI calls it."""
+        """Implement ASGI."""
 
         async def gone() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -87,7 +87,7 @@ class Events(Response):
             try:
                 if not sending.cancelled():
                     sending.result()
-                elif has_gone.cancelled():  # so it is over
+                elif has_gone.cancelled():  # ``over`` is set, and the client is still there
                     await self._piece(send, b"", more=False)
             except TimeoutError:
                 logs.event("stalled")
@@ -105,12 +105,12 @@ class Events(Response):
 
 
 async def rows_of(listener: Listener, heartbeat: float, sent: Callable[[int], object]) -> AsyncGenerator[bytes, None]:
-    """Rows as events, until the client is too slow for them, or the gateway ends.
+    """Yield rows as events until the listener ends.
 
     Args:
-        listener: who follows.
-        heartbeat: seconds after which something comes, whatever there is.
-        sent: is told how many rows there are.
+        listener: the listener.
+        heartbeat: seconds without rows after which a position alone is sent.
+        sent: called with the number of rows.
     """
     yield b"retry: %d\nid: %s\n\n" % (_AGAIN, str(listener.cursor).encode())
     while True:

@@ -1,4 +1,4 @@
-"""Rows that have come already, of one query: those of a time, a page at a time, and how many came when."""
+"""Past rows of one query: the rows of a time range in pages, and their numbers in its parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEFAULT_SPAN = 3_600_000
 
 
 async def rows(request: Request, stream: ServedStream, room: Room, held: ExitStack) -> Response:
-    """The rows of a query that came between two times.
+    """The rows of a query that arrived in a time range.
 
     Args:
         request: the request.
@@ -61,7 +61,7 @@ async def rows(request: Request, stream: ServedStream, room: Room, held: ExitSta
 
 
 async def counts(request: Request, stream: ServedStream) -> Response:
-    """How many rows of a query came in each part of a time."""
+    """The number of rows of a query that arrived in each part of a time range."""
     check_parameters(request, "query", "since", "until", "parts")
     query, since, until = _asked(request)
     parts = number_of(request, "parts", _DEFAULT_PARTS, 1, MOST_PARTS)
@@ -76,18 +76,18 @@ async def counts(request: Request, stream: ServedStream) -> Response:
 
 
 def _asked(request: Request) -> tuple[str, int, int]:
-    """The query and the time that a request is about; without one, the last hour.
+    """The query and the time range of a request, by default the last hour.
 
     Raises:
-        Problem: it is about none, or about several.
+        Problem: there is not exactly one query, or the range is invalid.
     """
     queries = request.query_params.getlist("query")
     if len(queries) != 1:
-        raise _wrong("query", f"{len(queries)} are named; name one")
+        raise _wrong("query", f"given {len(queries)} times; give exactly one")
     until = _time(request, "until", time.time_ns() // 1_000_000)
     since = _time(request, "since", until - _DEFAULT_SPAN)
     if since >= until:
-        raise _wrong("since", "has to be before until")
+        raise _wrong("since", "must be before until")
     return queries[0], since, until
 
 

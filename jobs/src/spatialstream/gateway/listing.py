@@ -1,7 +1,7 @@
-"""What there is: streams, the state of one, and the queries that stand in it.
+"""Listings: the streams, the state of one, and its registered queries.
 
-A gateway keeps none of this. What stands is asked of the seats that merge, which keep each query whole
-(:mod:`spatialstream.local.catalogue`), as of a round and a page at a time.
+A gateway stores none of this. Registered queries are read, in pages and as of a round, from the actors of MERGE, which
+keep each query complete (:mod:`spatialstream.local.catalogue`).
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _DEFAULT_LISTED = 100
 
 
 async def streams(request: Request, caller: Caller | Reviewed, names: Iterable[str]) -> Response:
-    """The streams with which a caller may do anything, and what."""
+    """The streams on which a caller has any right, with the rights."""
     check_parameters(request)
     may = {name: sorted(await caller.rights_on(name)) for name in sorted(names)}
     return JSONResponse({"streams": [{"name": name, "rights": rights} for name, rights in may.items() if rights]})
 
 
 async def state(request: Request, stream: ServedStream) -> Response:
-    """How far a stream is, and by which version of the tree it is divided."""
+    """The progress of a stream, and its routing version."""
     check_parameters(request)
 
     def found(opened: Stream) -> dict[str, Any]:
-        directory = opened.directory()
-        clock = directory.clock if directory.begun else None
-        version = directory.routing.active
+        read_point = opened.read_point()
+        clock = read_point.clock if read_point.begun else None
+        version = read_point.routing.active
         return {
             "name": stream.name,
             "space": str(opened.space),
-            "round": directory.round[0],
+            "round": read_point.round[0],
             "clock": clock,
-            # of a stream whose times are the day's: how old what it has come to is
+            # for a stream of current times, this is its delay
             "behind": None if clock is None else max(0, time.time_ns() // 1_000_000 - clock),
             "version": version.number,
             "slots": version.slots,
@@ -57,7 +57,7 @@ async def state(request: Request, stream: ServedStream) -> Response:
 
 
 async def queries(request: Request, stream: ServedStream) -> Response:
-    """The queries that stand, a page at a time, in the order of their registration."""
+    """A page of the registered queries, in the order of registration."""
     check_parameters(request, "after", "limit")
     limit = number_of(request, "limit", _DEFAULT_LISTED, 1, MOST_LISTED)
     after = number_of(request, "after", -1, -1, 2**63 - 1)
@@ -69,25 +69,25 @@ async def queries(request: Request, stream: ServedStream) -> Response:
 
 
 async def query(request: Request, stream: ServedStream) -> Response:
-    """One query that stands."""
+    """One registered query."""
     check_parameters(request)
     name = request.path_params["query"]
-    found = await stream.call(lambda opened: opened.standing_query(name))
+    found = await stream.call(lambda opened: opened.continuous_query(name))
     if not found.queries:
-        raise Problem("not-found", f"no query {name} stands")
+        raise Problem("not-found", f"no query with the id {name} is registered")
     return JSONResponse({"query": found.queries[0], "so_far": found.so_far[0], "as_of": found.as_of})
 
 
 def number_of(request: Request, name: str, default: int, least: int, most: int) -> int:
-    """A parameter that is a whole number; more than ``most`` is that.
+    """Parse a parameter that is a whole number; a number above ``most`` is reduced to it.
 
     Raises:
-        Problem: it is none, or less than ``least``.
+        Problem: it is not a whole number, or less than ``least``.
     """
     text = request.query_params.get(name)
     if text is None:
         return default
     if not re.fullmatch("-?[0-9]{1,4000}", text) or int(text) < least:
-        told = f"has to be a whole number of at least {least}"
+        told = f"must be a whole number of at least {least}"
         raise Problem("invalid", f"{name}: {told}", [{"parameter": name, "detail": told}])
     return min(int(text), most)

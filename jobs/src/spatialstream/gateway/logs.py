@@ -1,4 +1,4 @@
-"""The gateway's log: a line of JSON an event, on standard error. It has no header, no query string and no body."""
+"""The gateway's log: one line of JSON per event on standard error, without headers, query strings and bodies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LOGGER = logging.getLogger("spatialstream.gateway")
 
 
 _UNSHOWN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""What JSON may have as it is, and a terminal takes for a command or a line's end, or cannot be written."""
+"""Characters that JSON allows unescaped, but that a terminal may interpret, that end a line, or cannot be encoded."""
 
 
 class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """A record as a line."""
+        """Format a record as a line of JSON."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
         line |= getattr(record, "fields", {})
@@ -30,12 +30,12 @@ class _Lines(logging.Formatter):
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:
-    """Write that something has happened."""
+    """Log an event."""
     LOGGER.log(level, name, extra={"fields": fields})
 
 
 def set_up(*, quiet: bool) -> None:
-    """Have the gateway's events, and what its server says, written out; errors alone if quiet is wanted."""
+    """Configure the loggers of the gateway and of its server; with ``quiet`` only errors are logged."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     for name, level in ((LOGGER.name, logging.INFO), ("uvicorn", logging.WARNING)):

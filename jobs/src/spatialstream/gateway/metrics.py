@@ -1,4 +1,4 @@
-"""What the gateway tells Prometheus. Series are bounded: by route, by status, by stream."""
+"""The gateway's metrics for Prometheus. The number of series is bounded: by route, by status, by stream."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class GatewayMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        text = "Requests that have been answered; of those that stay open, when they end."
+        text = "Answered requests; streaming ones count when they end."
         labels = ["route", "status"]
         self._requests = Counter("spatialstream_gateway_requests", text, labels, registry=self.registry)
-        text = "Time until a request's answer began."
+        text = "Time until the first byte of a request's answer."
         name = "spatialstream_gateway_request_seconds"
         self._seconds = Histogram(name, text, ["route"], buckets=_SECONDS, registry=self.registry)
-        text, labels = "Connections that follow results by events.", ["stream"]
+        text, labels = "Connections that follow results as events.", ["stream"]
         self._listening = Gauge("spatialstream_gateway_listeners", text, labels, registry=self.registry)
-        text = "Result rows sent to those who follow."
+        text = "Result rows sent to clients that follow results."
         self._rows = Counter("spatialstream_gateway_rows", text, labels, registry=self.registry)
-        text = "Objects that the broker has taken."
+        text = "Objects acknowledged by the broker."
         self._objects = Counter("spatialstream_gateway_objects", text, labels, registry=self.registry)
         text = "Requests refused because an answer would be too large (size), or there is no memory for it (memory)."
         name = "spatialstream_gateway_refused_answers"
@@ -36,10 +36,10 @@ class GatewayMetrics:
             self._refused.labels(reason)
         text = "Memory that requests and their answers hold."
         self._memory = Gauge("spatialstream_gateway_answer_bytes", text, registry=self.registry)
-        self.running = Gauge("spatialstream_running", "Whether all streams can be asked.", registry=self.registry)
+        self.running = Gauge("spatialstream_running", "Whether all streams answer.", registry=self.registry)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
-        """A request has been answered."""
+        """Record an answered request; ``seconds`` is the time until its first byte."""
         self._requests.labels(route, status).inc()
         self._seconds.labels(route).observe(seconds)
 
@@ -53,14 +53,14 @@ class GatewayMetrics:
 
     @contextmanager
     def listening(self, stream: str) -> Iterator[None]:
-        """Somebody follows results."""
+        """Count a connection that follows results."""
         with self._listening.labels(stream).track_inprogress():
             yield
 
     def rows(self, stream: str, count: int) -> None:
-        """Rows have been sent."""
+        """Count rows sent to a client."""
         self._rows.labels(stream).inc(count)
 
     def objects(self, stream: str, count: int) -> None:
-        """Objects have been sent."""
+        """Count objects sent to the broker."""
         self._objects.labels(stream).inc(count)

@@ -1,6 +1,6 @@
-"""The interface as an OpenAPI 3.1 document, made of the paths that there are and the schemas of records.
+"""The interface as an OpenAPI 3.1 document, built from the endpoints and the schemas of records.
 
-A test holds it against the paths, and real answers against its schemas.
+Tests compare it with the paths, and validate real answers against its schemas.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JSON = "application/json"
 
 
 def _object(required: Sequence[str] | None = None, **properties: Any) -> dict[str, Any]:
-    """A schema of objects; all properties are required if nothing else is said."""
+    """A schema of objects; all properties are required unless ``required`` is given."""
     return {"type": "object", "properties": properties, "required": list(required or properties)}
 
 
@@ -40,23 +40,23 @@ def _schema(record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def _query(*, standing: bool) -> dict[str, Any]:
-    """A query of those that stand, or of those that are asked; without a time it is of the stream's clock."""
+    """The schema of continuous or of snapshot queries as sent; without ``t`` they get the stream's clock."""
     return {
-        "title": "standing query" if standing else "snapshot query",
-        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.standing == standing],
+        "title": "continuous query" if standing else "snapshot query",
+        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.continuous == standing],
     }
 
 
 def _listed() -> dict[str, Any]:
-    """A query as it stands."""
-    kinds = [_of_kind(kind, listed=True) for kind in QUERY_KINDS if kind.standing]
-    return {"title": "query that stands", "required": ["id", "t"], "oneOf": kinds}
+    """The schema of a registered query as listed."""
+    kinds = [_of_kind(kind, listed=True) for kind in QUERY_KINDS if kind.continuous]
+    return {"title": "registered query", "required": ["id", "t"], "oneOf": kinds}
 
 
 def _of_kind(kind: Kind, *, listed: bool = False) -> dict[str, Any]:
-    """A query of a kind. What is null is as if it were not there, so that is all that fields of other kinds may be.
+    """The schema of a query type. Null means absent, so null is the only value allowed for fields of other types.
 
-    Who registers a query, the gateway knows: it is in one that is listed, not in one that is sent.
+    The gateway knows who registers a query: ``by`` is in a listed query, not in one that is sent.
     """
     optional = [name for name in kind.optional if listed or name != "by"]
     properties: dict[str, Any] = {"type": {"const": kind.type.value}}
@@ -74,7 +74,7 @@ def _of_kind(kind: Kind, *, listed: bool = False) -> dict[str, Any]:
 
 
 def _sent() -> dict[str, Any]:
-    """An object as it may be sent: with the coordinates of the stream's space; others are nothing to it."""
+    """The schema of an object as sent, with the coordinates of the stream's space; other coordinates are ignored."""
     properties = dict(OBJECT_JSON["properties"])
     axes = [{name: properties.pop(name) for name in names} for names in (("lon", "lat"), ("x", "y"))]
     _, texts = OBJECT_JSON["allOf"]
@@ -113,7 +113,7 @@ _SCHEMAS = {
     ),
     "Item": {"allOf": [_FEATURE, _object(links=_LINKS)]},
     "SnapshotQuery": _query(standing=False),
-    "StandingQuery": _query(standing=True),
+    "RegisteredQuery": _query(standing=True),
     "QueryThatStands": _listed(),
     "Object": _sent(),
     "Row": _schema(RESULT_JSON)
@@ -133,9 +133,9 @@ _SCHEMAS = {
     ),
     "Written": _object(
         query=_TEXT,
-        taken_in={"type": "boolean", "description": "whether the stream has come to it"},
+        taken_in={"type": "boolean", "description": "whether the stream has processed it"},
         as_of={"anyOf": [_AS_OF, {"type": "null"}]},
-        position={**_TEXT, "description": "a place in the results before its first row"},
+        position={**_TEXT, "description": "a position in the results before its first row"},
     ),
     "Taken": _object(objects={"type": "integer", "minimum": 0}),
     "Live": _object(live={"type": "boolean"}),
@@ -144,11 +144,11 @@ _SCHEMAS = {
     ),
     "State": _object(
         name=_TEXT,
-        space={**_TEXT, "description": "wgs84, or planar: and its bounds"},
-        round={"type": "integer", "description": "the newest that is done"},
-        clock={"type": ["integer", "null"], "description": "ms since 1970-01-01 UTC up to which all has come"},
-        behind={"type": ["integer", "null"], "description": "ms that the clock is behind the day's"},
-        version={"type": "integer", "description": "of the tree"},
+        space={**_TEXT, "description": "wgs84, or planar: followed by the bounds"},
+        round={"type": "integer", "description": "the newest completed round"},
+        clock={"type": ["integer", "null"], "description": "the stream's watermark, in ms since 1970-01-01 UTC"},
+        behind={"type": ["integer", "null"], "description": "ms by which the clock is behind the current time"},
+        version={"type": "integer", "description": "number of the routing version"},
         slots={"type": "integer", "minimum": 1},
     ),
     "Past": _object(
@@ -156,35 +156,35 @@ _SCHEMAS = {
         query=_TEXT,
         since=_MS,
         until=_MS,
-        rows={"type": "array", "items": _object(at={**_MS, "description": "ms; when it came"}, row=_ref("Row"))},
-        next={**_TEXT, "description": "where the next page is; it may be empty"},
+        rows={"type": "array", "items": _object(at={**_MS, "description": "time of arrival, ms"}, row=_ref("Row"))},
+        next={**_TEXT, "description": "URL of the next page, which may be empty"},
     ),
     "Counts": _object(
         query=_TEXT,
         since=_MS,
         until=_MS,
-        kept_since={"type": ["integer", "null"], "description": "ms; rows from then on are kept"},
+        kept_since={"type": ["integer", "null"], "description": "time since which rows are kept, ms"},
         counts={
             "type": "array",
             "items": _object(
                 since=_MS,
                 rows={"type": "integer", "minimum": 0},
-                exact={"type": "boolean", "description": "whether all were counted; else it is an estimate"},
+                exact={"type": "boolean", "description": "whether the number is exact; otherwise an estimate"},
             ),
         },
     ),
     "SoFar": _object(
-        rows={"type": "integer", "minimum": 0, "description": "that the query has had since it was registered"},
-        last_row={"type": ["integer", "null"], "description": "ms; the largest t of them"},
+        rows={"type": "integer", "minimum": 0, "description": "rows of the query since its registration"},
+        last_row={"type": ["integer", "null"], "description": "largest t of these rows, ms"},
     ),
     "Queries": _object(
         ["queries", "so_far", "as_of"],
         queries={"type": "array", "items": _ref("QueryThatStands")},
-        so_far={"type": "array", "items": _ref("SoFar"), "description": "of each of the queries, in their order"},
+        so_far={"type": "array", "items": _ref("SoFar"), "description": "for each of the queries, in their order"},
         as_of=_AS_OF,
-        next={**_TEXT, "description": "where the next page is"},
+        next={**_TEXT, "description": "URL of the next page"},
     ),
-    "StandingAsOf": _object(query=_ref("QueryThatStands"), so_far=_ref("SoFar"), as_of=_AS_OF),
+    "RegisteredAsOf": _object(query=_ref("QueryThatStands"), so_far=_ref("SoFar"), as_of=_AS_OF),
     "Ready": _object(
         ready={"type": "boolean"}, streams={"type": "object", "additionalProperties": {"type": "boolean"}}
     ),
@@ -209,7 +209,7 @@ def _parameter(where: str, name: str, told: str, schema: Any = None, *, required
 
 
 def _at_least(least: int) -> dict[str, Any]:
-    """Of a number of which more than there is room for is taken for the most, as OGC API, Features requires."""
+    """A whole number without a maximum: larger numbers are reduced to the limit, as OGC API, Features requires."""
     return {"type": "integer", "minimum": least}
 
 
@@ -253,19 +253,21 @@ def _body(told: str, form: str, schema: Any) -> dict[str, Any]:
 
 _PAST = [
     _parameter("query", "query", "id of a query", required=True),
-    _parameter("query", "since", "when the first came, in ms or ISO 8601; an hour before until by default", _TIME),
-    _parameter("query", "until", "when the next one came; now by default", _TIME),
+    _parameter(
+        "query", "since", "start of the time of arrival, in ms or ISO 8601; by default an hour before until", _TIME
+    ),
+    _parameter("query", "until", "end of the time of arrival, exclusive; by default now", _TIME),
 ]
 _WRITTEN = {JSON: _ref("Written")}
-_FORM = _parameter("query", "f", "passed over: there is one form of this")
+_FORM = _parameter("query", "f", "ignored: there is only one form of this answer")
 
 _OPERATIONS: dict[str, dict[str, Any]] = {
     "GET /live": {
-        "summary": "Whether the process is worth keeping",
+        "summary": "Liveness: whether the process works",
         "responses": {"200": _content("yes", {JSON: _ref("Live")}), "503": _content("no", {JSON: _ref("Live")})},
     },
     "GET /ready": {
-        "summary": "Whether all streams can be asked; of a cluster, whether its streams are known",
+        "summary": "Readiness: whether all streams answer; in a cluster, whether its streams are known",
         "responses": {"200": _content("yes", {JSON: _ref("Ready")}), "503": _content("no", {JSON: _ref("Ready")})},
     },
     "GET /openapi.json": {
@@ -277,15 +279,15 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "responses": {"200": _content("the document", {JSON: {"type": "object"}})},
     },
     "GET /": {
-        "summary": "What is here (OGC API)",
-        "parameters": [_parameter("query", "f", "whatever it is, what is here and not the console")],
+        "summary": "Landing page (OGC API)",
+        "parameters": [_parameter("query", "f", "any value: return the landing page, do not redirect to the console")],
         "responses": {
             "200": _content("links", {JSON: _ref("Landing")}),
-            "307": {"description": "to the console, for who accepts text/html rather than JSON and gives no f"},
+            "307": {"description": "to the console, if text/html is preferred to JSON and f is not given"},
         },
     },
     "GET /conformance": {
-        "summary": "The classes of OGC API, Features that it conforms to",
+        "summary": "Conformance classes of OGC API, Features",
         "parameters": [_FORM],
         "responses": {
             "200": _content("URIs of classes", {JSON: _object(conformsTo={"type": "array", "items": _TEXT})})
@@ -304,23 +306,25 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "GET /collections/{stream}/items": {
         "summary": "Objects of a stream as features, newest first",
         "parameters": [
-            _parameter("query", "bbox", "west,south,east,north; across the antimeridian if west is above east", _BBOX)
+            _parameter(
+                "query", "bbox", "west,south,east,north; crosses the antimeridian if west is greater than east", _BBOX
+            )
             | {"style": "form", "explode": False},
-            _parameter("query", "bbox-crs", "of the bbox", {"const": CRS84}),
+            _parameter("query", "bbox-crs", "coordinate reference system of the bbox", {"const": CRS84}),
             _parameter(
                 *(
                     "query",
                     "datetime",
-                    "a time, or two with a slash, of which one may be ..; of several, all hold",
+                    "a time, or two separated by a slash, one of which may be ..; if repeated, the intersection",
                 ),
                 {"type": "string", "pattern": f"^({_MOMENT}|{_END}/{_END})$"},
             ),
-            _parameter("query", "q", "words: all of one of the parts between commas"),
-            _parameter("query", "limit", f"of a page, {MOST_ITEMS} at most", _at_least(1) | {"default": 10}),
-            _parameter("query", "page", "as the link `next` has it"),
+            _parameter("query", "q", "words: an object must have all words of one of the parts between commas"),
+            _parameter("query", "limit", f"items of a page, at most {MOST_ITEMS}", _at_least(1) | {"default": 10}),
+            _parameter("query", "page", "as given in the link `next`"),
             _FORM,
         ],
-        "responses": {"200": _content("a page of them", {GEOJSON: _ref("Items")})},
+        "responses": {"200": _content("a page of items", {GEOJSON: _ref("Items")})},
     },
     "GET /collections/{stream}/items/{item}": {
         "summary": "An object as a feature",
@@ -328,30 +332,30 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "responses": {"200": _content("the feature", {GEOJSON: _ref("Item")})},
     },
     "GET /streams": {
-        "summary": "The streams with which you may do anything",
+        "summary": "The streams on which you have any right",
         "responses": {"200": _content("the streams", {JSON: _ref("Streams")})},
     },
     "GET /streams/{stream}": {
-        "summary": "How far a stream is",
-        "responses": {"200": _content("its state", {JSON: _ref("State")})},
+        "summary": "The state of a stream",
+        "responses": {"200": _content("the state", {JSON: _ref("State")})},
     },
     "GET /streams/{stream}/queries": {
-        "summary": "The queries that stand, in the order of their registration",
+        "summary": "The registered continuous queries, in the order of registration",
         "parameters": [
-            _parameter("query", "limit", f"of a page, 100 by default, {MOST_LISTED} at most", _at_least(1)),
-            _parameter("query", "after", "as `next` has it", _at_least(-1)),
+            _parameter("query", "limit", f"queries of a page, by default 100, at most {MOST_LISTED}", _at_least(1)),
+            _parameter("query", "after", "as given in `next`", _at_least(-1)),
         ],
-        "responses": {"200": _content("a page of them", {JSON: _ref("Queries")})},
+        "responses": {"200": _content("a page of queries", {JSON: _ref("Queries")})},
     },
     "GET /streams/{stream}/queries/{query}": {
-        "summary": "A query that stands",
-        "responses": {"200": _content("the query", {JSON: _ref("StandingAsOf")})},
+        "summary": "A registered continuous query",
+        "responses": {"200": _content("the query", {JSON: _ref("RegisteredAsOf")})},
     },
     "POST /streams/{stream}/ask": {
-        "summary": "Ask snapshot queries, as of one round",
+        "summary": "Answer snapshot queries, as of one round",
         "parameters": [
             _parameter(
-                *("query", "at_least", "ms, ISO 8601 or now: wait until the stream's clock has come so far"),
+                *("query", "at_least", "ms, ISO 8601 or now: wait until the stream's clock has reached this time"),
                 {"anyOf": [*_TIME["oneOf"], {"const": "now"}]},
             ),
             _TIMEOUT,
@@ -368,64 +372,66 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
                 required=True,
             )
             | {"explode": True},
-            _parameter("query", "position", "where to begin: newest, oldest, or a word given here", _BEGINNING),
             _parameter(
-                *("query", "wait", "of a poll: how long to wait for the first row; 30s by default, 60s at most"),
+                "query", "position", "where to start: newest, oldest, or a position returned before", _BEGINNING
+            ),
+            _parameter(
+                *("query", "wait", "how long a poll waits for the first row; by default 30s, at most 60s"),
                 _DURATION,
             ),
             _parameter(
-                *("header", "Last-Event-ID", "instead of position: the id of the last event; none if it is empty"),
+                *("header", "Last-Event-ID", "id of the last event, used instead of position; empty: no id"),
                 {"anyOf": [*_BEGINNING["anyOf"], {"const": ""}]},
             ),
         ],
         "responses": {
             "200": _content(
-                "rows, a line or an event each; a poll says in Next-Position where the next one begins",
+                "one row per line or event; a poll returns the position of the next poll in Next-Position",
                 {JSON_LINES: _TEXT, EVENTS: _TEXT},
-                {"Next-Position": "of a poll"},
+                {"Next-Position": "position for the next poll"},
             )
         },
     },
     "GET /streams/{stream}/results/past": {
-        "summary": "The rows of a query that came between two times",
+        "summary": "The rows of a query that arrived in a time range",
         "parameters": [
             *_PAST,
-            _parameter("query", "limit", f"of a page, 1000 by default, {MOST_ROWS} at most", _at_least(1)),
-            _parameter("query", "position", "as `next` has it", _PLACE),
+            _parameter("query", "limit", f"rows of a page, by default 1000, at most {MOST_ROWS}", _at_least(1)),
+            _parameter("query", "position", "as given in `next`", _PLACE),
         ],
-        "responses": {"200": _content("a page of them", {JSON: _ref("Past")})},
+        "responses": {"200": _content("a page of rows", {JSON: _ref("Past")})},
     },
     "GET /streams/{stream}/results/counts": {
-        "summary": "How many rows of a query came in each part of a time",
+        "summary": "The number of rows of a query that arrived in each part of a time range",
         "parameters": [
             *_PAST,
-            _parameter("query", "parts", f"of equal length, 60 by default, {MOST_PARTS} at most", _at_least(1)),
+            _parameter("query", "parts", f"number of equal parts, by default 60, at most {MOST_PARTS}", _at_least(1)),
         ],
-        "responses": {"200": _content("of each part how many", {JSON: _ref("Counts")})},
+        "responses": {"200": _content("the number of rows in each part", {JSON: _ref("Counts")})},
     },
     "POST /streams/{stream}/queries": {
-        "summary": "Register a standing query",
+        "summary": "Register a continuous query",
         "parameters": [
             _TIMEOUT,
             _TIME_UNIT,
             _parameter(
-                *("header", "Idempotency-Key", "registered with it again, it is the same registration"),
+                *("header", "Idempotency-Key", "a repeated request with the same key is the same registration"),
                 {"type": "string", "minLength": 1, "maxLength": 256},
             ),
         ],
-        "requestBody": _body("the query", JSON, _ref("StandingQuery")),
+        "requestBody": _body("the query", JSON, _ref("RegisteredQuery")),
         "responses": {
-            "201": _content("it stands", _WRITTEN),
-            "200": _content("it stood before, under the same key", _WRITTEN),
-            "202": _content("the broker has it; the stream has not come to it yet", _WRITTEN),
+            "201": _content("the query is registered", _WRITTEN),
+            "200": _content("the query was registered before, with the same key", _WRITTEN),
+            "202": _content("the broker has the query; the stream has not processed it yet", _WRITTEN),
         },
     },
     "DELETE /streams/{stream}/queries/{query}": {
-        "summary": "Cancel a standing query",
+        "summary": "Cancel a continuous query",
         "parameters": [_TIMEOUT],
         "responses": {
-            "200": _content("it stands no more", _WRITTEN),
-            "202": _content("the broker has it; the stream has not come to it yet", _WRITTEN),
+            "200": _content("the query is cancelled", _WRITTEN),
+            "202": _content("the broker has the cancellation; the stream has not processed it yet", _WRITTEN),
         },
     },
     "POST /streams/{stream}/objects": {
@@ -438,10 +444,10 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
 
 
 def document(endpoints: Sequence[tuple[str, str, str | None]]) -> dict[str, Any]:
-    """The document.
+    """Build the document.
 
     Args:
-        endpoints: method, path and right of each.
+        endpoints: method, path and right of each endpoint.
     """
     paths: dict[str, dict[str, Any]] = {}
     for method, path, right in endpoints:
@@ -452,14 +458,14 @@ def document(endpoints: Sequence[tuple[str, str, str | None]]) -> dict[str, Any]
         operation = known | {
             "operationId": f"{method.lower()}{plain.replace('/', '_').replace('{', '').replace('}', '')}"
         }
-        refused = {"description": "a problem, with Retry-After where it may succeed later", "content": _REFUSED}
+        refused = {"description": "a problem; with Retry-After if a later request may succeed", "content": _REFUSED}
         operation |= {
             "parameters": within + known.get("parameters", []),
             "responses": known["responses"] | {"4XX": refused, "5XX": refused},
         }
         if right is not None:
             operation |= {
-                "description": f"Needs the right `{right}`." if right in RIGHTS else "Needs any right.",
+                "description": f"Requires the right `{right}`." if right in RIGHTS else "Requires any right.",
                 "security": [{"token": []}, {}] if right != "write" else [{"token": []}],
             }
         paths.setdefault(plain, {})[method.lower()] = operation
@@ -469,7 +475,7 @@ def document(endpoints: Sequence[tuple[str, str, str | None]]) -> dict[str, Any]
         "info": {
             "title": "spatialstream gateway",
             "version": version("spatialstream"),
-            "description": f"Live streams over HTTP. Problems are of RFC 9457; there are {statuses}.",
+            "description": f"Live streams over HTTP. Errors are problem details (RFC 9457): {statuses}.",
         },
         "paths": paths,
         "components": {"schemas": _SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},

@@ -1,4 +1,4 @@
-"""What is wrong with a request, as problem details (RFC 9457): which field, and what would be right."""
+"""Errors as problem details (RFC 9457), which name the field and say what would be right."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ __all__ = ["KINDS", "PROBLEM_TYPE", "Problem", "of_error", "of_record"]
 PROBLEM_TYPE = "application/problem+json"
 
 KINDS = {
-    "invalid": (400, "The request is not one that can be answered"),
-    "unauthorized": (401, "A token is needed"),
+    "invalid": (400, "The request is invalid"),
+    "unauthorized": (401, "A valid token is required"),
     "forbidden": (403, "The token does not allow this"),
-    "not-found": (404, "There is nothing of this name"),
+    "not-found": (404, "Not found"),
     "unknown-stream": (404, "There is no stream of this name"),
-    "method": (405, "This method is not for this path"),
-    "not-acceptable": (406, "The answer has no such form"),
-    "slow": (408, "The request took too long to come"),
-    "conflict": (409, "It is there already"),
-    "gone": (410, "It is not kept any more"),
+    "method": (405, "The method is not allowed for this path"),
+    "not-acceptable": (406, "The answer has none of the accepted forms"),
+    "slow": (408, "The request took too long to arrive"),
+    "conflict": (409, "The id is in use already"),
+    "gone": (410, "It is no longer kept"),
     "too-large": (413, "The body is too large"),
     "answer-too-large": (413, "The answer would be too large"),
-    "media-type": (415, "The body is not of a form that is read here"),
-    "too-many": (429, "More than there is room for"),
+    "media-type": (415, "The form of the body is not supported"),
+    "too-many": (429, "A limit is exceeded"),
     "internal": (500, "The gateway has failed"),
     "no-memory": (503, "There is no memory for it now: try again"),
-    "try-again": (503, "Not now: try again"),
+    "try-again": (503, "Temporarily unavailable: try again"),
 }
 """Kinds of problems: status and title of each."""
 
 _BODIES = {"content-length", "transfer-encoding"}
 _MOST_PASSED_OVER = 64 << 20
 _LINGER = 2.0
-"""Bytes of a body that is refused, and seconds for it, which are read all the same."""
+"""Limits, in bytes and seconds, of reading the rest of a refused body."""
 
 _NARROW = "ask for less: fewer queries at a time, a smaller region, a shorter duration, more keywords, or a smaller k"
 
 _SHOWN = 100
-"""Errors of one request that are told, at most."""
+"""Most errors listed for one request."""
 
 
 class Problem(Exception):  # noqa: N818 (as RFC 9457 calls it)
-    """Why a request is refused.
+    """The refusal of a request.
 
     Args:
-        kind: of :data:`KINDS`.
+        kind: a key of :data:`KINDS`.
         detail: a sentence about this request.
-        errors: what is wrong where; each has ``detail``, and ``pointer`` (into the body), ``line`` (of it) or
+        errors: the single errors; each has ``detail``, and ``pointer`` (into the body), ``line`` (of the body) or
             ``parameter``.
-        retry: seconds after which the same request may succeed; None: it is not known to.
-        headers: more of the response.
+        retry: seconds after which the same request may succeed; None: not known.
+        headers: further headers of the response.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Problem(Exception):  # noqa: N818 (as RFC 9457 calls it)
 
     @property
     def status(self) -> int:
-        """Of the response."""
+        """The status of the response."""
         return KINDS[self.kind][0]
 
     def to_record(self) -> dict[str, Any]:
-        """The body."""
+        """The body of the response, as JSON values."""
         return {
             "type": f"urn:spatialstream:problem:{self.kind}",
             "title": KINDS[self.kind][1],
@@ -90,29 +90,29 @@ class Problem(Exception):  # noqa: N818 (as RFC 9457 calls it)
         }
 
     def response(self, request: Request | None = None) -> Response:
-        """As it is sent; where a request has a body, some of what is still to come of it is read meanwhile."""
+        """Build the response; if the request has a body, some of its unread rest is read while sending."""
         body = json.dumps(self.to_record(), ensure_ascii=False).encode(errors="replace")
         return _Refusal(request, body, self.status, self.headers, PROBLEM_TYPE)
 
 
 class _Refusal(Response):
-    """A refusal that its client can read: a connection that is closed with more to be read is reset, and it with it."""
+    """A refusal that its client can read: closing a connection with unread data resets it, and loses the answer."""
 
     def __init__(self, request: Request | None, *given: Any) -> None:
         super().__init__(*given)
         self._request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI calls it."""
+        """Implement ASGI."""
         request = self._request
-        # who waits to be told to go on has sent nothing
+        # a client that expects 100 Continue has not sent its body
         if request is None or "expect" in request.headers or not _BODIES.intersection(request.headers.keys()):
             await super().__call__(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         left = _MOST_PASSED_OVER
-        with suppress(TimeoutError, ClientDisconnect, RuntimeError):  # it has gone, or all has been read
+        with suppress(TimeoutError, ClientDisconnect, RuntimeError):  # the client has gone, or all has been read
             async with asyncio.timeout(_LINGER):
                 async for part in request.stream():
                     left -= len(part)
@@ -122,10 +122,9 @@ class _Refusal(Response):
 
 
 def of_error(error: SpatialStreamError) -> Problem:
-    """What the package's own errors mean to who has asked.
+    """Convert an error of this package to a problem.
 
-    The setting of a SettingError is a place within the body, as the gateway has called it (``"#/3"``), or the name of
-    a parameter.
+    The setting of a SettingError is a JSON pointer into the body (``"#/3"``), or the name of a parameter.
     """
     if isinstance(error, Gone):
         return Problem("gone", str(error))
@@ -143,11 +142,11 @@ def of_error(error: SpatialStreamError) -> Problem:
 
 
 def of_record(place: str, reason: str) -> Problem:
-    """A record that cannot be used.
+    """Make the problem of an invalid record.
 
     Args:
-        place: of the record in the body, a JSON pointer as a fragment.
-        reason: ``field: what would be right``, or what is wrong with the whole of it.
+        place: position of the record in the body, a JSON pointer as a fragment.
+        reason: ``field: problem``, or the problem of the whole record.
     """
     field, colon, problem = reason.partition(": ")
     pointer = "/".join((place, *field.split("."))) if colon and field != "record" else place

@@ -1,12 +1,13 @@
-"""How much a client may have done in a time, so that one alone does not take what is there for all.
+"""Rate limits and fair shares, so that no single client exhausts the gateway.
 
-A *token bucket* in the form of the generic cell rate algorithm (ITU-T I.371): of each client one number is kept, the
-time at which all that it has had would be paid for at its rate. Who is ahead of that by more than the burst is refused,
-and told when to come again. What costs much may be had by whoever is not behind, and is paid for afterwards.
+Rates are limited by a *token bucket* in the form of the generic cell rate algorithm (ITU-T I.371): for each client one
+number is kept, the time at which its requests so far would be paid off at its rate. A client for which that time is
+ahead by more than the burst is refused, and told when to retry. An expensive request is admitted if the client is
+within its burst, and paid off afterwards.
 
-What there is little of is shared, so that whoever takes all that they can leaves something for who comes next. Amounts
-(bytes, requests that wait) go by *dynamic thresholds* (:class:`Shares`), places for work by turns: who has fewest is
-next, and who has had one for long gives it to who waits (:class:`Turns`).
+Scarce resources are shared, so that a client that takes all it can leaves something for the next one. Amounts (bytes,
+waiting requests) are shared by *dynamic thresholds* (:class:`Shares`). Places for work are taken in turns: the client
+with the fewest is next, and one that has held a place for long yields it if others wait (:class:`Turns`).
 
 Source: A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
 Transactions on Networking 6 (1998).
@@ -28,17 +29,17 @@ from spatialstream.gateway.problems import Problem
 __all__ = ["RateLimits", "Rates", "Shares", "Taken", "Turn", "Turns"]
 
 _REMEMBERED = 10_000
-"""Clients; beyond them those are forgotten that have nothing to pay."""
+"""Number of clients above which those with nothing left to pay off are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """What a client may have: whoever bears a token, or without tokens an address.
+    """Limits of a client, which is the bearer of a token, or without tokens an address.
 
     Attributes:
-        rate: requests a second, of which each question of a batch is one; 0: any number.
-        burst: seconds' worth of them at once.
-        connections: that follow results, by events or polls, or objects as they pass, at the same time.
+        rate: requests a second, where each query of a batch counts as one; 0: unlimited.
+        burst: requests at once, in seconds' worth of the rate.
+        connections: concurrent connections that follow results, as events or polls, or objects as they are sent.
     """
 
     rate: float = 1_000.0
@@ -47,11 +48,11 @@ class RateLimits:
 
 
 class Rates:
-    """Counts what clients do; used in the event loop alone.
+    """Enforces the limits of clients; used in the event loop only.
 
     Args:
-        limits: what each may have.
-        clock: s.
+        limits: limits of each client.
+        clock: returns the time in s.
     """
 
     def __init__(self, limits: RateLimits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,17 +61,17 @@ class Rates:
         self._connections: dict[str, int] = {}
 
     def take(self, client: str, cost: int = 1) -> None:
-        """Have a client do something.
+        """Charge requests to a client.
 
         Raises:
-            Problem: it has done too much lately.
+            Problem: it exceeds its rate.
         """
         limits, now = self._limits, self._clock()
         if not limits.rate:
             return
         paid = max(now, self._paid.get(client, now))
         if paid - now > limits.burst:
-            told = f"{client} does more than {limits.rate:g} requests a second"
+            told = f"{client} exceeds {limits.rate:g} requests a second"
             raise Problem("too-many", told, retry=max(1, math.ceil(paid - now - limits.burst)))
         if len(self._paid) >= _REMEMBERED:
             self._paid = {name: at for name, at in self._paid.items() if at > now}
@@ -78,14 +79,14 @@ class Rates:
 
     @contextmanager
     def connected(self, client: str) -> Iterator[None]:
-        """A client follows something.
+        """Count a connection of a client while the context is open.
 
         Raises:
-            Problem: it does so too often.
+            Problem: it has too many.
         """
         count = self._connections.get(client, 0)
         if count >= self._limits.connections:
-            raise Problem("too-many", f"{client} has {count} connections of this kind", retry=5)
+            raise Problem("too-many", f"{client} has {count} connections of this kind, which is the limit", retry=5)
         self._connections[client] = count + 1
         try:
             yield
@@ -98,16 +99,16 @@ class Rates:
 
 
 class Shares:
-    """An amount that clients share: each may have as much as is left free; for any thread.
+    """An amount shared by clients: each may hold as much as is left free; safe for any thread.
 
-    So one client alone may have half, two a third each, and there is always something for one more.
+    So one client alone may hold half, two a third each, and something is always left for one more.
 
     Args:
-        most: of all clients together.
-        what: it is, for those who are refused.
+        most: amount for all clients together.
+        what: name of the unit, for error messages.
 
     Attributes:
-        taken: how much is.
+        taken: amount held by all clients.
     """
 
     def __init__(self, most: int, what: str) -> None:
@@ -116,17 +117,17 @@ class Shares:
         self.taken = 0
 
     def take(self, client: str, amount: int = 1, kind: str = "too-many", had: int | None = None) -> None:
-        """Have a client take some.
+        """Give a client an amount.
 
         Args:
-            client: who.
-            amount: how much.
-            kind: of the problem that a refusal is.
-            had: how much of it what it is for has already: if nothing else has any it may have more than its share, or
-                than there is; None: it may not.
+            client: name of the client.
+            amount: the amount.
+            kind: kind of the problem if it is refused.
+            had: amount that the request in question holds already: if nobody else holds any, the request may exceed the
+                client's share, and the total; None: it may not.
 
         Raises:
-            Problem: it has its share.
+            Problem: the client would exceed its share.
         """
         with self._lock:
             mine, free = self._held[client], self._most - self.taken
@@ -134,12 +135,12 @@ class Shares:
             if mine + amount > free - amount and not alone:
                 others = self.taken - mine
                 told = f"{client or 'the gateway'} has {mine} {self._what}, others have {others}, of {self._most}"
-                raise Problem(kind, f"{told}: {amount} more are not to be had now", retry=1)
+                raise Problem(kind, f"{told}: {amount} more are not available now", retry=1)
             self._held[client] += amount
             self.taken += amount
 
     def give(self, client: str, amount: int = 1) -> None:
-        """A client gives some back."""
+        """Take back an amount from a client."""
         with self._lock:
             self.taken -= amount
             self._held[client] -= amount
@@ -148,7 +149,7 @@ class Shares:
 
     @contextmanager
     def held(self, client: str, amount: int = 1) -> Iterator[None]:
-        """A client has some for a time; errors as in :meth:`take`."""
+        """Give a client an amount while the context is open; errors as in :meth:`take`."""
         self.take(client, amount)
         try:
             yield
@@ -157,12 +158,12 @@ class Shares:
 
 
 class Taken:
-    """What one request has of shares, from when it comes until it is done with; for any thread.
+    """The amount of shares that one request holds during its life; safe for any thread.
 
     Args:
-        shares: of which.
-        client: whose request it is.
-        kind: of the problem that a refusal is.
+        shares: the shares.
+        client: name of the request's client.
+        kind: kind of the problem if more is refused.
     """
 
     def __init__(self, shares: Shares, client: str, kind: str = "too-many") -> None:
@@ -173,7 +174,7 @@ class Taken:
         """Take more.
 
         Raises:
-            Problem: its client has its share.
+            Problem: its client would exceed its share.
         """
         with self._lock:
             if not self._over:
@@ -181,14 +182,14 @@ class Taken:
                 self._amount += amount
 
     def less(self, amount: int) -> None:
-        """Give some of it back."""
+        """Give back a part."""
         with self._lock:
             if not self._over:
                 self._shares.give(self._client, amount)
                 self._amount -= amount
 
     def give(self) -> None:
-        """It is done with, whoever may still be at it."""
+        """Give back everything: the request has ended, even if a thread still works on it."""
         with self._lock:
             self._over = True
             self._shares.give(self._client, self._amount)
@@ -197,7 +198,7 @@ class Taken:
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """A place that somebody has or waits for; see :class:`Turns`."""
+    """A place that a client has or waits for; see :class:`Turns`."""
 
     client: str
     leave: Callable[[], object] | None
@@ -206,12 +207,14 @@ class Turn:
 
 
 class Turns:
-    """Places for a few at a time: for who has fewest, and of those for who came first; in the event loop alone.
+    """A limited number of places, given to the client with the fewest, then first come, first served.
+
+    Used in the event loop only.
 
     Args:
-        most: places.
-        share: of them, for one client.
-        seconds: for which nobody need leave one.
+        most: number of places.
+        share: most places of one client.
+        seconds: time for which a place need not be yielded.
     """
 
     def __init__(self, most: int, share: int, seconds: float = 0.0) -> None:
@@ -222,8 +225,9 @@ class Turns:
         """Wait for a place.
 
         Args:
-            client: who wants it.
-            leave: is called when somebody else is to have it, and has to give it back; None: it is given back soon.
+            client: name of the client.
+            leave: called when the place is to be yielded to another client, and must give it back; None: the place is
+                held only briefly.
         """
         turn = Turn(client, leave)
         self._waiting.append(turn)
@@ -236,14 +240,14 @@ class Turns:
         return turn
 
     def give(self, turn: Turn) -> None:
-        """Give a place back; if that has been done already, nothing."""
+        """Give a place back; does nothing if that has been done already."""
         for turns in (self._having, self._waiting):
             if turn in turns:
                 turns.remove(turn)
         self._see_to()
 
     def _see_to(self) -> None:
-        """Let those have places who can. If somebody waits, who has had one for longest leaves it, if that is long."""
+        """Give free places to those waiting; if any still wait, have the oldest place held for long yielded."""
         had = Counter(turn.client for turn in self._having)
         while len(self._having) < self._most:
             turn = min(self._waiting, key=lambda each: had[each.client], default=None)  # the first of several
@@ -260,7 +264,7 @@ class Turns:
                 each.client == old.client or had[each.client] < self._share for each in self._waiting
             )
             if wanted and old.leave is not None:
-                old.leave()  # it gives it back, and this is done again
+                old.leave()  # it gives the place back, which calls this method again
                 return
 
     def _has_been_long(self, turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""Reading requests: bodies for which there is room, parameters, and which form of an answer is wanted."""
+"""Parsing of requests: bodies within limits, parameters, and the accepted form of the answer."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 _BODY_SECONDS = 30.0
-"""Within which a body has to come."""
+"""Seconds within which a body must arrive."""
 
 
 async def read_body(request: Request, most: int, take: Callable[[int], object] | None = None) -> bytes:
-    """The body.
+    """Read the body.
 
     Args:
         request: the request.
@@ -37,9 +37,9 @@ async def read_body(request: Request, most: int, take: Callable[[int], object] |
             it comes; raises where there is none. None: it is not counted.
 
     Raises:
-        Problem: it is longer, does not come, or there is no room.
+        Problem: the body is too long, does not arrive in time, or there is no room for it.
     """
-    too_large = Problem("too-large", f"the most is {most} bytes; send less at a time")
+    too_large = Problem("too-large", f"a body may have at most {most} bytes; send less at a time")
     length = request.headers.get("content-length", "")
     expected = int(length[:20]) if length.isdecimal() else 0
     if expected > most:
@@ -62,47 +62,48 @@ async def read_body(request: Request, most: int, take: Callable[[int], object] |
                 up_to(size)
                 parts.append(part)
     except TimeoutError:
-        raise Problem("slow", f"the body has not come within {_BODY_SECONDS:g} s") from None
+        raise Problem("slow", f"the body has not arrived within {_BODY_SECONDS:g} s") from None
     return b"".join(parts)
 
 
 def check_media_type(request: Request, *known: str) -> None:
-    """Refuse a body that says it is of another form; one that says nothing is taken for what it has to be.
+    """Check the media type of the body; a body without one is assumed to have the right one.
 
     Raises:
-        Problem: it does.
+        Problem: it is another one.
     """
     given = request.headers.get("content-type", known[0]).partition(";")[0].strip().lower()
-    # what curl says where nobody has said anything
+    # curl's default
     if given not in (*known, "application/x-www-form-urlencoded"):
-        raise Problem("media-type", f"Content-Type: {given} is not read here; send {' or '.join(known)}")
+        raise Problem("media-type", f"Content-Type: {given} is not supported; send {' or '.join(known)}")
 
 
 def check_parameters(request: Request, *known: str, many: Sequence[str] = ()) -> None:
-    """Refuse parameters that there are not, for one that is misspelt would be passed over; and two where one can count.
+    """Refuse unknown parameters, since a misspelt one would be ignored, and repeated ones.
 
     Args:
         request: the request.
-        known: parameters that there are once at most.
-        many: those that there may be more of.
+        known: parameters that may be given once.
+        many: parameters that may be repeated.
 
     Raises:
-        Problem: there is one.
+        Problem: a parameter is unknown or repeated.
     """
     given = request.query_params
     for name in given:
         if name not in known and name not in many:
-            there_are = f"there are {', '.join((*many, *known))}" if known or many else "there are none"
+            names = ", ".join((*many, *known)) or "none"
+            there_are = f"is not a parameter of this path; known: {names}"
             raise Problem("invalid", f"{name}: {there_are}", [{"parameter": name, "detail": there_are}])
         if name in known and len(given.getlist(name)) > 1:
             raise Problem("invalid", f"{name}: give it once", [{"parameter": name, "detail": "give it once"}])
 
 
 def parsed(body: bytes) -> Any:
-    """The body as JSON.
+    """Parse a body as JSON.
 
     Raises:
-        Problem: it is none.
+        Problem: it is not JSON.
     """
     value, error, _ = json_value(body.replace(b"\n", b" "))
     if error is not None:
@@ -111,10 +112,10 @@ def parsed(body: bytes) -> Any:
 
 
 def duration(request: Request, name: str, default: int, most: int) -> float:
-    """A parameter in seconds, given in ms or with a unit; more than ``most`` ms is that.
+    """Parse a parameter that is a duration in ms or with a unit; return seconds, at most ``most`` ms.
 
     Raises:
-        Problem: it is no duration.
+        Problem: it is not a duration.
     """
     text = request.query_params.get(name)
     if text is None:
@@ -127,7 +128,7 @@ def duration(request: Request, name: str, default: int, most: int) -> float:
 
 
 def wanted_form(request: Request, forms: Sequence[str]) -> str:
-    """Which of these forms the request accepts most; the first if it says nothing.
+    """The form that the request accepts with the highest quality; the first one if it has no Accept header.
 
     Raises:
         Problem: it accepts none.
@@ -143,7 +144,7 @@ def wanted_form(request: Request, forms: Sequence[str]) -> str:
 
     best = max(forms, key=liking)
     if liking(best) <= 0.0:
-        raise Problem("not-acceptable", f"Accept: {accepted} asks for none of {', '.join(forms)}")
+        raise Problem("not-acceptable", f"Accept: {accepted} includes none of {', '.join(forms)}")
     return best
 
 

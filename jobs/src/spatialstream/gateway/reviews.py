@@ -1,12 +1,12 @@
-"""Who may do what, as a Kubernetes cluster says: TokenReview tells whose a token is, SubjectAccessReview what is his.
+"""Authentication and authorization by a Kubernetes cluster, through TokenReview and SubjectAccessReview.
 
 A right is a verb (``ask``, ``watch``, ``write``) on ``spatialstreams`` of the group ``spatialstream.dev``, in the
-namespace of the stream: ``geo.quakes`` is the SpatialStream ``quakes`` of the namespace ``geo``. So who may do what is
-in the cluster's roles, and tokens are those of its accounts.
+namespace of the stream: ``geo.quakes`` is the SpatialStream ``quakes`` of the namespace ``geo``. So rights are granted
+by the cluster's roles, and tokens are those of its accounts.
 
-What the cluster has said counts for some seconds (:data:`KEEP`, :data:`KEEP_REFUSAL`): so long may somebody go on who
-has lost a right, and a request is otherwise two more to the API server. What is kept is bounded, and so is what is
-asked at a time, with a share for each client, for whoever sends a wrong token makes the gateway ask.
+The cluster's answers are cached for some seconds (:data:`KEEP`, :data:`KEEP_REFUSAL`): a revoked right stays valid that
+long, but without the cache each request would cause two more to the API server. The size of the cache and the number of
+concurrent reviews are bounded, with a share for each client, since every wrong token causes a review.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["KEEP", "KEEP_REFUSAL", "RIGHTS", "Reviewed", "Reviews"]
 
 RIGHTS = ("ask", "watch", "write")
-"""To ask snapshot queries; to follow results; to register and cancel queries and send objects."""
+"""Rights: snapshot queries; following results; registering and cancelling queries and sending objects."""
 
 T = TypeVar("T")
 
 KEEP, KEEP_REFUSAL = 10.0, 2.0
-"""Seconds for which it counts that the cluster knows a token, or allows something; and that it does not."""
+"""Seconds for which positive answers of the cluster are cached, and negative ones."""
 
 _MOST_KEPT = 4096
 _MOST_ASKED = 64
@@ -48,11 +48,12 @@ _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """Who a request comes from, as the cluster knows him.
+    """The caller of a request, as identified by the cluster.
 
     Attributes:
-        name: for the log, such as ``system:serviceaccount:geo:dashboard``.
-        subject: what the cluster says of him, as JSON in the form that it is asked in.
+        name: name for the log, such as ``system:serviceaccount:geo:dashboard``.
+        subject: user, groups and extra fields, as JSON in the form of a SubjectAccessReview.
+        reviews: asks the cluster for rights.
     """
 
     name: str
@@ -60,34 +61,34 @@ class Reviewed:
     reviews: Reviews = field(repr=False, compare=False)
 
     async def check(self, right: str, stream: str) -> None:
-        """Refuse what the cluster does not allow.
+        """Check that the cluster grants a right on a stream.
 
         Raises:
             Problem: it does not.
-            Unavailable: it does not say.
+            Unavailable: it does not answer.
         """
         namespace, dot, name = stream.partition(".")
         if not (namespace and dot and name):
-            raise Problem("not-found", f"{stream} is not NAMESPACE.NAME, as streams of a cluster are called")
+            raise Problem("not-found", f"{stream} is not of the form NAMESPACE.NAME of a cluster's streams")
         if not await self.reviews.allows(self.subject, right, stream):
             raise Problem(
                 "forbidden", f"{self.name} may not {right} spatialstreams/{name} in the namespace {namespace}"
             )
 
     async def rights_on(self, stream: str) -> frozenset[str]:
-        """What the cluster allows with a stream; errors as in :meth:`check`."""
+        """Return the rights that the cluster grants on a stream; errors as in :meth:`check`."""
         allowed = await asyncio.gather(*(self.reviews.allows(self.subject, right, stream) for right in RIGHTS))
         return frozenset(right for right, may in zip(RIGHTS, allowed, strict=True) if may)
 
 
 class Reviews:
-    """Asks the cluster, of one event loop.
+    """Asks the cluster for reviews; for one event loop.
 
     Args:
         cluster: the API server.
-        audiences: of which tokens have to be one; none: those of the API server.
-        clock: seconds.
-        api_server: whether those of the API server will do too.
+        audiences: accepted audiences of tokens; empty: those of the API server.
+        clock: returns the time in seconds.
+        api_server: whether audiences of the API server are accepted too.
     """
 
     def __init__(
@@ -102,26 +103,26 @@ class Reviews:
         self._callers, self._rights = _Kept[Reviewed | None](clock), _Kept[bool](clock)
 
     async def caller(self, token: str) -> Reviewed | None:
-        """Whose a token is; None: nobody's.
+        """Return the caller that a token identifies; None: the token is invalid.
 
         Raises:
-            Unavailable: the cluster does not say.
-            Problem: too much is being asked.
+            Unavailable: the cluster does not answer.
+            Problem: too many reviews are under way.
         """
         if not token or len(token) > _LONGEST_TOKEN or not token.isascii():
             return None
         return await self._callers.get(hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
 
     async def allows(self, subject: str, right: str, stream: str) -> bool:
-        """Whether somebody has a right on a stream; errors as in :meth:`caller`."""
+        """Whether a subject has a right on a stream; errors as in :meth:`caller`."""
         return await self._rights.get((subject, right, stream), lambda: self._review_access(subject, right, stream))
 
     async def _review(self, token: str) -> Reviewed | None:
-        # only the API server knows its own audiences: it takes a token that names none of these to be for one of them
+        # only the API server knows its own audiences: a token that names none of ours is reviewed without audiences
         audiences = [] if self._api_server and not _named(token) & set(self._audiences) else self._audiences
         spec = {"token": token} | ({"audiences": audiences} if audiences else {})
         status = await self._asked(_TOKENS, "authentication.k8s.io/v1", "TokenReview", spec)
-        # a cluster that knows nothing of audiences names none
+        # a cluster that does not support audiences returns none
         meant = not audiences or set(audiences) & set(status.get("audiences") or [])
         if not status.get("authenticated") or not meant:
             return None
@@ -142,11 +143,11 @@ class Reviews:
 
 
 def _named(token: str) -> set[str]:
-    """The audiences that a token says it is for. That decides what is asked about it, and not what it is good for."""
+    """The audiences that a token claims, unverified. They decide only which review is requested."""
     try:
         part = token.split(".")[1]
         named = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))["aud"]
-    except (LookupError, TypeError, ValueError, RecursionError):  # it is of another kind
+    except (LookupError, TypeError, ValueError, RecursionError):  # not a JSON Web Token
         return set()
     return {each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)}
 
@@ -158,25 +159,25 @@ class _Answer(Generic[T]):
 
 
 class _Kept(Generic[T]):
-    """Answers by question. What several want to know at a time is asked once; what has failed is asked anew."""
+    """A cache of answers. Concurrent requests for the same key are made once; failures are not cached."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._answers = OrderedDict[Hashable, _Answer[T]]()
-        self._under_way = Shares(_MOST_ASKED, "questions about rights under way")
+        self._under_way = Shares(_MOST_ASKED, "reviews of rights under way")
 
-    async def get(self, question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-        known = self._answers.get(question)
+    async def get(self, query: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+        known = self._answers.get(query)
         if known is None or self._clock() >= known.until:
             client = CLIENT.get()
             self._under_way.take(client, kind="try-again")
-            known = self._answers[question] = _Answer(asyncio.ensure_future(self._asked(question, ask, client)))
-            self._answers.move_to_end(question)
+            known = self._answers[query] = _Answer(asyncio.ensure_future(self._asked(query, ask, client)))
+            self._answers.move_to_end(query)
             while len(self._answers) > _MOST_KEPT:
                 self._answers.popitem(last=False)
         return await asyncio.shield(known.task)  # others may wait for the same
 
-    async def _asked(self, question: Hashable, ask: Callable[[], Awaitable[T]], client: str) -> T:
+    async def _asked(self, query: Hashable, ask: Callable[[], Awaitable[T]], client: str) -> T:
         seconds = 0.0
         try:
             answer = await ask()
@@ -184,6 +185,6 @@ class _Kept(Generic[T]):
             return answer
         finally:
             self._under_way.give(client)
-            known = self._answers.get(question)
+            known = self._answers.get(query)
             if known is not None and known.task is asyncio.current_task():
                 known.until = self._clock() + seconds

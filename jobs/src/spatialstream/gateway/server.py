@@ -1,12 +1,12 @@
-"""The process: a socket, TLS if there is a certificate, and an end in order.
+"""The server process: a socket, TLS if there is a certificate, and a graceful shutdown.
 
-uvicorn speaks HTTP: it is small, kept by the people who keep Starlette, and needs no compiler. It waits for ever for
-the head of a request, as long as bytes of it come or none ever has, and for clients to take what has been sent to them;
-that is bounded here. Told to end (SIGTERM), the gateway takes no new connection, tells those who follow results to come
-again, finishes what is under way, and ends.
+uvicorn implements HTTP: it is small, maintained by the maintainers of Starlette, and needs no compiler. By itself it
+waits forever for the head of a request, as long as bytes of it arrive or none ever has, and for clients to read their
+data; both are bounded here. On SIGTERM the gateway accepts no new connection, tells clients that follow results to
+reconnect, finishes the requests under way, and ends.
 
-The certificate and its key may be replaced at any time, as cert-manager and Kubernetes do: new connections are shown
-what is new within seconds.
+The certificate and its key may be replaced at any time, as cert-manager and Kubernetes do: new connections use the new
+ones within seconds.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from spatialstream.model.errors import SettingError
 __all__ = ["check_address", "listen", "server_of"]
 
 _GRACE = 20
-"""Seconds for what is under way when it is told to end."""
+"""Seconds for requests under way to finish at shutdown."""
 _KEEP_ALIVE = 30
 _HEAD = 60
-"""Seconds for the head of a request, from when its connection is there, or free again."""
+"""Seconds for the head of a request to arrive, from when its connection is open, or idle again."""
 _STALLED = 20
-"""Seconds within which a client has to take some of what waits in its connection, be that closing or not."""
+"""Seconds within which a client must read some of the data waiting in its connection, even one that is closing."""
 _BACKLOG = 1024
 _RENEWAL = 5
-"""Seconds between two looks at the certificate's files."""
+"""Seconds between two checks of the certificate's files."""
 
 
 def check_address(host: str, *, local: bool) -> None:
-    """Refuse to listen where others could come, if there are no tokens.
+    """Check that a gateway without tokens listens on a loopback address only.
 
     Raises:
-        SettingError: they could.
+        SettingError: it does not.
     """
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         loopback = False
     if local and not loopback:
-        raise SettingError("host", f"{host} is not this machine alone, and everybody could ask; give --tokens")
+        raise SettingError("host", f"{host} is not a loopback address, so anyone could connect; give --tokens")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket; port 0 is any that is free.
+    """Open a listening socket; port 0 is any free port.
 
     Raises:
-        SettingError: it cannot be had.
+        SettingError: the address or port cannot be used.
     """
     try:
         sock = socket.create_server((host, port), backlog=_BACKLOG, family=_family(host))
     except OSError as error:
         raise SettingError("port", f"{host}:{port} cannot be used: {error.strerror}") from None
-    # connections inherit it; asyncio sets it for those alone whose socket names its protocol, and without it what is
-    # sent in two pieces waits for the other side's delayed acknowledgement, 40 ms
+    # connections inherit it; asyncio sets it only on sockets that name their protocol, and without it data sent in two
+    # pieces waits 40 ms for the other side's delayed acknowledgement
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
@@ -76,55 +76,55 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 class _Server(uvicorn.Server):
-    """Tells the gateway that it is to end, before its connections are waited for."""
+    """Tells the gateway to end, before waiting for its connections."""
 
     def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
         super().__init__(config)
         self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """As uvicorn calls it for a signal; a second one ends at once."""
+        """Override of uvicorn's signal handler; a second signal ends at once."""
         if not self.should_exit:
             logs.event("ending")
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn calls it when it is to end."""
+        """Override of uvicorn's shutdown."""
         self._gateway.end()
         await super().shutdown(sockets)
 
 
 class _Connection(H11Protocol):
-    """A connection; one on which no request comes ends, whatever else does, and one of which nothing is taken."""
+    """A connection, closed if no head of a request arrives in time, or if its client stops reading."""
 
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As asyncio calls it."""
+        """Override of asyncio's callback."""
         super().connection_made(transport)  # type: ignore[arg-type] # uvicorn wants one that it can write to, as it is
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As asyncio calls it."""
+        """Override of asyncio's callback."""
         super().connection_lost(exc)
         for timer in (self._late, self._stalled):
             if timer is not None:
                 timer.cancel()
 
     def handle_events(self) -> None:
-        """As uvicorn calls it when something has come."""
+        """Override of uvicorn's callback for received data."""
         super().handle_events()
         self._wait()
 
     def on_response_complete(self) -> None:
-        """As uvicorn calls it."""
+        """Override of uvicorn's callback."""
         super().on_response_complete()
         self._wait()
 
     def _wait(self) -> None:
-        """Wait for the head of a request, if that is what is to come."""
-        begun = self.cycle is not None  # before the first request it is none, though uvicorn says it never is
+        """Start the timer for the head of a request if one is expected, else stop it."""
+        begun = self.cycle is not None  # None before the first request, contrary to uvicorn's annotation
         if begun and not self.cycle.response_complete:
             if self._late is not None:
                 self._late.cancel()
@@ -133,27 +133,27 @@ class _Connection(H11Protocol):
             self._late = self.loop.call_later(_HEAD, self.transport.close)
 
     def pause_writing(self) -> None:
-        """As asyncio calls it when much waits."""
+        """Override of asyncio's callback for a full write buffer."""
         super().pause_writing()
         self._look(None)
 
     def resume_writing(self) -> None:
-        """As asyncio calls it when little does."""
+        """Override of asyncio's callback for a drained write buffer."""
         super().resume_writing()
         if self._stalled is not None:
             self._stalled.cancel()
 
     def _look(self, before: int | None) -> None:
-        """See now and then whether less waits than before."""
+        """Check periodically that the write buffer shrinks; abort the connection otherwise."""
         waiting = self.transport.get_write_buffer_size()
         if before is None or waiting < before:
             self._stalled = self.loop.call_later(_STALLED, self._look, waiting)
         else:
-            self.transport.abort()  # to close it would be to wait
+            self.transport.abort()  # closing would wait for the buffer to drain
 
 
 class _Certificate:
-    """The certificate that is shown, from files that may be replaced."""
+    """The server's certificate, from files that may be replaced."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = certificate, key
@@ -163,7 +163,7 @@ class _Certificate:
         return tuple(path.read_bytes() for path in self._files)
 
     def renew(self, context: ssl.SSLContext) -> None:
-        """Show what is in the files now. What cannot be used is told once, and what was shown stays."""
+        """Load the files if they have changed. An unusable certificate is logged once, and the previous one stays."""
         try:
             if (found := self._read()) != self._shown:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
@@ -182,23 +182,24 @@ class _Certificate:
 def server_of(
     gateway: Gateway, certificate: Path | None = None, key: Path | None = None, proxies: Sequence[str] = ()
 ) -> uvicorn.Server:
-    """What serves it; ``run([socket])`` does so until the process is told to end.
+    """Build the server; ``run([socket])`` serves until the process is told to end.
 
     Args:
-        gateway: what is served.
-        certificate: with which it speaks TLS.
-        key: of the certificate.
-        proxies: addresses, or networks, of those who are believed what they say of a client: ``X-Forwarded-For``, its
-            address, and ``X-Forwarded-Proto``, whether it speaks TLS.
+        gateway: the application.
+        certificate: certificate for TLS; None: plain HTTP.
+        key: the certificate's key.
+        proxies: addresses or networks of proxies whose ``X-Forwarded-For`` (the client's address) and
+            ``X-Forwarded-Proto`` (whether it uses TLS) are trusted.
 
     Raises:
-        SettingError: the certificate cannot be used, or one of the proxies is no address.
+        SettingError: the certificate cannot be used, or a proxy is not an address or network.
     """
     for each in proxies:
         try:
             ipaddress.ip_network(each, strict=False)
         except ValueError:
-            raise SettingError("trusted-proxy", f"{each!r} is no address, nor a network such as 10.0.0.0/8") from None
+            problem = f"{each!r} is neither an address nor a network such as 10.0.0.0/8"
+            raise SettingError("trusted-proxy", problem) from None
 
     async def renew() -> None:
         if shown is not None and config.ssl is not None:

@@ -1,8 +1,8 @@
-"""A stream behind the gateway: opened when it is first needed, and asked in threads of its own.
+"""A stream behind the gateway: opened when first needed, and called in threads of its own.
 
-Nothing that waits holds a thread. What a request waits for is looked at by one thread for all of them
-(:class:`_Looks`), and what cannot be answered now is asked again later, as long as the request has time. Threads, calls
-that answer several requests together, and requests that wait are shared by clients (:mod:`~.threads`, :mod:`~.rates`).
+A waiting request holds no thread. The stream's progress is polled by one thread for all requests (:class:`_Looks`), and
+a query that cannot be answered now is retried until its timeout. Threads, calls that answer several requests together,
+and waiting requests are shared by clients (:mod:`~.threads`, :mod:`~.rates`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spatialstream.client import Connection, Glimpse
-from spatialstream.client.glimpse import DeadLetters, dead_letters
+from spatialstream.client import Connection, LiveSample
 from spatialstream.client.history import Log, ResultsLog
-from spatialstream.client.inlet import Inlet
-from spatialstream.client.snapshots import MOST
+from spatialstream.client.live_sample import DeadLetters, dead_letters
+from spatialstream.client.record_writer import RecordWriter
+from spatialstream.client.snapshot_client import MOST
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.answers import Room
 from spatialstream.gateway.feed import Feed
@@ -37,48 +37,49 @@ AsOf = dict[str, int]
 
 _THREADS, _SHARE = 16, 8
 _READERS, _SHARE_OF_READERS = 4, 2
-"""Who reads what has been takes long, so it has threads of its own."""
+"""Reads of past results take long, so they have threads of their own."""
 _MOST_READING = 64
 _MOST_WAITING = 1_024
-"""Requests that ask and have no answer yet, of all clients."""
+"""Most requests without an answer yet, of all clients."""
 _READY_SECONDS = 2.0
 _FEW = 16
-"""Questions of a request that may be answered together with those of others."""
+"""Most queries of a request that is answered together with others."""
 _TOGETHER, _SHARE_OF_TOGETHER = 8, 4
-"""Calls that answer requests together, at the same time at most, and those with questions of one client."""
+"""Most concurrent calls that answer requests together, and most of them with queries of one client."""
 _OF_ONE = 128
-"""Questions of one client that are answered together with those of others: as many cost little more than one."""
+"""Most queries of one client in such a call: this many cost little more than one."""
 _PATIENCE = 0.05
-"""Seconds for which requests wait for a call that is under way before there is another beside it: none waits for one
-that takes long but its own, and as many as can be are answered together."""
+"""Seconds for which new requests wait for the call under way before another one starts: so no request waits for a slow
+call but its own, and as many as possible are answered together."""
 _LONG = 1.0
-"""Seconds after which a call with questions of several clients is one that takes long: see ``ServedStream._part``."""
+"""Seconds after which a call with queries of several clients is one that takes long: see ``ServedStream._part``."""
 _PAUSES = (0.002, 0.1)
-"""Seconds between two tries of what cannot be done now: the first, and the longest."""
+"""Seconds between two tries: the first, and the longest."""
 _BETWEEN_LOOKS = 0.005
 _GOES_ON = (
-    "goes on only with an object, a query or a mark of a later time; without at_least the answer is as of the clock"
+    "advances only with an object, a query or a watermark of a later time; "
+    "without at_least the answer is as of the current clock"
 )
 _GRACE = 1.0
-"""Seconds in which anything is tried, however little time there is."""
+"""Least seconds of a try, however little of the timeout is left."""
 
 
 Places = list[tuple[str, object]]
-"""Questions of a request, each with how to call its place."""
+"""Queries of a request, each with the name of its origin, for error messages."""
 Answered = tuple[bool, list[bytes]]
-"""Whether the stream is on the globe, and a line for each question."""
+"""Whether the stream's space is wgs84, and a line for each query."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """Questions that wait.
+    """A waiting request.
 
     Attributes:
-        client: who asks.
-        places: the questions.
-        timeout: seconds within which the answer has to be there.
+        client: name of the client.
+        places: the queries.
+        timeout: seconds for the answer to arrive.
         room: that the answer has.
-        answer: what comes of it.
+        answer: the answer, or its error.
     """
 
     client: str
@@ -89,7 +90,7 @@ class _Request:
 
 
 class _Queue:
-    """Requests that wait, of each client in their order."""
+    """Waiting requests, in order for each client."""
 
     def __init__(self) -> None:
         self._waiting = OrderedDict[str, deque[_Request]]()
@@ -98,11 +99,11 @@ class _Queue:
         return sum(map(len, self._waiting.values()))
 
     def add(self, request: _Request) -> None:
-        """One more."""
+        """Add a request."""
         self._waiting.setdefault(request.client, deque()).append(request)
 
     def take(self, may: Callable[[str], bool], busy: Callable[[str], bool]) -> list[_Request]:
-        """Those to be answered together: one of each client who may in turn, as long as there is room.
+        """Take requests to answer together, one of each allowed client in turn, as long as there is room.
 
         Who is busy, because something of theirs is being answered, is answered by themselves: what is dear of theirs
         would hold up whoever is answered with it.
@@ -124,21 +125,21 @@ class _Queue:
                 turns.append(client)
             else:
                 del self._waiting[client]
-            if not request.answer.done():  # whoever asked has not gone
+            if not request.answer.done():  # the client is still there
                 some.append(request)
                 left, of[client] = left - size, of[client] + size
-        for client in of:  # who has been served is behind those who have not
+        for client in of:  # clients served now come after the others next time
             if client in self._waiting:
                 self._waiting.move_to_end(client)
         return some
 
 
 class _Looks:
-    """How far a stream is, looked at once for all who want to know at a time, by a thread that does nothing else.
+    """Polls the progress of a stream in a thread of its own, once for all requests that wait for it.
 
     Args:
-        look: tells it.
-        name: of the thread.
+        look: returns the progress.
+        name: name of the thread.
     """
 
     def __init__(self, look: Callable[[], AsOf | None], name: str) -> None:
@@ -147,10 +148,11 @@ class _Looks:
         self._next: asyncio.Task[AsOf | None] | None = None
 
     async def get(self) -> AsOf | None:
-        """The look that begins next; errors are its own."""
+        """Return the result of the poll that starts next, or raise its error."""
         if self._next is None:
             self._next = asyncio.create_task(self._after(self._now))
-            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())  # who waited may have gone
+            # retrieve the exception, since all waiting requests may have gone
+            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._next)
 
     async def _after(self, last: asyncio.Task[AsOf | None] | None) -> AsOf | None:
@@ -161,14 +163,14 @@ class _Looks:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._look)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _together(
     opened: Stream, asked: Sequence[_Request], at_least: int | None, bounds: AnswerBounds
 ) -> list[Answered | SettingError | Unavailable]:
-    """The answers of several requests, or why there are none now."""
+    """Answer several requests; each gets its answer or its error."""
     geographic = opened.space.geographic
     found = opened.together([(each.places, each.timeout) for each in asked], at_least, bounds)
     return [(geographic, each) if isinstance(each, list) else each for each in found]
@@ -189,17 +191,22 @@ class ServedStream:
     """One stream.
 
     Args:
-        name: its name.
-        opener: reaches it. Its errors are Unavailable; then it is tried again with the next request.
-        feed: its results.
-        inlet: what is sent to it.
-        broker: where its topics are; None: nobody can look at what is sent.
+        name: the stream's name.
+        opener: connects to it. Raises Unavailable; the next request tries again then.
+        feed: distributes its results.
+        record_writer: sends records to it.
+        broker: how to reach its topics; None: objects and dead letters cannot be shown.
     """
 
     def __init__(
-        self, name: str, opener: Callable[[], Stream], feed: Feed, inlet: Inlet, broker: Connection | None = None
+        self,
+        name: str,
+        opener: Callable[[], Stream],
+        feed: Feed,
+        record_writer: RecordWriter,
+        broker: Connection | None = None,
     ) -> None:
-        self.name, self.feed, self.inlet, self._opener, self._broker = name, feed, inlet, opener, broker
+        self.name, self.feed, self.record_writer, self._opener, self._broker = name, feed, record_writer, opener, broker
         self._threads = Threads(_THREADS, _SHARE, f"ask-{name}")
         self._readers = Threads(_READERS, _SHARE_OF_READERS, f"history-{name}", _MOST_READING)
         self._together = ThreadPoolExecutor(_TOGETHER, f"together-{name}")
@@ -215,7 +222,7 @@ class ServedStream:
         self._patient = self._closed = self._ending = False
 
     def _do(self, work: Callable[[Stream], T]) -> T:
-        """Do something with the stream; if it has been begun anew, with the one that is there now."""
+        """Do some work with the stream; if the stream was recreated, again with a new connection."""
         with self._held() as stream:
             try:
                 return work(stream)
@@ -226,7 +233,7 @@ class ServedStream:
 
     @contextmanager
     def _held(self) -> Iterator[Stream]:
-        """The stream, which is not closed as long as anybody has it.
+        """Yield the stream, which is not closed while in use.
 
         Raises:
             Unavailable: it cannot be reached.
@@ -251,51 +258,51 @@ class ServedStream:
                         stream.close()
 
     def _drop(self, stream: Stream) -> None:
-        """Have it closed, and opened anew."""
+        """Have the stream closed once unused, and opened again when needed."""
         with self._opening:
             if stream is self._stream:
                 self._stream = None
 
     async def call(self, work: Callable[[Stream], T], seconds: float = 10.0) -> T:
-        """Do something with the stream in a thread.
+        """Do some work with the stream in a thread.
 
         Args:
-            work: what.
-            seconds: within which it has to begin.
+            work: the work.
+            seconds: time within which it must start.
 
         Raises:
-            Problem: too much is under way.
-            Exception: what the work raises, or Unavailable.
+            Problem: too many calls are under way.
+            Exception: whatever the work raises, or Unavailable.
         """
         return await self._threads.run(lambda: self._do(work), seconds)
 
     async def opened(self) -> Stream:
-        """The stream, for what is known of it without asking: its space and its rule. Errors as of :meth:`call`."""
+        """Return the stream, for its space and term rule, which need no call. Errors as in :meth:`call`."""
         known = self._stream
         return known if known is not None else await self.call(lambda opened: opened)
 
     async def as_of(self) -> AsOf | None:
-        """What a question is answered as of now; None: the stream's clock tells no time yet.
+        """Return the round and the clock as of which a query would be answered now; None before the clock has started.
 
-        No client can keep another one from knowing it.
+        No client can delay this for another one.
 
         Raises:
-            Unavailable: the stream does not say.
+            Unavailable: the stream does not answer.
         """
         return await self._looks.get()
 
     async def wait(self, done: Callable[[AsOf], bool], until: float) -> AsOf | None:
-        """Wait until the stream has come so far.
+        """Wait until the stream has reached some progress.
 
         Args:
-            done: whether it has, by what :meth:`as_of` tells.
-            until: time of the event loop when nobody waits any more; it is looked at once in any case.
+            done: says whether it has, given the result of :meth:`as_of`.
+            until: event-loop time at which to stop waiting; at least one poll is made.
 
         Returns:
-            What it has told last, also where nobody is to wait any more.
+            The last result of :meth:`as_of`, also if the wait ended early.
 
         Raises:
-            Unavailable: it does not say.
+            Unavailable: the stream does not answer.
         """
         loop, pause = asyncio.get_running_loop(), _PAUSES[0]
         try:
@@ -307,24 +314,24 @@ class ServedStream:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _PAUSES[1])
         except TimeoutError:
-            raise self._late("the stream's worker does not say how far it is") from None
+            raise self._late("the stream's worker does not answer") from None
 
     async def ask(self, places: Places, at_least: int | None, timeout: float, room: Room) -> Answered:
-        """Answer questions as of one round; also whether the stream is on the globe.
+        """Answer queries as of one round; also returns whether the stream's space is wgs84.
 
-        What an answer costs is mostly the same for one question and for a hundred. So those of requests that wait for
-        no time, and come while others are being answered, are answered together.
+        The cost of a call is mostly the same for one query and for a hundred. So requests without ``at_least`` that
+        arrive while others are being answered are answered together.
 
         Args:
-            places: how to call the place of each question, and the question.
-            at_least: ms: no answer before the clock has come so far; None: at once.
-            timeout: seconds within which the answers have to be there. It is tried once in any case, for a second.
+            places: the name of each query's origin, for error messages, and the query.
+            at_least: ms: no answer before the clock has reached this time; None: at once.
+            timeout: seconds for the answers to arrive. At least one try of a second is made.
             room: that the answers have, while they are found and until whoever gets them has let go of them.
 
         Raises:
-            Problem: too much of this client is under way, or there is no room.
+            Problem: too many requests of this client are under way, or there is no room.
             TooLarge: they are larger than they may be.
-            SettingError, Unavailable: see :meth:`~spatialstream.client.snapshots.SnapshotAsker.lines`.
+            SettingError, Unavailable: see :meth:`~spatialstream.client.snapshot_client.SnapshotClient.lines`.
         """
         loop, pause = asyncio.get_running_loop(), _PAUSES[0]
         began = loop.time()
@@ -338,7 +345,7 @@ class ServedStream:
                 except (Replaced, Suspended):
                     raise  # no later try can succeed, or is likely to
                 except Unavailable as error:
-                    if self._stream is None:  # it is not moving, but away as a whole: that is said at once
+                    if self._stream is None:  # the whole stream is unavailable: fail at once
                         raise
                     if self._ending or loop.time() + pause > until:
                         raise Unavailable(f"{error}; waited {loop.time() - began:.3g} s") from None
@@ -346,16 +353,16 @@ class ServedStream:
                 pause = min(2 * pause, _PAUSES[1])
 
     async def _reach(self, at_least: int, until: float) -> None:
-        """Wait for the clock."""
+        """Wait until the clock has reached a time."""
         as_of = await self.wait(lambda as_of: as_of["clock"] >= at_least, until)
         if as_of is None:
-            raise Unavailable("the stream has only begun: its clock tells no time yet, so nothing can be asked")
+            raise Unavailable("the stream has just started: its clock has no time yet, so it answers nothing")
         if as_of["clock"] < at_least:
-            told = f"the stream's clock has not come to {at_least}: it is at {as_of['clock']}"
+            told = f"the stream's clock has not reached {at_least}: it is at {as_of['clock']}"
             raise Unavailable(f"{told}, and {_GOES_ON}")
 
     async def _tried(self, places: Places, at_least: int | None, timeout: float, room: Room) -> Answered:
-        """The answer of one try."""
+        """Make one try."""
         loop, seconds = asyncio.get_running_loop(), max(timeout, _GRACE)
         request = _Request(CLIENT.get(), places, max(timeout, 0.0), room, loop.create_future())
         if at_least is not None or len(places) > _FEW:
@@ -369,10 +376,10 @@ class ServedStream:
             async with asyncio.timeout(seconds + _GRACE):
                 return await request.answer
         except TimeoutError:
-            raise self._late("much is being asked, and the answer is not there in time") from None
+            raise self._late("the answer is not ready in time, as many requests are under way") from None
 
     def _late(self, why: str) -> Unavailable:
-        """The error of a request whose time is over: why it is, unless the stream has not even been opened."""
+        """The error of a request that timed out: the given reason, unless the stream has not even been opened."""
         if self._stream is None:
             return Unavailable(f"{self.name} has not been reached yet{self._unreached}")
         return Unavailable(why)
@@ -381,7 +388,7 @@ class ServedStream:
         return self._busy[client] < _SHARE_OF_TOGETHER
 
     def _see_to(self) -> None:
-        """Have what waits answered, unless it is to wait for a call that is under way."""
+        """Start a call for waiting requests, unless they are to wait for the call under way."""
         if (self._again or self._asked) and not self._patient and len(self._answering) < _TOGETHER:
             task = asyncio.create_task(self._answer())
             self._answering.add(task)
@@ -400,7 +407,7 @@ class ServedStream:
         return self._asked.take(self._may, lambda client: self._busy[client] > 0)
 
     async def _answer(self) -> None:
-        """Answer what waits, as much as fits together at a time."""
+        """Answer waiting requests, in calls of as many as fit together."""
         while not self._patient and (some := self._taken()):
             clients = {each.client for each in some}
             self._busy.update(clients)
@@ -411,7 +418,7 @@ class ServedStream:
                 self._busy.subtract(clients)
                 self._busy = +self._busy
             for request, outcome in zip(some, outcomes, strict=True):
-                if request.answer.done():  # whoever asked has gone
+                if request.answer.done():  # the client has gone
                     continue
                 if isinstance(outcome, Exception):
                     request.answer.set_exception(outcome)
@@ -421,8 +428,8 @@ class ServedStream:
     def _part(self, some: Sequence[_Request]) -> None:
         """A call takes long: have what was asked by half of its clients answered apart from the rest.
 
-        So nobody is held up for long by what is dear of somebody else's. A call in which no question is dear, but the
-        machine is slow, is done twice at most by that, as its halves do not take long; one with a dear question about
+        So nobody is held up for long by what is dear of somebody else's. A call in which no query is dear, but the
+        machine is slow, is done twice at most by that, as its halves do not take long; one with a dear query about
         as often as its clients can be halved.
         """
         left = [each for each in some if not each.answer.done()]
@@ -435,7 +442,7 @@ class ServedStream:
 
     @contextmanager
     def _under_way(self, some: Sequence[_Request]) -> Iterator[None]:
-        """What comes now waits for this call, as long as it does not take long."""
+        """Have new requests wait for this call, but not longer than ``_PATIENCE``."""
         mine, loop = True, asyncio.get_running_loop()
 
         def end_of_patience() -> None:
@@ -463,7 +470,7 @@ class ServedStream:
                 return self._do(lambda opened: _together(opened, some, None, room.bounds))
 
             if self._closed:
-                return [Unavailable(f"{self.name} is not served here any more")] * len(some)
+                return [Unavailable(f"{self.name} is no longer served here")] * len(some)
             try:
                 outcomes = await asyncio.get_running_loop().run_in_executor(self._together, work)
                 return outcomes if alone is not None else list(map(_handed_on, some, outcomes))
@@ -472,38 +479,38 @@ class ServedStream:
                     return [error]
             except SpatialStreamError as error:
                 return [error] * len(some)
-            except Exception as error:  # noqa: BLE001 -- a defect: it is told to whoever has asked what brings it about
+            except Exception as error:  # noqa: BLE001 -- a defect: only the request that causes it is to fail
                 if alone is not None:
                     return [error]
         return [outcome for one in some for outcome in await self._outcomes([one])]
 
     async def look_back(self, work: Callable[[Log], T]) -> T:
-        """Do something with the results that there have been, in a thread.
+        """Do some work with past results in a thread.
 
         Raises:
-            Problem: too many do.
-            Exception: what the work raises.
+            Problem: too many such calls are under way.
+            Exception: whatever the work raises.
         """
         return await self._readers.run(lambda: work(self.log()))
 
     def log(self) -> Log:
-        """The results that there have been.
+        """Return the log of past results.
 
         Raises:
-            Unavailable: it is not known where they are.
+            Unavailable: the broker's address is not known.
         """
         return ResultsLog(self._known_broker(), self.name)
 
-    def glimpse(self) -> Glimpse:
-        """Begin to look at the objects as they are sent.
+    def live_sample(self) -> LiveSample:
+        """Start sampling the objects as they are sent.
 
         Raises:
             Unavailable: the broker cannot be reached.
         """
-        return Glimpse(self._known_broker(), self.name, self._do(lambda opened: opened.space))
+        return LiveSample(self._known_broker(), self.name, self._do(lambda opened: opened.space))
 
     def dead_letters(self, most: int) -> DeadLetters:
-        """The newest records that the stream could not use.
+        """Return the newest records that the stream rejected.
 
         Raises:
             Unavailable: the broker cannot be reached.
@@ -512,11 +519,11 @@ class ServedStream:
 
     def _known_broker(self) -> Connection:
         if self._broker is None:
-            raise Unavailable("this gateway knows no broker")
+            raise Unavailable("this gateway has no broker's address for the stream")
         return self._broker
 
     async def ready(self) -> bool:
-        """Whether it can be asked. It depends on nothing that clients can fill."""
+        """Whether the stream answers. Independent of every resource that clients can exhaust."""
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 await self.as_of()
@@ -525,12 +532,12 @@ class ServedStream:
             return False
 
     def end(self, why: str) -> None:
-        """Nobody waits any more for what is to come: they are told to come again."""
+        """End all waiting and all listeners; clients are told to reconnect."""
         self._ending = True
         self.feed.end(why)
 
     def close(self) -> None:
-        """Let go of it; calls under way are not waited for."""
+        """Close the stream, without waiting for calls under way."""
         self._closed = True
         self._together.shutdown(wait=False, cancel_futures=True)
         for each in (self._threads, self._readers, self._looks):

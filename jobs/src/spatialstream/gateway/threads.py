@@ -1,4 +1,4 @@
-"""Threads for what blocks, of which each client has a share; and for whom something is done."""
+"""Threads for blocking calls, shared fairly by clients; and the current client."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["CLIENT", "Threads", "as_gateway"]
 T = TypeVar("T")
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")
-"""Who a request comes from, in whose task something is done: a token's name, else an address. Empty: the gateway."""
+"""The client of the current task's request: the name of its token, else its address. Empty: the gateway itself."""
 
 _MOST_WAITING = 1_024
-"""Calls that are under way or wait for a thread, of all clients."""
+"""Most calls that are under way or wait for a thread, of all clients."""
 _PATIENCE = 10.0
 
 
 @contextmanager
 def as_gateway() -> Iterator[None]:
-    """What is done here is for all, and has a share of its own."""
+    """Do the enclosed work as the gateway itself, which has a share of its own."""
     before = CLIENT.set("")
     try:
         yield
@@ -35,13 +35,13 @@ def as_gateway() -> Iterator[None]:
 
 
 class Threads:
-    """Does what blocks, for many clients; used in the event loop alone.
+    """Runs blocking calls of many clients; used in the event loop only.
 
     Args:
-        most: threads.
-        share: of them, for one client.
-        name: of the threads.
-        waiting: calls that may be under way or wait, of all clients.
+        most: number of threads.
+        share: most threads of one client.
+        name: name of the threads.
+        waiting: most calls that may be under way or wait, of all clients.
     """
 
     def __init__(self, most: int, share: int, name: str, waiting: int = _MOST_WAITING) -> None:
@@ -51,16 +51,16 @@ class Threads:
     async def run(
         self, work: Callable[[], T], seconds: float = _PATIENCE, over: Callable[[], object] = lambda: None
     ) -> T:
-        """Do something in a thread.
+        """Run a call in a thread.
 
         Args:
-            work: what.
-            seconds: within which it has to begin.
-            over: is called, once, when it is over or will not begin: whoever asked may have gone long before.
+            work: the call.
+            seconds: time within which it must start.
+            over: called once when it has ended or will not start; the caller may have gone long before.
 
         Raises:
-            Problem: too much of this client is under way, so it has not begun.
-            Exception: what the work raises.
+            Problem: too many calls of this client are under way, so it has not started.
+            Exception: whatever the call raises.
         """
         client, loop = CLIENT.get(), asyncio.get_running_loop()
         with ExitStack() as held:
@@ -71,13 +71,13 @@ class Threads:
                 async with asyncio.timeout(max(0.0, seconds)):
                     turn = await self._turns.take(client)
             except TimeoutError:
-                told = f"{client or 'the gateway'} has waited {seconds:g} s for its turn: much is under way"
+                told = f"{client or 'the gateway'} has waited {seconds:g} s for its turn: too many calls are under way"
                 raise Problem("try-again", told, retry=1) from None
             held.callback(self._turns.give, turn)
             try:
                 future = self._pool.submit(work)
             except RuntimeError:
-                raise Problem("try-again", "the stream is not served here any more", retry=1) from None
+                raise Problem("try-again", "the stream is no longer served here", retry=1) from None
             done = held.pop_all().close
 
         def ended(_: object) -> None:
@@ -88,5 +88,5 @@ class Threads:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Begin nothing more; what is under way is not waited for."""
+        """Start no more calls; those under way are not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)

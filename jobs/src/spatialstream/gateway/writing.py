@@ -1,8 +1,8 @@
-"""What is written to a stream: objects, registrations and cancellations.
+"""Writes to a stream: objects, registrations and cancellations.
 
-Nothing is told to be done before it is: objects when the broker has them, a query when the stream has taken it in,
-which a probe shows (:mod:`~spatialstream.client.inlet`). What there is no room for is refused before any of it is sent,
-and before more of it is read.
+Success is reported only once it is certain: for objects when the broker has acknowledged them, for a query when the
+stream has registered it, as shown by a probe (:mod:`~spatialstream.client.record_writer`). Requests for which there is
+no room are refused before anything is sent, and before more of their body is read.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from spatialstream.client.asking import checked_query
-from spatialstream.client.inlet import probe_of
+from spatialstream.client.query_session import checked_query
+from spatialstream.client.record_writer import probe_of
 from spatialstream.client.stream import Stream, TimeLimits
 from spatialstream.gateway.problems import Problem, of_record
 from spatialstream.gateway.rates import Shares, Taken
@@ -37,9 +37,9 @@ __all__ = ["Outcome", "Writer"]
 
 _THREADS, _SHARE = 8, 4
 _MOST_REGISTERING = 1_024
-"""Registrations that wait to be taken in, of all clients; and cancellations likewise."""
+"""Most pending registrations of all clients, and most pending cancellations."""
 _LOOK_SECONDS = (0.5, 4.0)
-"""Between two looks at what was refused: the first, and the longest."""
+"""Seconds between two reads of the dead letters: the first, and the longest."""
 _CLOCK_SECONDS, _CLOCK_WAIT = 1.0, 1.0
 """For which a stream's clock is taken to be where it was, for it only goes on; and to wait until it is told."""
 _APART = 1_000
@@ -49,13 +49,13 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a registration or a cancellation.
+    """The outcome of a registration or a cancellation.
 
     Attributes:
-        query: its id.
-        as_of: a round by which it was taken in, and the stream's clock then; None: that is still to come.
-        position: a place in the results before the first row that it can have.
-        before: it had been registered before, under the same key.
+        query: the query's id.
+        as_of: a round by which it was processed, and the stream's clock then; None: it is still pending.
+        position: a position in the results before the query's first row.
+        before: whether it had been registered before, with the same key.
     """
 
     query: str
@@ -69,31 +69,31 @@ class Writer:
 
     Args:
         stream: the stream.
-        most: bytes of objects that may be under way.
+        most: most bytes of objects under way.
     """
 
     def __init__(self, stream: ServedStream, most: int) -> None:
-        self._stream, self._inlet, self._room = stream, stream.inlet, Shares(most, "bytes under way")
-        # a broker that is away holds up whoever sends objects for minutes: queries have threads of their own
+        self._stream, self._record_writer, self._room = stream, stream.record_writer, Shares(most, "bytes under way")
+        # an unavailable broker blocks the sending of objects for minutes, so queries have threads of their own
         self._of_objects = Threads(_THREADS, _SHARE, f"objects-{stream.name}")
         self._of_queries = Threads(_THREADS, _SHARE, f"queries-{stream.name}")
-        self._registering = Shares(_MOST_REGISTERING, "queries that wait to be taken in")
-        self._cancelling = Shares(_MOST_REGISTERING, "cancellations that wait to be taken in")
+        self._registering = Shares(_MOST_REGISTERING, "pending registrations")
+        self._cancelling = Shares(_MOST_REGISTERING, "pending cancellations")
         self._clock: tuple[float, int | None] = float("-inf"), None
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no more calls."""
         for each in (self._of_objects, self._of_queries):
             each.close()
 
     # ------------------------------------------------------------------------------------------------------- objects
 
     async def objects(self, read: Callable[[Taken], Awaitable[bytes]], *, sure: bool = False) -> int:
-        """Send objects, all or none; how many there are.
+        """Send objects, all or none; return their number.
 
         Args:
-            read: reads them, and takes the room that they need.
-            sure: whether their times are ms even if they look like something else.
+            read: reads the body, and takes the room that it needs.
+            sure: whether to accept times as ms even if they look like another unit.
 
         Raises:
             Problem: one of them is unusable, or of a time that the stream does not take, and which; their times look as
@@ -116,7 +116,7 @@ class Writer:
                     _check_times(decoded.batch.t, stream)
                 _check_limits(decoded, stream.limits(), clock, time.time_ns() // 1_000_000)
                 if len(decoded.batch):
-                    self._inlet.objects(content)
+                    self._record_writer.objects(content)
                 return len(decoded.batch)
 
             over = held.pop_all().close
@@ -149,31 +149,31 @@ class Writer:
         for_others: bool = False,
         sure: bool = False,
     ) -> Outcome:
-        """Register a standing query, and wait until it stands.
+        """Register a continuous query, and wait until it is registered.
 
         Args:
-            given: the query; without ``t`` it stands from the stream's clock on.
-            key: a registration with the same key, caller and query is the same registration; None: it has no key.
-            caller: who registers, which the query says from then on.
+            given: the query; without ``t`` it starts at the stream's clock.
+            key: idempotency key: registrations with the same key, caller and query are the same; None: no key.
+            caller: name of the caller, which is stored with the query.
             timeout: seconds to wait.
-            for_others: whether the caller may say that somebody else registers.
+            for_others: whether the caller may register on behalf of somebody else (``by``).
             sure: whether its time is ms even if it looks like something else.
 
         Raises:
-            Problem: it is no standing query, its id is in use, or its time looks as if it were not ms.
+            Problem: it is not a continuous query, its id is in use, or its time looks as if it were not ms.
             Unavailable: it may not have been sent.
         """
         by = _by(given, caller, for_others=for_others)
-        if isinstance(given, dict):  # who asks is no part of what is asked
+        if isinstance(given, dict):  # who registers a query is not part of the query
             given = {name: value for name, value in given.items() if name != "by"}
         if isinstance(given, dict) and key is not None:
             if given.get("id") is not None:
-                raise of_record("#", "id: leave it out, or the Idempotency-Key; an id is a key itself")
+                raise of_record("#", "id: give either an id or an Idempotency-Key; an id is itself a key")
             given = {**given, "id": _id_of(key, caller, given)}
         stream = await self._stream.opened()
         record, query = checked_query("#", given, stream.space, stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
-            raise of_record("#", f"type: {record['type']} does not stand, as CRQ, CKQ and CTQ do; ask it")
+            raise of_record("#", f"type: {record['type']} is not a continuous query (CRQ, CKQ or CTQ); POST it to /ask")
         if not sure and "t" in record and looks_like(np.array([query.t])) is not None:
             as_of = await self._stream.as_of()
             try:
@@ -181,7 +181,7 @@ class Writer:
             except RecordError as error:
                 raise of_record("#", f"{error}, or time_unit=ms if it is right") from None
         outcome, reason = await self._send(stream, {**record, "by": by}, timeout, self._registering)
-        # the id itself has been checked, so a rejection of this class says that it is another query's
+        # the id itself has been checked, so a rejection of this class means that another query has it
         if reason is not None and reason_class(reason) == "id":
             if key is None:
                 raise Problem("conflict", reason, [{"pointer": "#/id", "detail": reason.partition(": ")[2]}])
@@ -191,10 +191,10 @@ class Writer:
         return outcome
 
     async def cancel(self, name: str, timeout: float) -> Outcome:
-        """Cancel a standing query, and wait until it does not stand any more.
+        """Cancel a continuous query, and wait until that is done.
 
         Raises:
-            Problem: none of this name stands.
+            Problem: no query with this id is registered.
             Unavailable: it may not have been sent.
         """
         stream = await self._stream.opened()
@@ -207,63 +207,63 @@ class Writer:
     async def _send(
         self, stream: Stream, record: dict[str, Any], timeout: float, waiting: Shares
     ) -> tuple[Outcome, str | None]:
-        """Send a record with a probe; what has become of it, or the reason why it was rejected."""
+        """Send a record with a probe; return the outcome, and the reason if it was rejected."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         with waiting.held(CLIENT.get()):
             as_of = await self._stream.as_of()
-            # the stream's own clock: what is of an earlier time counts from when it comes, and what is of a later one
-            # would move the clock of a stream that is not of today
+            # use the stream's own clock: a record of an earlier time counts from its arrival, and one of a later time
+            # would advance the clock of a stream whose times are not the current ones
             now = time.time_ns() // 1_000_000 if as_of is None else as_of["clock"]
             record = {"t": now, **record}
             probe = probe_of(record["t"], stream.space)
             async with self._stream.feed.listen([probe["id"]], counted=False) as listener:
                 outcome = Outcome(record["id"], None, str(listener.cursor))
-                sent = await self._of_queries.run(lambda: self._inlet.queries(record, probe))
+                sent = await self._of_queries.run(lambda: self._record_writer.queries(record, probe))
                 number, pause = None, _LOOK_SECONDS[0]
                 while number is None and not sent.refused and listener.over is None and loop.time() < until:
                     if rows := await listener.rows(min(pause, max(0.0, until - loop.time()))):
                         number = rows[0][1].place.round
                     else:
-                        await self._of_queries.run(lambda: self._inlet.look(sent))
+                        await self._of_queries.run(lambda: self._record_writer.look(sent))
                         pause = min(2 * pause, _LOOK_SECONDS[1])
             if number is not None:
                 done = await self._stream.wait(lambda as_of: as_of["round"] >= number, until)
-                if done is not None and done["round"] >= number:  # so the dead letters of that round are there
-                    await self._of_queries.run(lambda: self._inlet.look(sent))
+                if done is not None and done["round"] >= number:  # so the round's dead letters have been sent
+                    await self._of_queries.run(lambda: self._record_writer.look(sent))
                     return replace(outcome, as_of=done), sent.refused.get(1)
             return outcome, sent.refused.get(1)
 
 
 def _by(given: Any, caller: str, *, for_others: bool) -> str:
-    """Who registers a query: the caller, whatever he says, but for one who may say that it is somebody else.
+    """Who registers a query: the caller, unless it names somebody else and may do so.
 
     Raises:
-        Problem: he may not, or it cannot be kept with a query.
+        Problem: it may not, or the name cannot be stored with a query.
     """
     said = given.get("by") if isinstance(given, dict) else None
     if said is not None and not for_others:
-        raise of_record("#", f"by: is who registers a query, and that is known: {caller}; leave it out")
+        raise of_record("#", f"by: is set by the gateway, to the caller {caller}; leave it out")
     try:
         return check_by(caller if said is None else said)
     except RecordError as error:
         if said is not None:
             raise of_record("#", str(error)) from None
-        raise Problem("forbidden", f"your name cannot be kept with a query: {error.problem}") from None
+        raise Problem("forbidden", f"the caller's name cannot be stored with a query: {error.problem}") from None
 
 
 def _id_of(key: str, caller: str, given: dict[str, Any]) -> str:
-    """The id of a registration with a key: the same for the same caller, key and query, and for no others."""
+    """The id of a registration with a key: a digest of caller, key and query."""
     said = json.dumps([caller, key, given], sort_keys=True)
     return f"q-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
 
 
 def _check_times(t: Ints, stream: Stream) -> None:
-    """Refuse times that look like those of another unit, unless the stream itself is of such times.
+    """Refuse times that look like another unit than ms, unless the stream's own times look like it too.
 
     Raises:
-        Problem: they look so.
-        Unavailable: nobody can say of which times the stream is.
+        Problem: they look like another unit.
+        Unavailable: the stream's clock is not available.
     """
     if looks_like(t) is None:
         return
@@ -304,4 +304,4 @@ def _unusable(rejected: list[dict[str, Any]]) -> Problem:
         field, _, problem = each["reason"].partition(": ")
         errors.append({"line": each["line"], "field": field, "detail": problem})
     first = f"line {rejected[0]['line']}: {rejected[0]['reason']}"
-    return Problem("invalid", f"{len(rejected)} objects cannot be used, and none has been sent; {first}", errors)
+    return Problem("invalid", f"{len(rejected)} objects are invalid, and none has been sent; {first}", errors)

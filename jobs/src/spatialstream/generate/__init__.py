@@ -1,16 +1,16 @@
-"""Synthetic streams: a social stream over real cities, the papers' data sets, and queries that find something in them.
+"""Synthetic streams: a social stream over real cities, the papers' data sets, and queries that match their objects.
 
-Everything is a function of :class:`GenerateSettings` alone: the same settings give the same bytes, on every run,
-without downloading anything. Objects are made in chunks of fixed size, each from a random generator of its own (seed,
-purpose, number of the chunk), so memory does not grow with the stream.
+The output depends only on :class:`GenerateSettings`: the same settings give the same bytes on every run, without any
+download. Objects are generated in chunks of fixed size, each with a random generator of its own (seed, purpose, number
+of the chunk), so memory does not grow with the stream.
 
-- :mod:`~spatialstream.generate.settings`: what can be chosen;
-- :mod:`~spatialstream.generate.places`: where objects are;
-- :mod:`~spatialstream.generate.words`: what they say, in words by Zipf's law;
+- :mod:`~spatialstream.generate.settings`: the settings;
+- :mod:`~spatialstream.generate.places`: positions of objects;
+- :mod:`~spatialstream.generate.words`: their texts, with words by Zipf's law;
 - :mod:`~spatialstream.generate.phrases`: the sentences of a social stream, and all its words;
-- :mod:`~spatialstream.generate.events`: what happens in a social stream;
+- :mod:`~spatialstream.generate.events`: the events of a social stream;
 - :mod:`~spatialstream.generate.objects`: :func:`object_batches`;
-- :mod:`~spatialstream.generate.queries`: :func:`query_batch`, centred on objects, with keywords of theirs;
+- :mod:`~spatialstream.generate.queries`: :func:`query_batch`, centred on objects, with some of their terms as keywords;
 - :mod:`~spatialstream.generate.files`: :func:`write_stream`, both as JSON Lines.
 """
 

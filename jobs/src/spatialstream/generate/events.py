@@ -1,7 +1,7 @@
-"""What happens in a social stream: a flood that spreads along a coast, a festival, a blackout, again and again.
+"""The repeated events of a social stream: a flood that spreads along a coast, a festival, a blackout.
 
 An event takes the place of a share of the posts, which grows to its height and falls off again: so the number of posts
-and their times stay what they were. Where and what events are is fixed, so that there are questions to which they are
+and their times stay what they were. Where and what events are is fixed, so that there are queries to which they are
 the answer. Cost: O(1) an object.
 """
 
@@ -21,7 +21,7 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens once in a cycle.
+    """An event that happens once in each cycle.
 
     Attributes:
         word: what it is; every post about it has this word, and no other post.
@@ -121,7 +121,7 @@ EVENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Which posts of a chunk are about events.
+    """The posts of a chunk that are about events.
 
     Attributes:
         event: int64[n], the number of the event; -1: none.
@@ -134,7 +134,7 @@ class Happening:
 
 
 def happening(settings: GenerateSettings, chunk: int, t: Ints) -> Happening:
-    """What the objects of a chunk, at the times ``t``, are about."""
+    """Choose the events that the objects of a chunk, at times ``t``, are about."""
     random, n = settings.random("events", chunk), len(t)
     cycle = settings.objects * 1_000.0 / settings.rate / settings.events
     phase = (t - settings.start) / cycle % 1.0
@@ -147,7 +147,7 @@ def happening(settings: GenerateSettings, chunk: int, t: Ints) -> Happening:
         share = each.share * np.clip(np.minimum(gone / each.rises, (1 - gone) / (1 - each.rises)), 0.0, 1.0)
         about = np.flatnonzero((chance >= below) & (chance < below + share))
         below += share
-        # most is said where it has come to, something where it has been
+        # most posts are at its front, some where it has passed
         at = np.minimum(gone / each.rises, 1.0)[about] * along[about] * (len(each.path) - 1)
         xs, ys = (np.interp(at, np.arange(len(each.path)), axis) for axis in np.array(each.path).T)
         event[about] = number

@@ -1,4 +1,4 @@
-"""What people say in a social stream: sentences with gaps, and the words that go into them.
+"""Texts of a social stream: sentences with gaps, and the words that fill them.
 
 Every word is written here or made of two that are (:func:`place_name`), so that nothing is said that nobody has read.
 No word comes twice in a sentence, and the words of :mod:`~spatialstream.generate.events` come in none.
@@ -24,7 +24,7 @@ great news
 small update
 note to self
 """.strip().splitlines()
-"""What a post may begin with, or be."""
+"""Texts that may begin a post, or be a post of their own."""
 
 CORES = """
 everybody talks about {topic}
@@ -98,7 +98,7 @@ the {transport} to {name} is {adjective}
 took the {transport} to {name}
 cycling past {name} {venue}
 """.strip().splitlines()
-"""Sentences that stand for themselves; a place and a time may follow."""
+"""Complete sentences, which a place and a time may follow."""
 
 PLACES = """
 in {city}
@@ -111,7 +111,7 @@ behind {name} {venue}
 between {name} and {name}
 outside {name} {venue}
 """.strip().splitlines()
-"""Where that is; who names the city says the first."""
+"""Places; a post that names its city uses the first."""
 
 TIMES = """
 today
@@ -131,7 +131,7 @@ and that makes me happy
 because {person} said so
 so much for a quiet {part}
 """.strip().splitlines()
-"""When that is, and what to think of it."""
+"""Times and comments."""
 
 
 def _split(words: str) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ FILLERS: Mapping[str, tuple[str, ...]] = {
     "part": _split("morning evening afternoon week weekend"),
     "weekday": _split("monday friday sunday saturday thursday tuesday wednesday"),
 }
-"""What a gap is filled with, the most frequent first. Besides there are ``{name}``, of a place, and ``{city}``."""
+"""Words for each gap, the most frequent first. There are also ``{name}``, the name of a place, and ``{city}``."""
 
 _FIRST = _split("""
     oak mill river stone north green king spring wood lake hill bridge church queen south high ash silver west market
@@ -221,7 +221,7 @@ _LAST = _split("""
 """)
 _PAIRS = len(_FIRST) * len(_LAST)
 _STRIDE = 7_919
-"""Prime, so that each pair comes once, and neighbours have nothing in common."""
+"""A prime, so that each pair is used once, and consecutive names share no part."""
 
 
 def place_name(rank: int) -> str:

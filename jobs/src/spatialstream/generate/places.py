@@ -1,4 +1,4 @@
-"""Where objects are: cities, a uniform or a Gaussian spread, clusters. Cost: O(1) an object."""
+"""Positions of objects: around cities, uniform, Gaussian, or in clusters. Cost: O(1) an object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KNOWN = 100_000
 _DAY_MS = 86_400_000
 _BUSIEST_HOUR = 20.0
 _NIGHT = 0.15
-"""Activity in the quietest hour, beside 1 in the busiest."""
+"""Activity in the quietest hour, relative to the busiest."""
 
 Points = tuple[Floats, Floats]
 
@@ -106,7 +106,7 @@ def spread(settings: GenerateSettings, chunk: int, n: int) -> Points:
 
 
 def _inside(settings: GenerateSettings, x: Floats, y: Floats) -> Points:
-    """The points as they are written, what fell over the border brought back: round the Earth, or reflected."""
+    """Round the points as they are written, and bring those beyond the border back: around the Earth, or reflected."""
     space = settings.space
     if space.geographic:
         x = np.where((x < -180.0) | (x > 180.0), (x + 180.0) % 360.0 - 180.0, x)

@@ -1,4 +1,4 @@
-"""The queries of a synthetic stream: each centred on an object of it, with keywords of that object.
+"""The queries of a synthetic stream: each is centred on one of its objects, with terms of the object as keywords.
 
 So no query is hopeless, and there are most queries where there are most objects, as in the papers' workloads (SSTD,
 section 7.1). Cost: O(1) a query, and the objects are made once more to look some of them up.
@@ -45,7 +45,7 @@ def focuses(settings: GenerateSettings) -> Ints:
 
 
 def chosen(batches: Iterable[ObjectBatch], numbers: Ints) -> ObjectBatch:
-    """The objects with these numbers, in their order, out of a stream that is passed through once."""
+    """Pick the objects with these numbers, in their order, in a single pass over a stream."""
     order = np.argsort(numbers, kind="stable")
     ascending = numbers[order]
     parts, first = [], 0
@@ -110,7 +110,7 @@ def _times(settings: GenerateSettings, random: np.random.Generator, continuous: 
 
 
 def _regions(settings: GenerateSettings, random: np.random.Generator, objects: ObjectBatch, wanted: Flags) -> Regions:
-    """A box or circle of the chosen size around each object; everywhere where it is not wanted."""
+    """A box or circle of the chosen size around each object; the whole space if no region is wanted."""
     space, n = settings.space, len(objects)
     low, high = np.log(settings.region)
     share = np.exp(low + (high - low) * random.random(n)) / 100.0

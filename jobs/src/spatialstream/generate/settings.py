@@ -1,4 +1,4 @@
-"""What can be chosen about a synthetic stream, and the random generators that follow from it."""
+"""The settings of a synthetic stream, and its random generators."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class GenerateSettings:
             section 7.2).
             ``clusters``: 70 % in 40 Gaussian clusters with a sigma of 0.02 of the side, 30 % uniform.
         objects: number of objects.
-        space: where they live.
-        seed: everything random follows from it.
+        space: space of the objects.
+        seed: seed of all random numbers.
         start: time of the first object, ms since 1970-01-01 UTC.
         rate: objects a second.
         diurnal: ``social`` only: people post by day, by the sun of their longitude; the rate stays the same.
-        events: ``social`` only: how often a flood, a festival and a blackout happen, see
+        events: ``social`` only: number of times that a flood, a festival and a blackout happen, see
             :mod:`~spatialstream.generate.events`.
         sigma: ``gaussian`` only: standard deviation along both axes, in coordinates, around the middle of the space.
         terms: distinct terms an object; in ``social`` from half to one and a half times as many words.
-        vocabulary: number of words ``w0``, ``w1``, ...; the one of rank r comes in proportion to ``1 / r ** zipf``. In
-            ``social`` those of sentences and of what fills their gaps, by that law each; all that are more than some
-            600 are names of places.
-        zipf: that exponent.
-        queries: how many queries of each type.
+        vocabulary: number of words ``w0``, ``w1``, ...; the frequency of the word of rank r is proportional to
+            ``1 / r ** zipf``. In ``social`` these are the words of sentences and of their gaps, by the same law for
+            each gap; all words beyond some 600 are names of places.
+        zipf: exponent of Zipf's law.
+        queries: number of queries of each type.
         region: size of regions, in percent of the space's area: (smallest, largest), spread evenly over its logarithm.
             In WGS84 that is a share of 360 by 180 degrees for boxes, and of the Earth's surface for circles.
         circles: share of regions that are circles; the others are boxes, as wide to high as the space.
@@ -55,7 +55,7 @@ class GenerateSettings:
         frequent: keywords are the most frequent terms of the object; otherwise any of them.
         k: k.
         duration: τ of every query, ms.
-        endless: whether continuous queries live until they are cancelled, and have no τ.
+        endless: whether continuous queries have no τ, and run until they are cancelled.
         window: T of every CTQ and of every second CKQ, ms.
         step: δ of every CTQ, ms.
         asked: when snapshot queries are issued: between these two shares of the stream's time.
@@ -92,7 +92,7 @@ class GenerateSettings:
     registered: tuple[float, float] = (0.0, 0.5)
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Check the settings."""
         for setting, problem in self._problems():
             raise SettingError(setting, problem)
 

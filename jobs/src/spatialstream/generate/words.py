@@ -1,4 +1,4 @@
-"""What objects say, in distinct words: some drawn by Zipf's law, or sentences whose gaps are filled by it.
+"""Texts of objects as sets of distinct words: words drawn by Zipf's law, or sentences whose gaps are filled by it.
 
 Cost: O(terms x log vocabulary) an object.
 """
@@ -24,7 +24,7 @@ from spatialstream.model.terms import TermLists, extract_terms
 __all__ = ["Sentences", "plain_terms"]
 
 _NAMING = 0.3
-"""Share of the posts that name their city, of those from a city that people know by name."""
+"""Share of posts that name their city, among those from a well-known city."""
 
 _ABSENT = -1
 _GAP = -2
@@ -46,7 +46,7 @@ def plain_terms(settings: GenerateSettings, random: np.random.Generator, n: int)
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """What people may say in a social stream, and the words that fill the gaps in it.
+    """The sentences of a social stream, and the words that fill their gaps.
 
     Attributes:
         terms: words of a sentence in the middle: it has from half to one and a half times as many.
@@ -122,7 +122,7 @@ def _filler(codes: Codes, zipf: float) -> Filler:
 
 
 def _filled(random: np.random.Generator, cells: Codes, fillers: Sequence[Filler]) -> Codes:
-    """The cells, a column an object, with all gaps filled, so that no code comes twice in a column."""
+    """Fill all gaps of the cells (a column for each object), so that no code occurs twice in a column."""
     for row in range(len(cells)):
         for number, (codes, cumulated) in enumerate(fillers):
             pending = np.flatnonzero(cells[row] == _GAP - number)
@@ -188,7 +188,7 @@ def _words(vocabulary: int, zipf: float) -> tuple[Mapping[str, Words], Words]:
 
 @lru_cache(maxsize=1)
 def _known_names() -> Sequence[Words]:
-    """The terms of each city's name; none where few people know it."""
+    """The terms of each city's name; none for cities that are not well known."""
     world = cities()
     return [extract_terms(name) if known else [] for name, known in zip(world.names, world.known, strict=True)]
 

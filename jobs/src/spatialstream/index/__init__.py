@@ -1,1 +1,1 @@
-"""Global indexes: which leaf takes an object, which leaves a query concerns, and how leaves are shared out to slots."""
+"""Global indexes: the routing of objects and queries to leaves, and the assignment of leaves to slots."""

@@ -1,14 +1,14 @@
 """Splitting and merging leaves of a live QT-tree, without its objects (SSTD, section 5.3).
 
-A :class:`TreeEditor` takes a tree apart, splits leaves and merges four sibling leaves into one as often as asked, and
-makes the new tree. For each new leaf it keeps from which old leaves it comes and with which shares of their objects and
-continuous queries, so that counts can be carried over. Both are estimates from J: what the parts will really hold is
-measured once the new tree is in use.
+A :class:`TreeEditor` loads a tree, splits leaves, merges groups of four sibling leaves, and builds the new tree. For
+each new leaf it records the old leaves that it originates from and the shares of their objects and continuous queries
+that it receives, so that counts can be carried over. Both shares are estimates from J; the actual contents of the new
+leaves are measured once the new tree is in use.
 
-Nodes keep their numbers, and textual nodes what was frozen into them: wherever nothing was split or merged, the new
-tree routes exactly as the old one did.
+Nodes keep their numbers, and textual nodes their frozen keyword lists: wherever nothing was split or merged, the new
+tree routes exactly as the old one.
 
-Cost: O(nodes) to take apart and put together; O(log of the tree's size + words of the cell) for an operation.
+Cost: O(nodes) to load and to build; O(log(size of the tree) + words of the cell) per operation.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _FIRST_CONTINUOUS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origins:
-    """From which old leaves each new leaf comes; m pairs, ascending by (leaf, source).
+    """The old leaves that each new leaf originates from; m pairs, ascending by (leaf, source).
 
     Attributes:
         leaf: int32[m], the new leaf.
-        source: int32[m], an old leaf that it has objects or queries from.
-        objects: float64[m], the part of the old leaf's objects that the new leaf gets; over the new leaves they add up
-            to 1 for each old one.
-        queries: float64[m], what the new leaf gets of the old leaf's continuous queries. One query can concern several
-            leaves, so these need not add up to 1.
+        source: int32[m], an old leaf whose objects or queries it receives.
+        objects: float64[m], the share of the old leaf's objects that the new leaf receives; the shares of each old leaf
+            add up to 1.
+        queries: float64[m], the share of the old leaf's continuous queries that the new leaf receives. One query can
+            concern several leaves, so these need not add up to 1.
         leaves: number of new leaves.
     """
 
@@ -64,25 +64,25 @@ class Origins:
 
     @classmethod
     def same(cls, leaves: int) -> Origins:
-        """Every leaf stays what it is."""
+        """The identity: every leaf is unchanged."""
         each = np.arange(leaves, dtype=np.int32)
         return cls(each, each, np.ones(leaves), np.ones(leaves), leaves)
 
     def carry_objects(self, old: Floats) -> Floats:
-        """A count of objects by old leaf as one by new leaf; the total stays."""
+        """Convert object counts by old leaf to counts by new leaf; the total is unchanged."""
         return np.bincount(self.leaf, self.objects * old[self.source], self.leaves).astype(np.float64)
 
     def carry_asked(self, asked: Floats, before: Floats, after: Floats) -> Floats:
-        """How much new leaves are asked, by what old ones were and by what J says of both: float64[6, leaves].
+        """Estimate the queries per type of the new leaves from counts of the old ones and from J: float64[6, leaves].
 
-        What is known of a new leaf is what J says, corrected by how far it was from what was counted where the leaf
-        comes from: a ratio estimate (Cochran, Sampling Techniques, chapter 6). Where J knows nothing of a type there,
-        its queries are taken to go where objects go.
+        The estimate for a new leaf is that of J, multiplied by the ratio of counts to estimates of J in the leaves it
+        originates from: a ratio estimate (Cochran, Sampling Techniques, chapter 6). If J has no queries of a type
+        there, the counted queries are distributed like the objects.
 
         Args:
-            asked: float64[6, old leaves], what was counted.
-            before: float64[6, old leaves], what J says of them.
-            after: float64[6, leaves], what it says of the new ones.
+            asked: float64[6, old leaves], the counts of the old leaves.
+            before: float64[6, old leaves], J's estimates for the old leaves.
+            after: float64[6, leaves], J's estimates for the new leaves.
         """
         counted, known = (np.stack([self.carry_objects(of_type) for of_type in table]) for table in (asked, before))
         result: Floats = np.where(known > 0.0, after * counted / np.maximum(known, 1e-300), counted)
@@ -91,11 +91,11 @@ class Origins:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjusted:
-    """A tree after an adjustment. Its leaves' figures are those of the old ones, carried over by the objects' shares.
+    """The result of an adjustment. Figures of the new leaves are carried over from the old ones by shares of objects.
 
     Attributes:
         tree: the new tree.
-        origins: where its leaves come from.
+        origins: the origins of its leaves.
     """
 
     tree: QTTree
@@ -103,12 +103,12 @@ class Adjusted:
 
 
 _Sources = dict[int, tuple[float, float]]
-"""Old leaf -> parts of its objects and of its continuous queries."""
+"""Old leaf -> shares of its objects and of its continuous queries."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Leaf:
-    """A leaf, with the cell of J that covers it and the keyword lists above it."""
+    """A leaf: the cell of J that covers it, the keyword lists above it, and its origins."""
 
     cell: int
     path: Path
@@ -120,10 +120,10 @@ def _within(inner: BoxTuple, outer: BoxTuple) -> bool:
 
 
 class TreeEditor:
-    """A QT-tree while it is being adjusted. Nodes are named by their numbers in the tree.
+    """A QT-tree under adjustment. Nodes are identified by their numbers in the tree.
 
     Args:
-        tree: the tree; it stays as it is.
+        tree: the tree; it is not modified.
         statistics: J, of the same space.
     """
 
@@ -140,7 +140,7 @@ class TreeEditor:
         self._take_apart()
 
     def _take_apart(self) -> None:
-        """Find parents, depths and gaps, and what the cost model wants to know of the leaves."""
+        """Compute the parents, depths and gaps of nodes, and the inputs of the cost model for the leaves."""
         found = self.statistics.cells_of(self.tree.leaves.box)
         cells, self._asked = found.tolist(), self.statistics.asked(found)
         lists = TreeLists(self.tree, self.statistics)
@@ -158,13 +158,13 @@ class TreeEditor:
         self._gaps = sorted(gaps, reverse=True)
 
     def _walk(self) -> list[int]:
-        """The nodes that the root leads to, depth first."""
+        """The nodes reachable from the root, depth first."""
         return depth_first(self._kind, self._first)
 
-    # ------------------------------------------------------------------------------------------------------- questions
+    # ------------------------------------------------------------------------------------------------------- queries
 
     def children(self, node: int) -> range:
-        """The four children of a node that is no leaf."""
+        """The four children of an inner node."""
         return range(self._first[node], self._first[node] + 4)
 
     def parent(self, node: int) -> int:
@@ -176,15 +176,15 @@ class TreeEditor:
         return self._box[node]
 
     def leaf_order(self) -> list[int]:
-        """The leaves' nodes, depth first, as they will be numbered."""
+        """The nodes of the leaves, depth first: the order in which leaves will be numbered."""
         return [node for node in self._walk() if self._kind[node] == LEAF]
 
     def can_split(self, node: int) -> bool:
-        """Whether a leaf is not yet as deep as leaves may be."""
+        """Whether a leaf is above the maximum depth."""
         return self._depth[node] < DEEPEST
 
     def can_merge(self, node: int) -> bool:
-        """Whether a node has four children that are leaves."""
+        """Whether all four children of a node are leaves."""
         return self._kind[node] != LEAF and all(child in self.leaves for child in self.children(node))
 
     def mergeable(self) -> list[int]:
@@ -192,13 +192,13 @@ class TreeEditor:
         return sorted({self._parent[leaf] for leaf in self.leaves if leaf and self.can_merge(self._parent[leaf])})
 
     def loads(self, nodes: Sequence[int], objects: Floats, rate: Floats, asked: Floats | None = None) -> Floats:
-        """Eqn 2 of leaves, and of what nodes would be as leaves once they are merged: float64[len(nodes)].
+        """Eqn 2 for leaves, and for inner nodes as if they were merged into leaves: float64[len(nodes)].
 
         Args:
             nodes: leaves, and nodes that :meth:`can_merge`.
             objects: float64[old leaves], abs(O) of each leaf of the old tree.
-            rate: float64[old leaves], E_P, arrivals in a ms.
-            asked: float64[6, old leaves], how much each was asked, see :meth:`Statistics.asked`; None: as J says.
+            rate: float64[old leaves], E_P, arrivals per ms.
+            asked: float64[6, old leaves], queries of each old leaf, see :meth:`Statistics.asked`; None: J's estimates.
         """
         leaves = [self.leaves[node] if node in self.leaves else self._merged(node) for node in nodes]
         cells = np.array([leaf.cell for leaf in leaves], np.int64)
@@ -212,15 +212,18 @@ class TreeEditor:
     # ------------------------------------------------------------------------------------------------------ operations
 
     def split(self, node: int, kind: int) -> range:
-        """Split a leaf; returns its children.
+        """Split a leaf.
 
-        Space: quarters, with the shares of objects that J counted in them (equal ones where J counted nothing, or is
-        not that deep) and the shares of continuous queries that reached them. Text: four keyword lists, see
-        :func:`spatialstream.index.wordlists.split_words`; every share has all the continuous queries.
+        By space: into quarters, with J's shares of objects (equal shares if J counted none or is not that deep) and of
+        the continuous queries that reached each quarter. By text: into four keyword lists, see
+        :func:`spatialstream.index.wordlists.split_words`; every child receives all continuous queries.
 
         Args:
             node: the leaf's node.
             kind: SPATIAL or TEXTUAL.
+
+        Returns:
+            The children.
         """
         leaf = self.leaves.pop(node)
         self._kind[node], first = kind, self._quad(node)
@@ -232,7 +235,7 @@ class TreeEditor:
         return self.children(node)
 
     def merge(self, node: int) -> None:
-        """Make a node whose four children are leaves a leaf (it has to be one that :meth:`can_merge`)."""
+        """Merge the four children of a node into one leaf. The node must be one that :meth:`can_merge`."""
         leaf = self._merged(node)
         for child in self.children(node):
             del self.leaves[child]
@@ -243,7 +246,7 @@ class TreeEditor:
         self.leaves[node] = leaf
 
     def _quad(self, parent: int) -> int:
-        """Four nodes below ``parent``: from a gap, or new ones."""
+        """Allocate four children of ``parent``: from a gap, or as new nodes."""
         if self._gaps:
             first = self._gaps.pop()
         else:
@@ -275,12 +278,12 @@ class TreeEditor:
         return [_Leaf(int(cells[child]), leaf.path, parts[child]) for child in range(4)]
 
     def _quarter_of(self, source: int, boxes: list[BoxTuple]) -> int:
-        """The quarter that an old leaf lies in, if it was merged and lies in one; -1 otherwise."""
+        """The quarter that contains an old (merged) leaf; -1 if no quarter contains it."""
         west, south, east, north = self.tree.leaves.box[source].tolist()
         return next((i for i, box in enumerate(boxes) if _within((west, south, east, north), box)), -1)
 
     def _continuous(self, cell: int) -> float:
-        """How many continuous queries reached a cell."""
+        """The number of continuous queries that reached a cell."""
         return float(self.statistics.reached[_FIRST_CONTINUOUS:, cell].sum())
 
     def _split_by_text(self, node: int, leaf: _Leaf) -> list[_Leaf]:
@@ -291,10 +294,11 @@ class TreeEditor:
         ]
 
     def _merged(self, node: int) -> _Leaf:
-        """What a node is once its children are merged.
+        """The leaf that results from merging a node's children.
 
-        Textual shares of one cell have the same queries, so a quarter of each counts. Quarters of a cell have some in
-        common: J says how many queries reach the whole, and how many each quarter.
+        Textual shares of one cell have the same queries, so a quarter of each share's queries is counted. Quarters of a
+        cell have some queries in common; the factor is J's ratio of queries that reach the whole cell to the sum over
+        its quarters.
         """
         parts = [self.leaves[child] for child in self.children(node)]
         cell = int(self.statistics.cells_of(np.array([self._box[node]]))[0])
@@ -313,7 +317,7 @@ class TreeEditor:
     # ---------------------------------------------------------------------------------------------------- the new tree
 
     def finish(self) -> Adjusted:
-        """The tree as it is now, with its leaves numbered depth first."""
+        """Build the new tree, with its leaves numbered depth first."""
         order = self._walk()
         numbers = [node for node in order if self._kind[node] == LEAF]
         textual = [node for node in order if self._kind[node] == TEXTUAL]
@@ -330,13 +334,13 @@ class TreeEditor:
         return Adjusted(QTTree(self.tree.space, nodes, texts, table, found), origins)
 
     def _text(self, node: int) -> TextualSplit | int:
-        """A textual node that was made here, or the row of one that the old tree has."""
+        """A textual node created by this editor, or the row of a node of the old tree."""
         made = self._made.get(node)
         return self._row[node] if made is None else made
 
 
 def _origins(leaves: Sequence[_Leaf]) -> Origins:
-    """From which old leaves some come."""
+    """The origins of several leaves."""
     pairs = [(i, source, *shares) for i, leaf in enumerate(leaves) for source, shares in sorted(leaf.sources.items())]
     leaf, source, objects, queries = np.array(pairs, np.float64).reshape(-1, 4).T
     return Origins(leaf.astype(np.int32), source.astype(np.int32), objects, queries, len(leaves))
@@ -352,7 +356,7 @@ def _scaled(sources: _Sources, objects: float, queries: float) -> _Sources:
 def _textual_nodes(
     tree: QTTree, statistics: Statistics, nodes: Sequence[TextualSplit | int]
 ) -> tuple[TextualNodes, Table]:
-    """The rows of textual nodes, old and new, over a dictionary of the words that they use."""
+    """Build the rows of old and new textual nodes over a dictionary of the words that they use."""
     kept = np.array([node for node in nodes if isinstance(node, int)], np.int64)
     made = [node for node in nodes if not isinstance(node, int)]
     is_new = np.array([not isinstance(node, int) for node in nodes], np.bool_)
@@ -384,7 +388,7 @@ def _textual_nodes(
 
 
 def _rows(is_new: Flags, old: Array, made: list[Array]) -> Array:
-    """Rows of the old tree and new ones as one array, in the order of the nodes."""
+    """Merge rows of the old tree and new rows into one array, in the order of the nodes."""
     result = np.empty((len(is_new), *old.shape[1:]), old.dtype)
     result[~is_new] = old
     if made:
@@ -393,18 +397,18 @@ def _rows(is_new: Flags, old: Array, made: list[Array]) -> Array:
 
 
 def _wide(lengths: Floats, width: int) -> Floats:
-    """Distributions over 0, 1, ..., with zeros up to ``width`` of them."""
+    """Pad distributions over 0, 1, ... with zeros to ``width`` entries."""
     return np.pad(lengths, [(0, 0)] * (lengths.ndim - 1) + [(0, width - lengths.shape[-1])])
 
 
 def _dictionary(
     tree: QTTree, statistics: Statistics, made: Sequence[TextualSplit]
 ) -> tuple[Words, list[tuple[Codes, Flags]]]:
-    """The old dictionary and the words of new textual nodes, those with the most weight if there are too many.
+    """Extend the old dictionary by the words of new textual nodes; if there are too many, by those of most weight.
 
     Returns:
-        The hashes, and for each new node the columns of its words that are in the dictionary, and which ones are:
-        bool[g].
+        The hashes; and for each new node the columns of its words that are in the dictionary, and for each of its g
+        words whether it is in the dictionary: bool[g].
     """
     importance = np.zeros(len(statistics.terms))
     for node in made:

@@ -1,6 +1,6 @@
-"""What every global index can do: say which leaf takes an object, and which leaves a query concerns (SSTD, 4.2).
+"""The interface of global indexes: which leaf an object goes to, and which leaves a query concerns (SSTD, 4.2).
 
-An index is immutable. It lives on every router, so it is small, made of flat arrays, and travels as such.
+An index is immutable. Every router holds a copy, so it is small, consists of flat arrays, and is transferred as such.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Leaves:
 
     Attributes:
         box: float64[n, 4] (west, south, east, north), closed: the objects of a leaf lie in its box.
-        textual: bool[n]; whether other leaves take objects from the same cell too, told apart by their terms.
-        objects: float64[n], objects of the sample that the index was built from.
-        load: float64[n], the workload by Eqn 2 that the index was built for.
+        textual: bool[n]; whether the leaf is a textual share: other leaves hold objects of the same cell.
+        objects: float64[n], number of objects of the sample that the index was built from.
+        load: float64[n], the workload (Eqn 2) estimated when the index was built.
     """
 
     box: Floats
@@ -43,12 +43,12 @@ class Leaves:
 class GlobalIndex(ABC):
     """The contract of a global index.
 
-    Each object goes to exactly one leaf, whose box contains it, and which depends on nothing but the object and the
+    Each object goes to exactly one leaf. The leaf's box contains the object, and it depends only on the object and the
     index. Each query goes to every leaf that may hold an object of its region.
     """
 
     kind: ClassVar[str]
-    """What the index is called in files."""
+    """Name of the kind of index in files."""
 
     space: Space
     """The space that it covers."""
@@ -63,24 +63,24 @@ class GlobalIndex(ABC):
     def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         """The leaves of each query: (row int32[m], leaf int32[m]), ascending by (row, leaf) and without duplicates.
 
-        Queries without a region, such as SKQs and CKQs, and cancellations concern all leaves. A query concerns at least
-        one leaf, provided that the centre of its circle lies in the space.
+        Queries without a region (such as SKQs and CKQs) and cancellations concern all leaves. Every query concerns at
+        least one leaf, provided that the centre of its circle lies in the space.
         """
         return self.route_regions(queries.regions)
 
     @abstractmethod
     def route_regions(self, regions: Regions) -> tuple[Codes, Codes]:
-        """The leaves that each region meets, as :meth:`route_queries` gives them."""
+        """The leaves that each region intersects, in the format of :meth:`route_queries`."""
 
     @abstractmethod
     def nearest_leaves(self, at: Floats) -> Codes:
-        """The leaf closest to each of n points float64[n, 2], where an SKQ is sent first (section 6.2): int32[n]."""
+        """The leaf nearest to each of n points float64[n, 2], which receives an SKQ first (section 6.2): int32[n]."""
 
     @abstractmethod
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """The whole index as flat arrays and a JSON-able meta."""
+        """Serialize the index as flat arrays and a JSON-serializable ``meta``."""
 
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
-        """The index that :meth:`to_arrays` gave; uses the arrays as they are, e.g. memory-mapped."""
+        """Deserialize the result of :meth:`to_arrays`; uses the arrays without a copy, e.g. memory-mapped ones."""

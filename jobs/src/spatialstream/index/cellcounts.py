@@ -1,4 +1,4 @@
-"""What the queries that reach a cell of J have: their keywords (M_srq, M_skq of SSTD, section 4.1.1), their shapes."""
+"""Counts of keywords (M_srq, M_skq of SSTD, section 4.1.1) and shapes of the queries that reach a cell of J."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["CellCounts", "Reaching"]
 
 @kernel
 def _turn(which: Ints, offsets: Ints, rows: Codes, width: int, ends: Ints, query: Codes) -> None:
-    """Writes each query down at the ends of its rows, which move on; without ``query`` they only move.
+    """Append each query to its rows and advance their ends; if ``query`` is empty, only advance the ends.
 
-    Row r of query q is ``which[q] width + r`` of ``ends``; where ``which[q]`` is -1 the query is left out.
+    Row r of query q has its end in ``ends[which[q] * width + r]``; queries with ``which[q]`` = -1 are skipped.
     """
     filling = len(query) > 0
     for q in range(len(which)):
@@ -34,10 +34,10 @@ def _turn(which: Ints, offsets: Ints, rows: Codes, width: int, ends: Ints, query
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reaching:
-    """Which queries of a type reach each row of J (:class:`~spatialstream.index.cells.Visits`).
+    """The queries of one type that reach each row of J (:class:`~spatialstream.index.cells.Visits`).
 
     Attributes:
-        cells: of J.
+        cells: the cells of J.
         offsets: int64[2 cells + 1]; row r is ``query[offsets[r] : offsets[r + 1]]``.
         query: int32[m], numbers of queries, ascending in a row.
     """
@@ -48,13 +48,16 @@ class Reaching:
 
     @classmethod
     def of(cls, cells: Cells, visits: Visits, code: Ints, kinds: Sequence[int]) -> list[Reaching]:
-        """Those of some types.
+        """Group the queries of some types by the rows that they reach.
 
         Args:
-            cells: of J.
-            visits: what each query reaches.
-            code: int64[n], their types.
-            kinds: the types asked for.
+            cells: the cells of J.
+            visits: the rows that each query reaches.
+            code: int64[n], the type of each query.
+            kinds: the types to select.
+
+        Returns:
+            One instance for each of ``kinds``.
         """
         width = 2 * len(cells)
         which = np.full(len(TYPES), -1, np.int64)
@@ -69,7 +72,7 @@ class Reaching:
         return [cls(cells, offsets[kind * width : (kind + 1) * width + 1], query) for kind in range(len(kinds))]
 
     def of_cell(self, cell: int) -> Codes:
-        """Those that reach a cell: int32[m]. A query is written down once on the way from the space to it."""
+        """The queries that reach a cell: int32[m]. Each is stored once on the path from the root to the cell."""
         rows = [2 * cell, 2 * cell + 1]
         while cell:
             cell = int(self.cells.parent[cell])
@@ -78,7 +81,7 @@ class Reaching:
         return found
 
     def sums(self, of_each: Floats) -> Floats:
-        """What those that reach each cell have together, float64[cells], of float64[queries]."""
+        """Sum ``of_each`` float64[queries] over the queries that reach each cell: float64[cells]."""
         flat = np.zeros(int(self.offsets[-1] - self.offsets[0]) + 1)
         np.cumsum(of_each[self.query[self.offsets[0] : self.offsets[-1]]], out=flat[1:])
         at = self.offsets - self.offsets[0]
@@ -97,17 +100,19 @@ def _count(query: Codes, offsets: Codes, value: Codes, weights: Floats, counts: 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellCounts:
-    """How often the queries of a type that reach a cell have each of some values, as a keyword; counted when asked for.
+    """Counts of values (such as keywords) of the queries of one type that reach a cell, computed on request.
 
-    Few cells are ever asked for, those that a tree's leaves are or were, so nothing is kept by cell but who reaches it.
+    Only a few cells are ever requested, those of present and former leaves of a tree, so the only data stored by cell
+    are the queries that reach it.
 
     Attributes:
-        reaching: the queries.
-        offsets: int32[n + 1]; query q has ``value[offsets[q] : offsets[q + 1]]``, one twice if that counts twice.
-        value: int32[m], numbers from 0.
-        values: how many there are.
-        weights: float64[n], how many each query stands for.
-        basis: int32[cells], the cell whose counts stand for each: itself, or the nearest above with enough of them.
+        reaching: the queries that reach each cell.
+        offsets: int32[n + 1]; query q has ``value[offsets[q] : offsets[q + 1]]``; a repeated value counts repeatedly.
+        value: int32[m], values, numbered from 0.
+        values: number of distinct values.
+        weights: float64[n], number of queries that each query represents.
+        basis: int32[cells], the cell whose counts are used for each cell: itself, or its nearest ancestor with enough
+            of them.
     """
 
     reaching: Reaching
@@ -118,19 +123,19 @@ class CellCounts:
     basis: Codes
 
     def of_cell(self, cell: int) -> Floats:
-        """How often each value is one of a query that reaches the cell: float64[values]."""
+        """The count of each value over the queries that reach the cell: float64[values]."""
         counts = np.zeros(self.values)
         _count(self.reaching.of_cell(int(self.basis[cell])), self.offsets, self.value, self.weights, counts)
         return counts
 
     def entries(self, cell: int) -> tuple[Codes, Floats]:
-        """Which values the queries that reach the cell have: (value int32[m] ascending, count float64[m])."""
+        """The values of the queries that reach the cell: (value int32[m] ascending, count float64[m])."""
         counts = self.of_cell(cell)
         value = np.flatnonzero(counts)
         return value.astype(np.int32), counts[value]
 
     def averages(self, of_value: Floats) -> Floats:
-        """The average over what the queries that reach each cell have, float64[cells], of float64[values]; else 0."""
+        """Average ``of_value`` float64[values] over the values of each cell's queries: float64[cells]; 0 if none."""
         ends = np.append(0.0, np.cumsum(of_value[self.value]))[self.offsets]
         sums = self.reaching.sums(self.weights * np.diff(ends))
         counts = self.reaching.sums(self.weights * np.diff(self.offsets))

@@ -1,8 +1,8 @@
-"""The cells of J: a quadtree over the space that is deep where records are many.
+"""The cells of J: a quadtree over the space that is deeper where there are more records.
 
-Cell 0 is the space. A cell that is split has four children in a row, in the order (east half) + 2 (north half). Cells
-of a level come after those of the level above, so one pass up or down the numbers follows the tree. Places are counted
-in columns and rows of cells of the deepest level.
+Cell 0 is the space. A cell that is split has four consecutive children, numbered (east half) + 2 (north half). Cells of
+a level are numbered after those of the level above, so one pass through the numbers, ascending or descending, traverses
+the tree level by level. Positions are given as columns and rows of cells of the deepest level (*finest cells*).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from spatialstream.model.space import Space
 __all__ = ["Cells", "Visits"]
 
 _SLACK = 1e-6
-"""Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
+"""Tolerance, as a share of a finest cell, for rounding of a border that a box has in common with a cell."""
 
 
 @kernel
 def _visit_from(first: Codes, stack: Ints, depth: int, one: Ints, other: Ints, rows: Codes, found: int) -> int:
-    """Writes the rows of a pair of ranges from ``rows[found]`` on, where there is room; returns where they end."""
+    """Write the rows of a pair of ranges from ``rows[found]`` on, which must have room; return their end."""
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 1 << depth, 0, 0
     top = 1
     while top > 0:
@@ -54,7 +54,7 @@ def _visit_from(first: Codes, stack: Ints, depth: int, one: Ints, other: Ints, r
 
 @kernel
 def _visit(first: Codes, depth: int, one: Ints, other: Ints, offsets: Ints) -> Codes:
-    """The rows of :class:`Visits` of each pair of ranges of finest cells; fills the ``offsets``, zeros before."""
+    """The rows of :class:`Visits` for each pair of ranges of finest cells; fills ``offsets``, initially zeros."""
     stack = np.empty((4 * depth + 4, 4), np.int64)  # cell, width, column and row of its south-west finest cell
     rows = np.empty(16 * len(one) + len(first), np.int32)
     for q in range(len(one)):
@@ -68,10 +68,10 @@ def _visit(first: Codes, depth: int, one: Ints, other: Ints, offsets: Ints) -> C
 
 
 class Visits(NamedTuple):
-    """What each of n queries reaches of J, each cell once on the way from the space down.
+    """The cells of J that each of n queries reaches, found from the root down.
 
-    Row 2 c is cell c of which it reaches a part, 2 c + 1 one that it covers; cells below a covered one are left out,
-    and what is not split counts as covered.
+    Row 2 c means that the query reaches a part of cell c; row 2 c + 1 that it covers the cell. Cells below a covered
+    cell are omitted, and a cell that is not split counts as covered.
     """
 
     offsets: Ints
@@ -85,11 +85,11 @@ class Cells:
     """A quadtree of n cells.
 
     Attributes:
-        space: what cell 0 is.
-        depth: the deepest level that there may be.
-        first: int32[n], the first child; -1 where a cell is not split.
-        parent: int32[n]; 0 for cell 0.
-        level: int32[n].
+        space: the space, which is cell 0.
+        depth: the deepest possible level.
+        first: int32[n], the first child; -1 if the cell is not split.
+        parent: int32[n], the parent; 0 for cell 0.
+        level: int32[n], the level; 0 for cell 0.
     """
 
     space: Space
@@ -100,20 +100,20 @@ class Cells:
 
     @classmethod
     def complete(cls, space: Space, levels: int) -> Cells:
-        """All cells of all levels down to one."""
+        """Create a complete quadtree down to level ``levels``."""
         return cls._grown(space, levels, np.arange(4**levels, dtype=np.int64), 0)
 
     @classmethod
     def adaptive(cls, space: Space, x: Floats, y: Floats, *, least: int, most: int, depth: int) -> Cells:
-        """Cells that are split where places are many.
+        """Create cells that are split where there are many points.
 
         Args:
-            space: what is divided.
-            x: the places' longitudes, of objects and queries alike.
-            y: their latitudes.
-            least: a cell with fewer is not split.
-            most: there are no more cells than this; if there would be, more places are asked for.
-            depth: no cell is split below this level.
+            space: the space to divide.
+            x: x coordinates (longitudes) of the points, which are those of objects and of queries.
+            y: their y coordinates (latitudes).
+            least: minimum number of points of a cell that is split.
+            most: maximum number of cells; ``least`` is doubled until it is met.
+            depth: the deepest level.
         """
         column, row = _grid(space, x, y, depth)
         keys = np.sort(_interleaved(column, row, depth))
@@ -125,7 +125,7 @@ class Cells:
 
     @classmethod
     def _grown(cls, space: Space, depth: int, keys: Ints, least: int) -> Cells:
-        """Cells with at least so many of these ascending keys, with their ancestors' other children."""
+        """Split every cell that contains at least ``least`` of these ascending keys."""
         first, parent, level = [np.full(1, -1, np.int32)], [np.zeros(1, np.int32)], [np.zeros(1, np.int32)]
         numbers, at, count = (
             np.zeros(1, np.int64),
@@ -148,11 +148,11 @@ class Cells:
         return cls(space, depth, np.concatenate(first), np.concatenate(parent), np.concatenate(level))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of cells."""
         return len(self.first)
 
     def levels(self) -> list[slice]:
-        """The cells of each level, from the space down."""
+        """The cells of each level, from the root down."""
         ends = np.searchsorted(self.level, np.arange(int(self.level[-1]) + 2))
         return [slice(int(start), int(end)) for start, end in pairwise(ends)]
 
@@ -172,28 +172,28 @@ class Cells:
         return boxes
 
     def visits(self, parts: Floats) -> Visits:
-        """What the n regions reach of which each is a pair of boxes, float64[n, 2, 4]."""
+        """The cells that n regions reach, each given as a pair of boxes: float64[n, 2, 4]."""
         offsets = np.zeros(len(parts) + 1, np.int64)
         rows = _visit(self.first, self.depth, self._ranges(parts[:, 0]), self._ranges(parts[:, 1]), offsets)
         return Visits(offsets, rows)
 
     def _ranges(self, parts: Floats) -> Ints:
-        """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells."""
+        """Convert boxes float64[n, 4] to closed ranges int64[n, 4] of columns and rows of finest cells."""
         side = 1 << self.depth
         result: Ints = np.clip(np.floor(self._scaled(parts)), 0, side - 1).astype(np.int64)
         result[parts[:, 0] > parts[:, 2]] = (side, side, -1, -1)
         return result
 
     def of_points(self, x: Floats, y: Floats) -> Ints:
-        """The smallest cell of each point, int64[n]."""
+        """The smallest cell that contains each point, int64[n]."""
         column, row = _grid(self.space, x, y, self.depth)
         return self._descend(column, row, np.full(len(x), self.depth))
 
     def of_boxes(self, boxes: Floats) -> Ints:
         """The smallest cell that covers each box float64[n, 4] (west, south, east, north), int64[n].
 
-        A box that ends where the next cell begins is not taken to reach into that. A box smaller than the cells there
-        gets the one that it lies in, unless it stands astride of two.
+        A box that ends at the border of the next cell does not reach into that cell. A box smaller than the cells at
+        its position gets the cell that contains it, unless it straddles two.
         """
         side = 1 << self.depth
         scaled = self._scaled(boxes)
@@ -209,7 +209,7 @@ class Cells:
         return result
 
     def _descend(self, column: Ints, row: Ints, lowest: Ints) -> Ints:
-        """The cell at each place, no deeper than its lowest level."""
+        """The deepest cell at each position, no deeper than ``lowest``."""
         cell = np.zeros(len(column), np.int64)
         for deep in range(self.depth):
             bit = self.depth - 1 - deep
@@ -218,9 +218,9 @@ class Cells:
         return cell
 
     def nearest(self, own: Flags) -> Codes:
-        """The cell whose numbers stand for each of n: itself if it has its ``own``, else the nearest above; int32[n].
+        """The cell whose figures are used for each cell: itself if ``own``, else its nearest such ancestor; int32[n].
 
-        The space has its own whatever is said of it.
+        The root always uses its own.
         """
         result = np.where(own, np.arange(len(self)), 0).astype(np.int32)
         for cells in self.levels()[1:]:
@@ -228,18 +228,18 @@ class Cells:
         return result
 
     def add_up(self, counts: Floats) -> None:
-        """Give every cell what its children have, besides its own: from the deepest level up."""
+        """Add to the counts of every cell those of its children, from the deepest level up."""
         for cells in reversed(self.levels()[1:]):
             np.add.at(counts, self.parent[cells], counts[cells])
 
     def hand_down(self, counts: Floats) -> None:
-        """Give every cell what its parent has, besides its own, in each row of counts float64[m, n]."""
+        """Add to the counts of every cell those of its parent, from the root down, in each row of float64[m, n]."""
         for cells in self.levels()[1:]:
             counts[:, cells] += counts[:, self.parent[cells]]
 
 
 def _grid(space: Space, x: Floats, y: Floats, depth: int) -> tuple[Ints, Ints]:
-    """Column and row of each point among cells of a level."""
+    """Column and row of each point among the cells of level ``depth``."""
     side = 1 << depth
     west, south, east, north = space.bounds
     column = np.clip((x - west) * (side / (east - west)), 0, side - 1).astype(np.int64)
@@ -248,7 +248,7 @@ def _grid(space: Space, x: Floats, y: Floats, depth: int) -> tuple[Ints, Ints]:
 
 
 def _interleaved(column: Ints, row: Ints, depth: int) -> Ints:
-    """Z-order keys: two bits a level, the highest first."""
+    """Z-order keys: two bits per level, the root's children in the highest bits."""
     keys = np.zeros(len(column), np.int64)
     for bit in range(depth - 1, -1, -1):
         keys = 4 * keys + ((column >> bit) & 1) + 2 * ((row >> bit) & 1)

@@ -1,22 +1,25 @@
 """Algorithm 1 of SSTD (section 4.1.2): build a QT-tree from a sample of objects and the query statistics J.
 
-The leaf with the largest workload is split, by space or by text, whichever leaves the smaller total workload (by text
-if that is clearly smaller), until there are θ leaves; each split makes four of one, so there may be up to two more. A
-leaf is not split if that can tell no two of its objects apart, or at depth 20.
+The leaf with the largest workload is split, by space or by text, whichever results in the smaller total workload (by
+text only if that is clearly smaller), until there are θ leaves. Each split turns one leaf into four, so there may be up
+to two leaves more. A leaf is not split if the split cannot separate any two of its objects, or at depth 20.
 
-What a split leaves is estimated for the leaves of the stream, not counted in the sample. A leaf with some 30 sampled
-objects has hardly any of the words of its future ones; and four shares that were made so as to have few words in common
-have few in common for just the objects that they were made of. H by counting is so far too small for both, that text
-nearly always seems to win, and the tree visits more than one that splits by space alone. So:
+Workloads after a split are estimated for the leaves of the stream, not counted in the sample. A leaf with about 30
+sampled objects has hardly any of the words of its future objects; and four shares that were formed to have few words in
+common have few in common only for the objects that they were formed from. H by counting is far too small in both cases:
+splits by text would nearly always seem better, and the resulting tree visits more objects than one that splits by space
+alone. Therefore:
 
-- A leaf has a word with probability 1 - exp(-n f), where n objects are expected in it, and f is the part of them that
-  have the word: counted, with :data:`_USUAL` more objects that have it as often as those of the node above.
-- How well lists tell words apart is seen by objects that they were not made of. Each half of a node's objects makes
-  lists, and the other half is sent by them; *lift* is by how much more often than by chance a word comes to a child
-  that lists it. Only this part of a word's objects is taken to go to the lists that have it, the rest goes anywhere.
+- A leaf has a word with probability 1 - exp(-n f), where n is the number of objects expected in it, and f the fraction
+  of them that have the word: the count in the sample, smoothed with :data:`_USUAL` additional objects that have the
+  word as often as those of the parent node.
+- How well keyword lists separate words is measured on objects that they were not formed from. Each half of a node's
+  objects forms lists, and the other half is routed by them; *lift* is how much more often than by chance a word goes to
+  a child that lists it. Only this fraction of a word's objects is assumed to go to the lists with the word; the rest is
+  distributed over all children.
 
-Cost: O(objects x terms x depth) for the sample, as each level of the tree visits each object for both kinds of split,
-and O(words of the dictionary) for each node.
+Cost: O(objects x terms x depth) for the sample, because each level of the tree visits each object for both kinds of
+split, and O(words of the dictionary) per node.
 """
 
 from __future__ import annotations
@@ -58,34 +61,34 @@ SPLITS = frozenset({"spatial", "textual"})
 """Kinds of split. With only one of them the tree is the paper's baseline "Quadtree" or "Text" (section 7.1)."""
 
 KEYWORDS = 16_384
-"""Default size of the dictionary: the most used query keywords. Others count as never asked for."""
+"""Default size of the dictionary of the most used query keywords. Other words count as never used in queries."""
 
 DEEPEST = 20
-"""Depth at which no node is split any more."""
+"""Maximum depth: nodes at this depth are not split."""
 
 _USUAL = 64.0
-"""As many objects, which have words as often as those of the node above, are added to those that a leaf has."""
+"""Weight of the prior in the word frequencies of a leaf, in objects with the word frequencies of the parent node."""
 
 _UNSURE = 100.0
-"""As many words, which come to children by chance, are added to those by which lift is measured."""
+"""Weight of the prior in the measurement of lift, in words that go to children by chance."""
 
 _MORE = 4.0
-"""A leaf is expected to get at least so many objects for each sampled one: the sample is of what is yet to come."""
+"""Minimum number of future objects that each sampled object represents: the sample stands for the coming stream."""
 
 _ALL = 0b1111
 
 _GAIN = 0.1
-"""By which part of what space leaves text has to leave less: of two estimates the smaller one is the more wrong."""
+"""Fraction by which a split by text must beat one by space: the smaller of two estimates tends to be too small."""
 
 
 @dataclass(slots=True, eq=False)
 class _Lists:
-    """The keyword lists of four children as they are made: g words.
+    """The keyword lists of four children under construction: g words.
 
     Attributes:
         objects: float64[4], abs(O).
         mass: int64[4, 2], H_srq and H_skq of the listed words, in fixed point.
-        mask: uint8[g], the children that have each term.
+        mask: uint8[g], the children whose list has each term, as bits.
     """
 
     objects: Floats
@@ -94,21 +97,21 @@ class _Lists:
 
     @classmethod
     def empty(cls, words: int) -> _Lists:
-        """Without any word."""
+        """Four empty lists."""
         return cls(np.zeros(4), np.zeros((4, 2), np.int64), np.zeros(words, np.uint8))
 
 
 @dataclass(slots=True, eq=False)
 class _Split:
-    """A way to split a node, and what its four children get.
+    """A candidate split of a node, and the resulting four children.
 
     Attributes:
         cells: the cell of J of each child.
         child: int8[n], the child of each of the node's objects.
         lists: the keyword lists; None for a split by space.
-        lift: how well these tell words apart, from 0 to 1.
+        lift: how well these separate words, from 0 to 1.
         objects: float64[4], abs(O).
-        loads: the workloads, by Eqn 2.
+        loads: the workloads of the children (Eqn 2).
     """
 
     cells: list[int]
@@ -128,7 +131,7 @@ class _Split:
 class _Node:
     """A node under construction; its objects are ``order[start:end]``, and a leaf has no ``split``.
 
-    ``words`` is which part of the objects has each word, float32[g], once that has been asked for.
+    ``words`` is the fraction of the objects that have each word, float32[g], computed on first use.
     """
 
     box: BoxTuple
@@ -161,9 +164,9 @@ def _share_out(
     lists: tuple[Floats, Ints, Bytes],
     child: npt.NDArray[np.int8],
 ) -> None:
-    """Send each object to the child whose workload grows least by it; ``chance`` uint32[g, 2] is the node's.
+    """Route each object to the child whose workload grows least by it; ``chance`` uint32[g, 2] is that of the node.
 
-    ``lists`` are (abs(O), H, masks) of the children; if it ``learns``, they take up what is sent.
+    ``lists`` are (abs(O), H, masks) of the children; if ``learns``, they are updated with each routed object.
     """
     objects, mass, mask = lists
     cost = np.empty(4)
@@ -193,7 +196,7 @@ def _share_out(
 
 
 class _Builder:
-    """The sample, the dictionary and the nodes so far."""
+    """State of the construction: the sample, the dictionary and the nodes so far."""
 
     def __init__(self, objects: ObjectBatch, statistics: Statistics, keywords: int) -> None:
         self.statistics = statistics
@@ -231,7 +234,7 @@ class _Builder:
         return self.chances[cell]
 
     def child_cell(self, cell: int, child: int) -> int:
-        """A quarter of a cell of J, or the cell itself where J is not that deep."""
+        """A quarter of a cell of J, or the cell itself if J is not that deep."""
         first = int(self.statistics.cells.first[cell])
         return cell if first < 0 else first + child
 
@@ -244,14 +247,14 @@ class _Builder:
         return self.order[node.start : node.end]
 
     def _terms_of(self, members: Ints) -> tuple[Ints, Codes]:
-        """The terms of some objects: whose each is, as a position among them, and which."""
+        """The terms of some objects: for each term its object, as a position in ``members``, and its number."""
         lengths = self.offsets[members + 1] - self.offsets[members]
         owner = np.repeat(np.arange(len(members)), lengths)
         first = np.cumsum(lengths) - lengths
         return owner, self.terms[np.arange(len(owner)) - first[owner] + self.offsets[members][owner]]
 
     def _words(self, number: int) -> Floats:
-        """Which part of a node's objects, of all that come to it, has each word: float64[g]."""
+        """The estimated fraction of all objects of a node that have each word: float64[g]."""
         node = self.nodes[number]
         if node.words is None:
             members = self._members(node)
@@ -266,13 +269,15 @@ class _Builder:
         return node.words.astype(np.float64)
 
     def _below(self, number: int, split: _Split, members: Ints, child: npt.NDArray[np.int8]) -> Floats:
-        """As :meth:`_words`, of each child that a node would get, float64[4, g]; of children without members nothing.
+        """As :meth:`_words`, for each child that a split would create: float64[4, g].
+
+        Rows of children without members are meaningless.
 
         Args:
             number: the node.
-            split: how it is split.
+            split: the split.
             members: objects of the node.
-            child: the child of each of them.
+            child: int8[n], the child of each of them.
         """
         words, g = self._words(number), len(self.dictionary)
         if split.lists is None:
@@ -289,7 +294,7 @@ class _Builder:
         return below
 
     def _loads(self, cells: list[int], objects: Floats, rate: Floats, words: Floats) -> list[float]:
-        """Eqn 2 of partitions whose objects have words so often, float64[n, g]."""
+        """Eqn 2 for partitions whose objects have words with frequencies ``words`` float64[n, g]."""
         there = -np.expm1(-self.more * objects[:, np.newaxis] * words)
         h = np.array([there[i] @ self.chance(cell) for i, cell in enumerate(cells)]) / UNIT
         asked, coverage = self.statistics.asked(at := np.array(cells)), self.statistics.coverage(at, h.reshape(-1, 2))
@@ -297,14 +302,14 @@ class _Builder:
         return loads
 
     def _weighed(self, number: int, split: _Split) -> _Split:
-        """The split, with the loads of its children."""
+        """Set the loads of a split's children."""
         members = self._members(self.nodes[number])
         rate = np.bincount(split.child, self.rates[members], 4).astype(np.float64)
         split.loads = self._loads(split.cells, split.objects, rate, self._below(number, split, members, split.child))
         return split
 
     def _by_space(self, number: int) -> _Split | None:
-        """Spatial partitioning; None if it can never tell two of the objects apart."""
+        """Spatial partitioning; None if all objects are at the same place."""
         node = self.nodes[number]
         x, y = (each[self._members(node)] for each in (self.x, self.y))
         if not ((x != x[:1]) | (y != y[:1])).any():
@@ -316,7 +321,7 @@ class _Builder:
         return self._weighed(number, _Split(cells, child, None, 0.0, counts))
 
     def _by_text(self, number: int) -> _Split | None:
-        """Textual partitioning; None if it tells no two of the objects apart."""
+        """Textual partitioning; None if it sends all objects to the same child."""
         members = self._members(self.nodes[number])
         lists = _Lists.empty(len(self.dictionary))
         child = self._sent(number, members, lists, learns=True)
@@ -326,7 +331,7 @@ class _Builder:
         return self._weighed(number, _Split(cells, child, lists, self._lift(number, members), lists.objects))
 
     def _sent(self, number: int, members: Ints, lists: _Lists, *, learns: bool) -> npt.NDArray[np.int8]:
-        """The child of each of some objects of a node, int8[n]."""
+        """Route some objects of a node by keyword lists: the child of each, int8[n]."""
         cell, child = self.nodes[number].cell, np.empty(len(members), np.int8)
         _share_out(
             members, number, self.hashes, self.offsets, self.terms, self.chance(cell), self.weight(cell),
@@ -335,9 +340,9 @@ class _Builder:
         return child
 
     def _lift(self, number: int, members: Ints) -> float:
-        """By how much more often than by chance words come to children that list them, from 0 to 1.
+        """How much more often than by chance words go to children that list them, from 0 to 1.
 
-        Words of no list and words of all say nothing.
+        Words in no list and words in all lists are ignored.
         """
         first = (self.hashes[members] >> np.uint64(32)) % np.uint64(2) == 0
         came = expected = said = 0.0
@@ -366,7 +371,7 @@ class _Builder:
         return best
 
     def _split(self, number: int, split: _Split) -> None:
-        """Make children of a leaf (lines 9 to 13 of Algorithm 1)."""
+        """Create the children of a leaf (lines 9 to 13 of Algorithm 1)."""
         node = self.nodes[number]
         self._words(number)
         node.split, node.child = split, len(self.nodes)
@@ -381,7 +386,7 @@ class _Builder:
             )
 
     def grow(self, leaves: int, splits: Collection[str]) -> None:
-        """Split leaves, the one with the largest workload first, until there are ``leaves`` or none can be split."""
+        """Split leaves in the order of descending workload, until there are ``leaves`` or none can be split."""
         heap = [(-self.nodes[0].load, self.nodes[0].start - self.nodes[0].end, 0)]
         count = 1
         while heap and count < leaves:
@@ -397,7 +402,7 @@ class _Builder:
                     heapq.heappush(heap, (-node.load, node.start - node.end, child))
 
     def finish(self) -> QTTree:
-        """The nodes as flat arrays, leaves numbered depth first."""
+        """Build the tree as flat arrays, with leaves numbered depth first."""
         kind = [LEAF if node.split is None else node.split.kind for node in self.nodes]
         child, box = [node.child for node in self.nodes], [node.box for node in self.nodes]
         numbers = [number for number in depth_first(kind, child) if kind[number] == LEAF]
@@ -413,7 +418,7 @@ class _Builder:
         return QTTree(self.statistics.space, nodes, *self._textual_nodes(textual), leaves)
 
     def _textual_nodes(self, numbers: list[int]) -> tuple[TextualNodes, Table]:
-        """The textual nodes, and the dictionary as far as they use it."""
+        """The textual nodes, and the part of the dictionary that they use."""
         made = [lists for number in numbers if (split := self.nodes[number].split) and (lists := split.lists)]
         cells = [self.nodes[number].cell for number in numbers]
         distinct, rows = np.unique(np.array(cells, np.int64), return_inverse=True)
@@ -434,7 +439,7 @@ class _Builder:
 
 
 def _bits(mask: Bytes) -> Floats:
-    """Which of four children have each of g words, as 0.0 and 1.0: float64[4, g]."""
+    """Expand masks of g words to 0.0 and 1.0 for each of four children: float64[4, g]."""
     bits: Floats = ((mask >> np.arange(4, dtype=np.uint8)[:, np.newaxis]) & 1).astype(np.float64)
     return bits
 
@@ -446,14 +451,14 @@ def build_tree(
     splits: Collection[str] = SPLITS,
     keywords: int = KEYWORDS,
 ) -> QTTree:
-    """A QT-tree with ``leaves`` (θ) leaves, or up to two more; fewer if the sample has nothing more to split.
+    """Build a QT-tree with ``leaves`` (θ) leaves, or up to two more; fewer if the sample cannot be split further.
 
     Args:
         objects: a sample of the stream.
         leaves: θ.
         statistics: J; its space is the tree's.
         splits: the kinds of split to try, of :data:`SPLITS`.
-        keywords: size of the dictionary at most.
+        keywords: maximum size of the dictionary.
     """
     builder = _Builder(objects, statistics, keywords)
     builder.grow(leaves, splits)

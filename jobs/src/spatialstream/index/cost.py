@@ -1,9 +1,9 @@
 """The cost model of SSTD (section 4.1.1): the workload of a partition under a query of each type, and a random one.
 
-A partition P is a leaf, or a candidate for one. Its workload is the expected number of objects that it visits because
-of one random query: for a snapshot query those it holds, for a continuous query those that arrive while the query
-lives. Everything here is arithmetic on numbers that :mod:`spatialstream.index.statistics` provides. Cost: O(keywords of
-the longest query).
+A partition P is a leaf, or a candidate for one. Its workload is the expected number of objects that one random query
+makes it visit: for a snapshot query the objects it holds, for a continuous query those that arrive during the query's
+lifetime. This module only computes with figures that :mod:`spatialstream.index.statistics` provides. Cost: O(keywords
+of the longest query).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["CellStatistics", "expression_coverage", "keyword_coverage", "workloa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellStatistics:
-    """What the cost model wants to know of one cell; types in the order of :data:`spatialstream.model.kinds.TYPES`.
+    """Inputs of the cost model for one cell; types are in the order of :data:`spatialstream.model.kinds.TYPES`.
 
     Attributes:
         arrival: float64[6], Pr(srq), ..., Pr(ctq): the probability that a query is of the type.
@@ -53,12 +53,12 @@ def keyword_coverage(lengths: Floats, h: float) -> float:
 def expression_coverage(groups: Ints, length: Ints, chance: Floats, h: Floats) -> Floats:
     """Eqn 1 for expressions of groups: the probability that one of a random query's groups is in P.φ, float64[n].
 
-    A group of l keywords is with probability h^l, so one of g groups is with 1 - prod over them of (1 - h^l). Lengths
-    of the groups of an expression are taken as independent of each other.
+    A group of l keywords is in P.φ with probability h^l, so at least one of g groups is with probability 1 - prod over
+    the groups of (1 - h^l). The lengths of the groups of an expression are assumed to be independent.
 
     Args:
-        groups: int[m], how many groups a query has.
-        length: int[m], and how many keywords one of them.
+        groups: int[m], number of groups of a query.
+        length: int[m], number of keywords of one of its groups.
         chance: float64[m], Pr(groups, length).
         h: float64[n], H_srq or H_skq of each of n partitions.
     """
@@ -74,20 +74,21 @@ def expression_coverage(groups: Ints, length: Ints, chance: Floats, h: Floats) -
 def workloads(asked: Floats, objects: Floats, rate: Floats, coverage: Floats) -> Floats:
     """Eqn 2: the workloads W(P) of n partitions under a random query, float64[n].
 
-    It is the sum over the types of query of Pr(type) W_type(P), where W_type(P) = p_type v_type: the probability that a
-    query of the type concerns P, times the objects that it then visits. These are
+    W(P) is the sum over the types of query of Pr(type) W_type(P), where W_type(P) = p_type v_type: the probability that
+    a query of the type concerns P, times the number of objects that it then visits. This number is
 
     - abs(O) for STQ, and Pr(q.φ ⊆ P.φ) abs(O) for SRQ and SKQ (Eqn 1);
-    - E_{P,O}, those that arrive while the query lives, for CRQ, CKQ and CTQ: its expected duration times E_P.
+    - E_{P,O}, the arrivals during the query's lifetime, for CRQ, CKQ and CTQ: its expected duration times E_P.
 
     Args:
-        asked: float64[6, n], Pr(type) p_type of each partition; of types that stand, times the expected duration in ms.
+        asked: float64[6, n], Pr(type) p_type of each partition; for continuous types, times the expected duration in
+            ms.
         objects: float64[n], abs(O), the objects in P.
-        rate: float64[n], E_P, objects that arrive in P in a ms.
+        rate: float64[n], E_P, arrivals in P per ms.
         coverage: float64[2, n], Pr(q.φ ⊆ P.φ) of SRQ and of SKQ.
     """
-    standing = STANDING[:-1]
-    visits = np.where(standing[:, np.newaxis], rate, objects)
+    continuous = STANDING[:-1]
+    visits = np.where(continuous[:, np.newaxis], rate, objects)
     visits[[CODE[QueryType.SRQ], CODE[QueryType.SKQ]]] *= coverage
     result: Floats = (asked * visits).sum(axis=0)
     return result

@@ -1,12 +1,12 @@
-"""H, the part of the query keywords that a leaf may hold, by its frozen keyword list and by J as it is today (Eqn 1).
+"""H, the fraction of query keywords that a leaf may hold, from frozen keyword lists and the current J (Eqn 1).
 
-SSTD, sections 4.1.1 and 4.2. When a tree is built, H counts the words that the sample's objects have in each leaf. A
-live leaf holds many more objects, which are not looked at again. What is known for certain of a leaf's words is only
-how the textual nodes above it route: so H is the probability, in today's M_srq or M_skq of the leaf's cell, that each
-of them has a keyword in the list that leads to the leaf, or in none of its four lists, as nothing keeps such words
-apart. A leaf that no textual node is above may hold every word: its H is 1.
+SSTD, sections 4.1.1 and 4.2. When a tree is built, H counts the words of the sample's objects in each leaf. A live leaf
+holds many more objects, which are not inspected again. All that is certain about a leaf's words is how the textual
+nodes above it route. So H is the probability, in the current M_srq or M_skq of the leaf's cell, that for each of these
+nodes a keyword is in the list that leads to the leaf, or in none of the node's four lists, because such words may go to
+any child. A leaf without textual nodes above it may hold every word: its H is 1.
 
-Cost: O(keywords of the cell's queries x textual nodes above x log of their lists' lengths) for a leaf.
+Cost: O(keywords of the cell's queries x textual nodes above x log of their lists' lengths) per leaf.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["KeywordLists", "Path", "TreeLists", "hold", "leaf_coverage", "path_c
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeywordLists:
-    """The keyword lists of the four children of a textual node, in J's terms.
+    """The keyword lists of the four children of a textual node, in J's numbering of terms.
 
     Attributes:
         term: int64[m], positions in :attr:`Statistics.terms`, ascending.
-        bits: uint8[m]; bit i says that the term is in the list of child i.
+        bits: uint8[m]; bit i is set if the term is in the list of child i.
     """
 
     term: Ints
     bits: Bytes
 
     def hold(self, child: int, term: Codes) -> Flags:
-        """Whether objects with each of the terms may be below the child: bool[n]."""
+        """Whether objects with each of the terms may be routed to the child: bool[n]."""
         if not len(self.term):
             return np.ones(len(term), np.bool_)
         at = np.minimum(np.searchsorted(self.term, term), len(self.term) - 1)
@@ -47,15 +47,15 @@ class KeywordLists:
 
 
 Path = tuple[tuple[KeywordLists, int], ...]
-"""The lists of the textual nodes from the root down to a leaf, and the child of each that leads on."""
+"""The keyword lists of the textual nodes from the root to a leaf, each with the child on the path."""
 
 
 class TreeLists:
-    """The lists of a tree's textual nodes.
+    """The keyword lists of a tree's textual nodes.
 
     Args:
         tree: the tree.
-        statistics: J, in whose terms they are given.
+        statistics: J, whose numbering of terms the lists use.
     """
 
     def __init__(self, tree: QTTree, statistics: Statistics) -> None:
@@ -66,7 +66,7 @@ class TreeLists:
         self._made: dict[int, KeywordLists] = {}
 
     def along(self, path: tuple[tuple[int, int], ...]) -> Path:
-        """The lists on a path of :meth:`QTTree.textual_paths`."""
+        """The keyword lists along a path of :meth:`QTTree.textual_paths`."""
         return tuple((self._of_row(row), child) for row, child in path)
 
     def _of_row(self, row: int) -> KeywordLists:
@@ -78,7 +78,7 @@ class TreeLists:
 
 
 def hold(path: Path, term: Codes) -> Flags:
-    """Whether objects with each of the terms may come to the end of a path: bool[n]."""
+    """Whether objects with each of the terms may reach the end of a path: bool[n]."""
     result = np.ones(len(term), np.bool_)
     for lists, child in path:
         result &= lists.hold(child, term)
@@ -86,14 +86,14 @@ def hold(path: Path, term: Codes) -> Flags:
 
 
 def path_coverage(statistics: Statistics, cell: int, path: Path) -> tuple[float, float]:
-    """H_srq and H_skq of what is at the end of a path.
+    """H_srq and H_skq of the leaf at the end of a path.
 
-    Where no query with a keyword reaches the cell, nothing is known of its words, and H is 1.
+    If no query with keywords reaches the cell, nothing is known of its words, and H is 1.
 
     Args:
         statistics: J.
-        cell: the cell of J whose M_srq and M_skq count.
-        path: the keyword lists on the way.
+        cell: the cell of J whose M_srq and M_skq are used.
+        path: the keyword lists on the path.
     """
     if not path:
         return 1.0, 1.0
@@ -110,7 +110,7 @@ def leaf_coverage(index: GlobalIndex, statistics: Statistics, cells: Ints) -> Fl
     """H_srq and H_skq of each leaf, float64[n, 2].
 
     Args:
-        index: the index; the leaves of one that is no QT-tree may hold every word.
+        index: the index; if it is not a QT-tree, its leaves may hold every word.
         statistics: J.
         cells: int64[n], the cell of J of each leaf.
     """

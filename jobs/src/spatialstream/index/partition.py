@@ -1,4 +1,4 @@
-"""Multi-way number partitioning by the differencing method of Karmarkar and Karp, which allots leaves to workers.
+"""Multi-way number partitioning by the differencing method of Karmarkar and Karp, which assigns leaves to slots.
 
 N. Karmarkar, R. M. Karp: The differencing method of set partitioning, 1982; SSTD, end of section 4.1.2. Cost:
 O(n (k log k + log n)) for n numbers and k subsets.
@@ -20,7 +20,7 @@ _EMPTY: _Subset = (0.0, 0, [])
 
 
 def imbalance(loads: npt.NDArray[np.float64]) -> float:
-    """Lmax / Lmin of the loads of slots (definition 4): infinite if a slot has no load, 1 if none has."""
+    """Lmax / Lmin of the loads of slots (definition 4): infinite if some slot has no load, 1 if no slot has any."""
     highest, lowest = float(loads.max(initial=0.0)), float(loads.min(initial=np.inf))
     if highest == 0.0:
         return 1.0
@@ -28,16 +28,16 @@ def imbalance(loads: npt.NDArray[np.float64]) -> float:
 
 
 def karmarkar_karp(loads: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int32]:
-    """Split n non-negative loads into k subsets with sums as equal as the heuristic gets them.
+    """Split n non-negative loads into k subsets with sums as equal as the heuristic achieves.
 
-    Each load starts as a solution of its own, with k subsets of which one holds it; those that are empty are not
-    written down. The two solutions whose largest and smallest sums differ most are merged, largest subset with
-    smallest, until one is left. Between subsets of equal sums the one with fewer items counts as smaller, so loads of 0
-    spread out as well.
+    Each load starts as a solution of its own, with k subsets of which one holds the load; empty subsets are not stored.
+    The two solutions whose largest and smallest sums differ most are merged, the largest subset of one with the
+    smallest of the other, until one solution is left. Of subsets with equal sums, the one with fewer items counts as
+    smaller, so loads of 0 are spread out too.
 
     Returns:
-        The subset of each load, int32[n]. Subsets are numbered by their first load, so the result is a function of the
-        loads alone.
+        The subset of each load, int32[n]. Subsets are numbered by their first load, so the result depends only on the
+        loads.
     """
     heap = [_entry([(load, 1, [item])], item, k) for item, load in enumerate(loads.tolist())]
     heapq.heapify(heap)
@@ -53,7 +53,7 @@ def karmarkar_karp(loads: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int
 
 
 def _merged(one: list[_Subset], other: list[_Subset], k: int) -> list[_Subset]:
-    """The largest subset of one with the smallest of the other, and so on; in no order."""
+    """Merge the largest subset of one solution with the smallest of the other, and so on; the result is unordered."""
     smallest, meet = other[::-1], max(0, len(one) + len(other) - k)  # the rest meets a subset that is empty
     alone = len(one) - meet
     both = [(a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a, b in zip(one[alone:], smallest[:meet], strict=True)]
@@ -61,7 +61,7 @@ def _merged(one: list[_Subset], other: list[_Subset], k: int) -> list[_Subset]:
 
 
 def _entry(solution: list[_Subset], number: int, k: int) -> tuple[float, int, int, list[_Subset]]:
-    """A solution with its subsets from largest to smallest, ordered by falling difference, then by age."""
+    """Heap entry of a solution with its subsets from largest to smallest: largest difference first, then oldest."""
     solution.sort(key=lambda subset: (-subset[0], -subset[1]))
     largest, smallest = solution[0], solution[-1] if len(solution) == k else _EMPTY
     return smallest[0] - largest[0], smallest[1] - largest[1], number, solution

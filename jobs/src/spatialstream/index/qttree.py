@@ -1,17 +1,17 @@
-"""The QT-tree: a quadtree whose nodes are split by space or by text (SSTD, section 4.1.2), and routing by it (4.2).
+"""The QT-tree: a quadtree whose nodes are split by space or by text (SSTD, section 4.1.2), and its routing (4.2).
 
-A spatial node sends an object to the child whose quarter covers it; a quarter owns its west and south border. A textual
-node's children all have its box; an object goes to the child whose workload grows least by it, under the keyword lists
-as they were when the tree was built: they stay frozen, so that a replay routes identically. Ties are broken by a stable
-hash of the object's id. :mod:`spatialstream.index.construction` builds trees.
+A spatial node sends an object to the child whose quarter contains it; a quarter includes its west and south borders.
+The children of a textual node all have the node's box; an object goes to the child whose workload it increases least,
+under the keyword lists at the time the tree was built. The lists are frozen, so that a replay routes identically. Ties
+are broken by a stable hash of the object's id. :mod:`spatialstream.index.construction` builds trees.
 
-The textual choice needs the sum of p_w over an object's terms that a child does not have yet. The tree has one
-dictionary of its most used query keywords, sorted by use; each textual node has a row of 4-bit masks over it, for the
-children whose list has a term, and shares with the nodes of the same cell a row of (p_w in M_srq, p_w in M_skq), in
-fixed point: sums do not depend on the order of the terms. Terms outside the dictionary count as p_w = 0. In memory
-these are full tables, which routing reads at random; files and ZooKeeper get only the entries that are not 0.
+The textual choice needs the sum of p_w over those terms of an object that a child does not have yet. The tree has one
+dictionary of its most used query keywords, sorted by use. Each textual node has a row of 4-bit masks over the
+dictionary, which say which children list a term; nodes of the same cell share a row of (p_w in M_srq, p_w in M_skq), in
+fixed point, so that sums do not depend on the order of the terms. Terms outside the dictionary have p_w = 0. In memory
+these are dense tables for random access; files and ZooKeeper hold only the nonzero entries.
 
-Cost: O(depth) for an object, with O(terms) at textual nodes; O(depth x leaves that it concerns) for a query.
+Cost: O(depth) per object, with O(terms) at textual nodes; O(depth x leaves that it concerns) per query.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def quarter(box: BoxTuple, child: int) -> BoxTuple:
 
 
 def depth_first(kind: Sequence[int], child: Sequence[int]) -> list[int]:
-    """The nodes that the root leads to, children in their order."""
+    """The nodes reachable from the root, depth first, children in order."""
     stack, order = [0], []
     while stack:
         node = stack.pop()
@@ -76,16 +76,16 @@ def depth_first(kind: Sequence[int], child: Sequence[int]) -> list[int]:
 
 
 class Nodes(NamedTuple):
-    """All nodes; 0 is the root. Children stand together: south-west, south-east, north-west, north-east.
+    """All nodes; 0 is the root. Children are consecutive: south-west, south-east, north-west, north-east.
 
-    Nodes keep their numbers when the tree is adjusted, because ties depend on them. So four nodes that a merge has
-    taken away leave a gap, until a split fills it: leaves without a number, to which no node leads.
+    Nodes keep their numbers when the tree is adjusted, because tie-breaking depends on them. So a merge leaves a gap of
+    four nodes until a split reuses it: unreachable nodes of kind LEAF without a leaf number.
 
     Attributes:
         kind: int8[n], LEAF, SPATIAL or TEXTUAL.
         child: int32[n], the first child; -1 for a leaf.
-        leaf: int32[n], number of the leaf, in depth-first order; -1 for others and in gaps.
-        row: int32[n], position among the textual nodes; -1 for others.
+        leaf: int32[n], number of the leaf, in depth-first order; -1 for inner nodes and in gaps.
+        row: int32[n], position among the textual nodes; -1 for other nodes.
         box: float64[n, 4], (west, south, east, north).
     """
 
@@ -97,7 +97,7 @@ class Nodes(NamedTuple):
 
     @classmethod
     def of(cls, kind: list[int], child: list[int], box: list[BoxTuple], leaves: list[int], textual: list[int]) -> Nodes:
-        """From a list for each column; ``leaves`` and ``textual`` are the nodes of these kinds that count, in order."""
+        """Build from a list per column; ``leaves`` and ``textual`` are the reachable nodes of these kinds, in order."""
         leaf, row = np.full(len(kind), -1, np.int32), np.full(len(kind), -1, np.int32)
         leaf[leaves], row[textual] = np.arange(len(leaves)), np.arange(len(textual))
         return cls(np.array(kind, np.int8), np.array(child, np.int32), leaf, row, np.array(box))
@@ -107,8 +107,8 @@ class TextualNodes(NamedTuple):
     """The r textual nodes, frozen.
 
     Attributes:
-        mask: uint8[r, g]; bit i of term w says that w is in the keyword list of child i.
-        cell: int32[r], row of ``chance`` that holds the node's M_srq and M_skq.
+        mask: uint8[r, g]; bit i of term w is set if w is in the keyword list of child i.
+        cell: int32[r], row of ``chance`` with the node's M_srq and M_skq.
         chance: uint32[c, g, 2], p_w in M_srq and in M_skq, as multiples of 1 / UNIT; see also
             :mod:`spatialstream.index.wordlists`.
         objects: float64[r, 4], abs(O) of each child.
@@ -131,12 +131,12 @@ class TextualNodes(NamedTuple):
 
 @kernel
 def growth(objects: float, mass: int, new: int, lengths: Floats) -> float:
-    """By how much Pr(q.φ ⊆ P.φ) abs(O) grows, for SRQ or SKQ, if P takes one more object.
+    """The increase of Pr(q.φ ⊆ P.φ) abs(O), for SRQ or SKQ, if one object is added to P.
 
     Args:
         objects: abs(O) before.
         mass: H before, in fixed point.
-        new: what the object's new keywords add to H.
+        new: the increase of H by the object's new keywords, in fixed point.
         lengths: Pr(abs(q.φ) = l).
     """
     after = keyword_coverage(lengths, (mass + new) / UNIT)
@@ -156,14 +156,14 @@ def add_missing(mask: int, srq: np.int64, skq: np.int64, new: Ints) -> None:
 
 @kernel
 def ties(cost: Floats) -> int:
-    """How many of 4 costs are the smallest."""
+    """How many of 4 costs equal the smallest one."""
     best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
     return int(cost[0] == best) + int(cost[1] == best) + int(cost[2] == best) + int(cost[3] == best)
 
 
 @kernel
 def choose(cost: Floats, seed: Any) -> int:
-    """The child with the smallest cost, of 4; between equal ones the bits of ``seed`` (uint64) decide."""
+    """The child with the smallest of 4 costs; the bits of ``seed`` (uint64) break ties."""
     equal = ties(cost)
     skip = 0 if equal == 1 else int(seed % np.uint64(equal))
     best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
@@ -177,7 +177,7 @@ def choose(cost: Floats, seed: Any) -> int:
 
 @kernel
 def tie_seed(hashed: Any, node: int) -> Any:
-    """Bits (uint64) that decide a tie at a node; each has its own, or nested ties would all fall the same way."""
+    """The bits (uint64) that break a tie at a node; different for each node, or nested ties would be correlated."""
     return mix(hashed + np.uint64(node + 1) * np.uint64(0x9E3779B97F4A7C15))
 
 
@@ -193,7 +193,7 @@ def _textual_child(
     new: Ints,
     cost: Floats,
 ) -> bool:
-    """Fill ``cost`` with the increments of the four children; whether the smallest one is unique."""
+    """Fill ``cost`` with the increases of the four children; return whether the smallest one is unique."""
     row = nodes.row[node]
     cell = texts.cell[row]
     new[:] = 0
@@ -215,7 +215,7 @@ def _textual_child(
 
 @kernel
 def _quarter(box: Floats, x: float, y: float) -> int:
-    """The child of a spatial node that covers a point."""
+    """The child of a spatial node that contains a point."""
     return (1 if x >= 0.5 * (box[0] + box[2]) else 0) + (2 if y >= 0.5 * (box[1] + box[3]) else 0)
 
 
@@ -256,9 +256,9 @@ def _route_objects(
 def _route_regions(
     geographic: bool, nodes: Nodes, leaves: int, kind: Bytes, shape: Floats, parts: Floats, offsets: Ints, out: Codes
 ) -> None:
-    """Leaves that each region meets. With empty ``out`` only counts into ``offsets[1:]``, else fills ``out``."""
+    """Find the leaves that each region intersects: count them in ``offsets[1:]`` if ``out`` is empty, else fill it."""
     counting = len(out) == 0
-    stack = np.empty((len(nodes.kind), 2), np.int64)  # node, and which of the two boxes still meet it
+    stack = np.empty((len(nodes.kind), 2), np.int64)  # node, and bits of the boxes (of two) that intersect it
     for q in range(len(kind)):
         found = 0
         if kind[q] == EVERYWHERE:
@@ -327,7 +327,7 @@ class QTTree(GlobalIndex):
     Args:
         space: the space that the root covers.
         nodes: the nodes.
-        texts: the textual ones among them.
+        texts: the textual nodes.
         table: the dictionary.
         leaves: the leaves, in the order of their numbers.
     """
@@ -347,14 +347,14 @@ class QTTree(GlobalIndex):
         if len(self.texts.cell):
             known = find_all(self.table, hash_strings(terms.vocabulary))
         else:
-            known = np.empty(0, np.int32)  # never looked at
+            known = np.empty(0, np.int32)  # never read
         out = np.empty(len(objects), np.int32)
         ids = string_view(objects.ids)
         _route_objects(self.nodes, self.texts, objects.x, objects.y, known, terms.offsets, terms.codes, *ids, out)
         return out
 
     def route_regions(self, regions: Regions) -> tuple[Codes, Codes]:
-        """The leaves that each region meets: (row int32[m], leaf int32[m]), ascending by (row, leaf)."""
+        """The leaves that each region intersects: (row int32[m], leaf int32[m]), ascending by (row, leaf)."""
         parts = region_parts(self.space, regions)
         offsets = np.zeros(len(regions) + 1, np.int64)
         arguments = (self.space.geographic, self.nodes, len(self.leaves), regions.kind, regions.shape, parts, offsets)
@@ -374,14 +374,14 @@ class QTTree(GlobalIndex):
 
     @property
     def dictionary(self) -> Words:
-        """The hashes of the dictionary's terms in their order, uint64[g]."""
+        """The hashes of the dictionary's terms, in order, uint64[g]."""
         result = np.empty(self.texts.mask.shape[1], np.uint64)
         used = self.table.values >= 0
         result[self.table.values[used]] = self.table.keys[used]
         return result
 
     def textual_paths(self) -> list[tuple[tuple[int, int], ...]]:
-        """The textual nodes above each leaf, from the root down: (row among them, child of it that leads to the leaf).
+        """The textual nodes above each leaf, from the root down: (row in ``texts``, child on the path to the leaf).
 
         Cost: O(nodes x depth).
         """
@@ -397,12 +397,12 @@ class QTTree(GlobalIndex):
         return paths
 
     def weighed(self, objects: Floats, load: Floats) -> QTTree:
-        """The same tree with other figures of its leaves: abs(O) and the workload, float64[n] each."""
+        """The same tree with new figures of its leaves: abs(O) and the workload, float64[n] each."""
         leaves = Leaves(self.leaves.box, self.leaves.textual, objects, load)
         return QTTree(self.space, self.nodes, self.texts, self.table, leaves)
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """See :class:`GlobalIndex`. Masks and chances go as lists of what is not 0, if most is."""
+        """See :class:`GlobalIndex`. Masks and chances are stored as sparse rows if most entries are 0."""
         arrays: dict[str, Array] = {"dictionary": self.dictionary}
         arrays |= {f"nodes.{name}": array for name, array in self.nodes._asdict().items()}
         for name, array in self.texts._asdict().items():
@@ -413,7 +413,7 @@ class QTTree(GlobalIndex):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
-        """See :class:`GlobalIndex`. Lists of masks and chances are spread out again."""
+        """See :class:`GlobalIndex`. Sparse masks and chances are expanded."""
         dictionary = arrays["dictionary"]
         shape = {"mask": (len(dictionary),), "chance": (len(dictionary), 2)}
         texts = {
@@ -433,9 +433,9 @@ _SPARSE = ("mask", "chance")
 
 
 def _sparse(name: str, array: Array) -> dict[str, Array]:
-    """The entries of an array [rows, g] or [rows, g, 2] that are not 0: their columns by row, and their values.
+    """The nonzero entries of an array [rows, g] or [rows, g, 2]: their columns by row, and their values.
 
-    The array itself, if most are not.
+    If most entries are nonzero, the array itself.
     """
     filled = array.any(axis=2) if array.ndim == 3 else array != 0
     if 2 * np.count_nonzero(filled) > filled.size:
@@ -447,7 +447,7 @@ def _sparse(name: str, array: Array) -> dict[str, Array]:
 
 
 def _dense(name: str, arrays: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
-    """The array that :func:`_sparse` took apart."""
+    """The array from the result of :func:`_sparse`."""
     if name in arrays:
         return arrays[name]
     offsets, value = arrays[f"{name}.offsets"], arrays[f"{name}.value"]

@@ -1,21 +1,21 @@
-"""A bounded sample of a live stream, of which what is old fades: what J and Algorithm 1 are made from (SSTD, 4.1).
+"""A bounded, time-decayed sample of a live stream: the input of J and Algorithm 1 (SSTD, 4.1).
 
 Records are drawn by priority sampling (N. Duffield, C. Lund, M. Thorup: Priority sampling for estimation of arbitrary
-subset sums, JACM 54(6), 2007): a record of weight w gets the priority w / u with u uniform in (0, 1], those with the
-highest priorities are kept, and one of them stands for max(w, τ), where τ is the highest priority that was not kept.
-Sums over any part of the stream are then estimated without bias.
+subset sums, JACM 54(6), 2007): a record of weight w gets the priority w / u with u uniform in (0, 1]; the records with
+the highest priorities are kept, and each of them represents max(w, τ) records, where τ is the highest priority that was
+not kept. This gives unbiased estimates of sums over any part of the stream.
 
-A record's weight fades by exp(-age / memory). Fading divides all weights by the same factor, so the order of priorities
-stays: logarithms of priorities are written as of time 0 (forward decay; G. Cormode, V. Shkapenyuk, D. Srivastava,
-B. Xu, ICDE 2009), and only what is asked for is computed for now. A continuous query fades only once it has ended:
-what stands has to be known however long ago it came.
+A record's weight decays by exp(-age / memory). Decay divides all weights by the same factor, so the order of priorities
+does not change: logarithms of priorities are stored as of time 0 (forward decay; G. Cormode, V. Shkapenyuk,
+D. Srivastava, B. Xu, ICDE 2009), and only the requested values are computed for the current time. A continuous query
+decays only once it has ended, because active queries cause load regardless of their age.
 
-u is a hash of the record's id, so a cancellation finds the query that it ends wherever that was drawn.
+u is a hash of the record's id, so a cancellation selects the same query in every sample.
 
-The sample is kept in ZooKeeper, so its text is bounded too (:data:`TEXT`): where records are so long that this bites,
-fewer of them are kept, and long ones count for a little less than they are.
+The sample is stored in ZooKeeper, so its text is bounded too (:data:`TEXT`): if long records exceed this bound, fewer
+records are kept, and long ones are slightly underrepresented.
 
-Cost: O(records that come + records kept) for each update.
+Cost: O(new records + kept records) per update.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ from spatialstream.model.terms import TermLists
 __all__ = ["MEMORY", "OBJECTS", "QUERIES", "TEXT", "Sample"]
 
 MEMORY = 6 * 3_600_000
-"""Default time in ms of the stream in which what is known fades to 1/e."""
+"""Default decay time: the stream time in ms in which weights decay to 1/e."""
 
 OBJECTS, QUERIES = 16_384, 16_384
-"""Records of each kind that are kept, at most."""
+"""Maximum number of records of each kind in the sample."""
 
 TEXT = 4 << 20
-"""Bytes of ids and terms that the records of each kind have together, at most."""
+"""Maximum total size in bytes of the ids and terms of the records of each kind."""
 
-_REGIONAL = having(lambda kind: kind.standing and kind.route is Route.REGION)
+_REGIONAL = having(lambda kind: kind.continuous and kind.route is Route.REGION)
 
 _Records = TypeVar("_Records", ObjectBatch, QueryBatch)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Objects and queries, each of which stands for several.
+    """Sampled objects and queries, each of which represents several.
 
     Attributes:
         space: the stream's space.
-        objects: n objects; those of a stream whose records are in memory are all of it.
-        queries: m queries, no cancellations. One that was cancelled has the duration that it had in the end.
-        weights: float64[n] and float64[m], how many records each stood for when it came.
+        objects: n objects. If the stream's records are all in memory, these are all of its objects.
+        queries: m queries, without cancellations. A cancelled query has the duration that it had in the end.
+        weights: float64[n] and float64[m], number of records that each record represented when it arrived.
         least: the logarithms of the highest priorities of objects and of queries that were not kept, as of time 0.
-        now: the time in ms that all of this is of.
-        span: the time in ms in which they came; what is older counts less, as the records do.
-        seen: how many objects have come in all.
-        memory: time in ms in which a record's weight fades to 1/e.
+        now: the time of the sample, in ms.
+        span: the time in ms in which the records arrived; older time decays like the records.
+        seen: total number of objects that have arrived.
+        memory: time in ms in which a record's weight decays to 1/e.
     """
 
     space: Space
@@ -90,15 +90,15 @@ class Sample:
         weights: tuple[Floats, Floats] | None = None,
         memory: float = MEMORY,
     ) -> Sample:
-        """A sample of what came in a period.
+        """Create a sample of the records of a period.
 
         Args:
             space: the stream's space.
             objects: the objects.
-            queries: the queries; each ends with its cancellation, if there is one.
+            queries: the queries and cancellations; a cancelled query ends with its cancellation.
             span: the period's length in ms.
-            weights: how many each object and each query stands for; by default itself alone.
-            memory: time in ms in which a record's weight fades to 1/e.
+            weights: number of objects that each object, and of queries that each query represents; 1 by default.
+            memory: time in ms in which a record's weight decays to 1/e.
         """
         weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
         ends = queries.take(np.flatnonzero(queries.code == CANCEL))
@@ -119,11 +119,11 @@ class Sample:
         return whole._bounded()
 
     def updated(self, recent: Sample, ends: QueryBatch) -> Sample:
-        """This sample and that of a later period.
+        """Merge this sample with that of a later period.
 
         Args:
-            recent: the later period's.
-            ends: the cancellations that came in it.
+            recent: the sample of the later period.
+            ends: the cancellations that arrived in it.
         """
         now = max(self.now, recent.now)
         parts = (
@@ -164,27 +164,28 @@ class Sample:
         return result
 
     def _fresh_at(self) -> Ints:
-        """When each query began to fade: a snapshot query when it came, a continuous one when it ended."""
+        """When the decay of each query starts: for a snapshot query its arrival, for a continuous one its end."""
         queries = self.queries
         lasts = np.where(STANDING[queries.code], queries.duration, 0)
         return np.where(lasts < self.now - queries.t, queries.t + lasts, np.maximum(self.now, queries.t))
 
     def counts(self) -> tuple[Floats, Floats]:
-        """How many objects, and how many queries, each record stands for now."""
+        """The number of objects and of queries that each record represents now."""
         both = (np.exp(np.maximum(self._logs(i), self.least[i]) - self.now / self.memory) for i in (0, 1))
         objects, queries = both
         return objects, queries
 
-    def standing(self) -> QueryBatch:
-        """The continuous queries that concern some part of the space and have not ended."""
+    def continuous(self) -> QueryBatch:
+        """The continuous queries that are routed by region and have not ended."""
         queries = self.queries
         stands = _REGIONAL[queries.code] & (queries.duration > self.now - queries.t)
         return queries.take(np.flatnonzero(stands))
 
     def statistics(self, levels: int | None = None) -> Statistics:
-        """J of the sample.
+        """Compute J of the sample.
 
-        A query that has stood for longer than the memory counts as if it came once in a memory, and lived as long.
+        A continuous query that lasts longer than ``memory`` counts as one that arrives once per ``memory`` and lasts
+        that long.
         """
         stand = STANDING[self.queries.code]
         lasts = np.where(stand, np.minimum(self.queries.duration, int(self.memory)), self.queries.duration)
@@ -194,7 +195,7 @@ class Sample:
     # ------------------------------------------------------------------------------------------------------- as bytes
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """All of it as flat arrays and a JSON-able meta."""
+        """Serialize the sample as flat arrays and a JSON-serializable ``meta``."""
         arrays: dict[str, Array] = {"weight": self.weights[0], "asked": self.weights[1]}
         for name, batch in (("objects", self.objects), ("queries", self.queries)):
             sink = pa.BufferOutputStream()
@@ -211,7 +212,7 @@ class Sample:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
-        """The sample that :meth:`to_arrays` gave."""
+        """Deserialize the result of :meth:`to_arrays`."""
         objects, queries = (
             pa.ipc.open_stream(pa.py_buffer(arrays[name])).read_next_batch() for name in ("objects", "queries")
         )
@@ -236,7 +237,7 @@ def _uniform(hashes: Words) -> Floats:
 
 
 def _sizes(ids: pa.StringArray, terms: TermLists) -> Ints:
-    """Bytes that each record's id and terms are, int64[n]."""
+    """Size in bytes of each record's id and terms, int64[n]."""
     words = numpy_view(pc.binary_length(terms.vocabulary))[terms.codes]
     text = np.concatenate([np.zeros(1, np.int64), np.cumsum(words, dtype=np.int64)])[terms.offsets]
     result: Ints = numpy_view(pc.binary_length(ids)) + np.diff(text)
@@ -246,7 +247,7 @@ def _sizes(ids: pa.StringArray, terms: TermLists) -> Ints:
 def _highest(
     batch: _Records, sizes: Ints, logs: Floats, weights: Floats, least: float, most: int
 ) -> tuple[_Records, Floats, float]:
-    """The records with the highest priorities, their weights, and the highest priority that is not kept."""
+    """Keep the records with the highest priorities: (records, weights, highest priority that is not kept)."""
     if len(batch) <= most and sizes.sum() <= TEXT:
         return batch, weights, least
     priority = logs - np.log(_uniform(hash_strings(batch.ids)))
@@ -257,7 +258,7 @@ def _highest(
 
 
 def _ended(queries: QueryBatch, ends: QueryBatch) -> QueryBatch:
-    """Queries as they are after cancellations: each ends with the first of its id that comes no earlier than it."""
+    """Apply cancellations: each query ends with the first one of its id that is not earlier than the query."""
     if not len(ends) or not len(queries):
         return queries
     ids = pc.unique(ends.ids)

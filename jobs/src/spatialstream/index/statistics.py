@@ -1,18 +1,18 @@
-"""J: the statistics of where queries go, what they ask and how long they last (SSTD, section 4.1.1 and figure 5).
+"""J: statistics of the regions, keywords and lifetimes of queries (SSTD, section 4.1.1 and figure 5).
 
-J is a quadtree (:mod:`spatialstream.index.cells`) that is deep where sampled objects and queries are many: a cell with
-:data:`LEAST` of them is split, and there are :data:`MOST` cells at most. A :class:`Statistics` holds how many queries
-of each type reach each cell, how often their keywords do, how many objects each cell got in how much time. A query
-counts for as many as it stands for: J of a live stream is made from a :class:`~spatialstream.index.sample.Sample` of it
-whenever somebody wants it, and kept nowhere.
+J is a quadtree (:mod:`spatialstream.index.cells`) that is deeper where there are more sampled objects and queries: a
+cell with :data:`LEAST` of them is split, and there are at most :data:`MOST` cells. A :class:`Statistics` holds, for
+each cell, the number of queries of each type that reach it, counts of their keywords, and the number of objects that
+arrived in a time span. A sampled query counts as the number of queries it represents. J of a live stream is computed
+from a :class:`~spatialstream.index.sample.Sample` on request, and not stored.
 
-Where few queries were counted, what is known of the cells above decides: a cell's p is estimated as its parent's, times
-the part that it gets of it, and that part with a prior (:func:`_smoothed`); words of cells with few are those of the
-nearest cell above with enough, and so is how long their queries are, and last.
+If few queries were counted in a cell, the figures of its ancestors are used: a cell's p is its parent's p times the
+cell's share, which is estimated with a prior (:func:`_smoothed`). Keyword frequencies, numbers of keywords and
+lifetimes of a cell with few queries are those of its nearest ancestor with enough.
 
-An expression is a number of groups and their lengths: its *shape* (:meth:`Statistics.coverage`).
+The *shape* of an expression is its number of groups and their lengths (:meth:`Statistics.coverage`).
 
-Cost: O(cells that the query's border crosses + depth) for each query, O(depth) for each object.
+Cost: O(cells that the query's border crosses + depth) per query, O(depth) per object.
 """
 
 from __future__ import annotations
@@ -39,39 +39,39 @@ from spatialstream.model.terms import TermLists
 __all__ = ["SKQ", "SRQ", "Statistics"]
 
 LEAST = 8
-"""Sampled objects and queries with which a cell of J is split."""
+"""Minimum number of sampled objects and queries of a cell of J that is split."""
 
 MOST = 32_768
-"""Cells that J has at most."""
+"""Maximum number of cells of J."""
 
 DEPTH = 12
-"""Level below which no cell of J is split."""
+"""The deepest level of J."""
 
 _PRIOR = 8.0
-"""As many queries as this say, before any is counted, that a cell's quarters are reached as those of its level are."""
+"""Weight of the prior, in queries, that a cell's quarters are reached with the average shares of their level."""
 
 _WORDS = 64.0
-"""Keywords that a cell's queries need for its words to be its own, and not those of the cell above; and queries that it
-needs for their shapes and durations."""
+"""Minimum number of keywords for a cell to use its own keyword frequencies instead of an ancestor's; also the minimum
+number of queries to use its own shapes and lifetimes."""
 
 SRQ, SKQ, CKQ = (CODE[kind] for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.CKQ))
 
 _REGIONAL = having(lambda kind: kind.route is Route.REGION)
-"""Which codes are of queries with a region."""
+"""Whether each code is of a query with a region, bool[codes]."""
 
 _LONGEST = 16
-"""Groups with more keywords than this count as if they had this many."""
+"""Groups with more keywords than this are counted with this number."""
 
 _BUCKETS = 64
-"""Durations are counted by powers of two of a ms."""
+"""Number of buckets of durations: bucket b holds those of b bits in ms."""
 
 _LONGEST_LIFE = 30 * 86_400_000
-"""In ms. A query that lives for longer, or until it is cancelled, counts as one that lives for so long."""
+"""Maximum lifetime, in ms: queries with a longer one, or without an end, are counted with this lifetime."""
 
 
 @kernel
 def _added_up(code: Ints, offsets: Ints, rows: Codes, of_each: Floats, totals: Floats) -> None:
-    """What queries have, float64[n, 3], added up by type and row that they reach: float64[6, rows, 3]."""
+    """Add three figures of each query, float64[n, 3], to ``totals`` float64[6, rows, 3] by type and reached row."""
     for q in range(len(code)):
         sums = totals[code[q]]
         for row in rows[offsets[q] : offsets[q + 1]]:
@@ -93,11 +93,12 @@ def _nearest_boxes(
 ) -> Floats:
     """Estimated search regions of SKQs and CKQs, as parts float64[n, 2, 4].
 
-    A search region is the circle around ρ that holds k objects with all the keywords and of the right time. Keywords
-    and time are taken as independent: of the sampled objects one in 1 / selectivity qualifies, where the selectivity
-    is the product of the keywords' document frequencies and of min(1, duration / span). So the circle has to hold m =
-    k / selectivity objects. The density around ρ is that of the smallest cell of J that covers ρ and holds m objects;
-    the radius follows from m = density π r². If there are not m objects at all, every cell is reached.
+    A search region is the circle around ρ that contains k objects with all the keywords and in the time range. Keywords
+    and time are assumed to be independent: a fraction of the sampled objects qualifies, the selectivity, which is the
+    product of the keywords' document frequencies and of min(1, duration / span). So the circle has to contain m =
+    k / selectivity objects. The density around ρ is that of the smallest cell of J that contains ρ and at least m
+    objects; the radius follows from m = density π r². If there are fewer than m objects in total, every cell is
+    reached.
     """
     each = np.repeat(weight, np.diff(objects.terms.offsets))
     frequency = np.bincount(objects.terms.codes, each, len(objects.terms.vocabulary))
@@ -137,7 +138,7 @@ def _nearest_boxes(
 
 
 def _centres(space: Space, queries: QueryBatch) -> tuple[Floats, Floats]:
-    """A place of each query that concerns some of the space more than the rest: ρ, or the middle of its region."""
+    """A point for each query with a location: ρ, or the centre of its region."""
     parts = region_parts(space, queries.regions)[:, 0]
     regional = np.flatnonzero(_REGIONAL[queries.code] & (parts[:, 0] <= parts[:, 2]))
     nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
@@ -147,10 +148,11 @@ def _centres(space: Space, queries: QueryBatch) -> tuple[Floats, Floats]:
 
 
 def _smoothed(cells: Cells, came: Floats, reached: Floats, prior: float) -> Floats:
-    """Which part of each type's queries reaches each cell, p, float64[6, n].
+    """The fraction p of each type's queries that reaches each cell, float64[6, n].
 
-    A cell's part of what reaches its parent is estimated as if so many more queries had reached the parent, of which a
-    quarter got the part that quarters of that level get on average. Few queries so say little, and many all.
+    The fraction of the parent's queries that reach a cell is estimated as if ``prior`` additional queries had reached
+    the parent and were distributed over its quarters as on average on that level. So the prior dominates if there are
+    few queries, and vanishes if there are many.
     """
     shares: Floats = reached / np.maximum(came, 1e-300)[:, np.newaxis]
     if prior == 0.0:
@@ -165,7 +167,7 @@ def _smoothed(cells: Cells, came: Floats, reached: Floats, prior: float) -> Floa
 
 
 def _shapes(keywords: TermLists) -> tuple[Codes, Ints]:
-    """The shape of each group of n expressions, see :class:`Statistics`, int32[m]; and how many each has, int64[n]."""
+    """The shape of each group of n expressions, see :class:`Statistics`, int32[m]; and the groups per expression."""
     if has_marks(keywords):
         found = expanded(keywords)
         groups, sizes = np.bincount(found.owner, minlength=len(keywords)), np.diff(found.groups.offsets)
@@ -177,25 +179,27 @@ def _shapes(keywords: TermLists) -> tuple[Codes, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """The counts of J; all of them float64, because a query may stand for several.
+    """The counts of J. They are float64, because a sampled query may represent several.
 
     Attributes:
-        space: what cell 0 is.
-        cells: its n cells.
+        space: the space, which is cell 0.
+        cells: the n cells.
         queries: float64[6], queries of each type, in the order of :data:`spatialstream.model.kinds.TYPES`.
-        reached: float64[6, n], those that reach each cell.
-        shares: float64[6, n], p_srq, ..., p_ctq of each: the part of its type's queries that reach it, smoothed.
-        lengths: float64[6, l], those with l keywords; of several groups, in equal parts those of their lengths.
-        durations: float64[6, b], those with a duration of b bits (in ms).
+        reached: float64[6, n], queries of each type that reach each cell.
+        shares: float64[6, n], p_srq, ..., p_ctq: the fraction of a type's queries that reach each cell, smoothed.
+        lengths: float64[6, l], queries with l keywords; a query with several groups counts in equal parts for the
+            length of each.
+        durations: float64[6, b], queries with a duration of b bits (in ms).
         duration_sums: float64[6, b], the sum of these durations in ms.
-        lifetimes: float64[6, n], how long those that reach each cell last on average, in ms.
-        basis: int32[6, n], the cell whose lifetimes stand for each: itself, or the nearest above with enough queries.
+        lifetimes: float64[6, n], mean lifetime of the queries that reach each cell, in ms.
+        basis: int32[6, n], the cell whose lifetimes are used for each cell: itself, or its nearest ancestor with enough
+            queries.
         terms: uint64[v], hashes of the keywords, ascending.
-        srq, skq: M_srq and M_skq, of positions in ``terms``.
-        shapes: how many groups SRQs and SKQs have, and of which lengths: (groups - 1) (longest + 1) + length. A query
+        srq, skq: M_srq and M_skq, as counts of positions in ``terms``.
+        shapes: counts of the groups of SRQs and SKQs and their lengths: (groups - 1) (longest + 1) + length. A query
             counts in equal parts for its groups.
         objects: float64[n], objects in each cell.
-        span: the time in ms in which they came.
+        span: the time in ms in which they arrived.
     """
 
     space: Space
@@ -225,17 +229,17 @@ class Statistics:
         levels: int | None = None,
         weights: tuple[Floats, Floats] | None = None,
     ) -> Statistics:
-        """Statistics of a period of history, or of a sample of it.
+        """Compute the statistics of a period of history, or of a sample of it.
 
         Args:
             space: the stream's space.
-            objects: the objects that came in the period. The search regions of SKQs and CKQs are estimated from them:
-                from the density of objects around ρ and the frequency of the keywords.
-            queries: the queries that came; cancellations are passed over.
-            span: its length in ms.
-            levels: None: J is deep where objects and queries are many, and smoothed; else it is a complete quadtree of
-                this depth, with plain counts, and lengths and durations are alike everywhere, as in the paper.
-            weights: how many objects, and how many queries, each of them stands for; by default itself alone.
+            objects: the objects that arrived in the period. The search regions of SKQs and CKQs are estimated from the
+                density of objects around ρ and the frequency of the keywords.
+            queries: the queries that arrived; cancellations are ignored.
+            span: the period's length in ms.
+            levels: None: J is adaptive and smoothed. Otherwise it is a complete quadtree of this depth with raw counts
+                and with the same lengths and durations in all cells, as in the paper.
+            weights: number of objects that each object, and of queries that each query represents; 1 by default.
         """
         weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
         if not len(queries) or (queries.code == CANCEL).any():
@@ -326,25 +330,26 @@ class Statistics:
         return self.cells.of_boxes(boxes)
 
     def reach(self, cells: Ints) -> Floats:
-        """p_srq, ..., p_ctq of each cell, float64[6, n]; 0 for a type that no query has."""
+        """p_srq, ..., p_ctq of each cell, float64[6, n]; 0 for a type without queries."""
         result: Floats = self.shares[:, cells]
         return result
 
     def similarity(self, box: tuple[float, float, float, float], weighted: bool = True) -> float:
-        """ĥ (section 5.3, before Eqn 3): which part of the queries that reach a cell reach one of its quarters.
+        """ĥ (section 5.3, before Eqn 3): the mean fraction of a cell's queries that reach one of its quarters.
 
-        With N_0 the smallest cell of J that covers the box and N_1 to N_4 its quarters, it is the sum over i and j of
-        Pr(j) N_i.p_j, divided by 4 times the sum over j of Pr(j) N_0.p_j: from 0.25, where each query meets one
-        quarter, to 1, where each meets all four. The paper leaves the probabilities Pr(j) of the types out, so that a
-        rare type which goes everywhere, as kNN queries do, has as much to say as all others.
+        With N_0 the smallest cell of J that covers the box and N_1 to N_4 its quarters, ĥ is the sum over i and j of
+        Pr(j) N_i.p_j, divided by 4 times the sum over j of Pr(j) N_0.p_j. It ranges from 0.25, if each query intersects
+        one quarter, to 1, if each intersects all four. The paper omits the probabilities Pr(j) of the types, which
+        gives a rare type that goes everywhere, such as kNN queries, the same influence as any other type.
 
-        Of a cell of J that is not split nothing is known about quarters: they count as being reached by what reaches
-        the cell, so ĥ is 1, which speaks for text. Where no query reaches N_0 at all it is 0, which speaks for space:
-        an even choice goes to space in Algorithm 1 too.
+        If the cell of J is not split, nothing is known about its quarters: they are assumed to be reached by all its
+        queries, so ĥ is 1, which favours a split by text. If no query reaches N_0, ĥ is 0, which favours a split by
+        space, as ties do in Algorithm 1.
 
         Args:
             box: (west, south, east, north).
-            weighted: whether types count by their probabilities; else as the paper prints it.
+            weighted: whether types are weighted by their probabilities; otherwise ĥ is computed as printed in the
+                paper.
         """
         cell = int(self.cells_of(np.array([box]))[0])
         chance = self.queries if weighted else np.ones(len(TYPES))
@@ -357,7 +362,7 @@ class Statistics:
         return float((chance @ self.shares[:, first : first + 4]).sum()) / (4.0 * whole)
 
     def cell(self, cell: int) -> CellStatistics:
-        """What the cost model wants to know of a cell. A type that no query has has probability 0."""
+        """The inputs of the cost model for a cell. A type without queries has probability 0."""
         lengths = self.lengths[[SRQ, SKQ]]
         longest = int(np.flatnonzero(np.append(1.0, lengths.any(axis=0)))[-1])
         lengths = lengths[:, : max(longest, 1)].copy()
@@ -369,9 +374,10 @@ class Statistics:
         )
 
     def asked(self, cells: Ints) -> Floats:
-        """How probable it is that a random query has each type and reaches each cell, float64[6, n].
+        """The probability that a random query has each type and reaches each cell, float64[6, n].
 
-        Of the types that stand, times how long they do, in ms: as many stand there, if one query comes in a ms.
+        For continuous types, multiplied by the mean lifetime in ms: the number of active queries in the cell if one
+        query arrives per ms.
         """
         chance = self.queries / max(float(self.queries.sum()), 1e-300)
         lasts = np.where(STANDING[: len(TYPES), np.newaxis], self.lifetimes[:, cells], 1.0)
@@ -379,10 +385,10 @@ class Statistics:
         return result
 
     def coverage(self, cells: Ints, h: Floats) -> Floats:
-        """Eqn 1 for SRQ and SKQ, by the shapes of those that reach each cell: float64[2, n]; 1 where none is known.
+        """Eqn 1 for SRQ and SKQ, from the shapes of the queries that reach each cell: float64[2, n]; 1 if none do.
 
         Args:
-            cells: int64[n], the cell that each partition is, or is a share of.
+            cells: int64[n], the cell of each partition.
             h: float64[n, 2], H_srq and H_skq of each partition.
         """
         result = np.ones((2, len(cells)))
@@ -397,43 +403,43 @@ class Statistics:
         return result
 
     def workloads(self, cells: Ints, objects: Floats, rate: Floats, h: Floats, asked: Floats | None = None) -> Floats:
-        """Eqn 2 of n partitions, float64[n]; where no query is known at all, the objects they hold.
+        """Eqn 2 for n partitions, float64[n]; if there are no queries at all, the number of objects they hold.
 
         Args:
-            cells: int64[n], the cell that each partition is, or is a share of.
+            cells: int64[n], the cell of each partition.
             objects: float64[n], abs(O).
-            rate: float64[n], E_P in objects a ms.
+            rate: float64[n], E_P in objects per ms.
             h: float64[n, 2], H_srq and H_skq.
-            asked: float64[6, n], as :meth:`asked` has it, if it is known better.
+            asked: float64[6, n], replaces the result of :meth:`asked`, if better figures are known.
         """
         if asked is None and not self.queries.any():
             return objects.astype(np.float64)
         return workloads(self.asked(cells) if asked is None else asked, objects, rate, self.coverage(cells, h))
 
     def duration_distribution(self, kind: int) -> tuple[Floats, Floats]:
-        """Pr(q.τ = T) and T in ms, of a type: durations that differ by less than a factor 2 are taken as their mean."""
+        """Pr(q.τ = T) and T in ms, of a type: durations with the same number of bits are replaced by their mean."""
         count = self.durations[kind]
         return count / max(float(count.sum()), 1e-300), self.duration_sums[kind] / np.maximum(count, 1e-300)
 
     def keyword_distribution(self, cell: int, kind: int) -> Floats:
-        """M_srq (``kind`` SRQ) or M_skq of a cell: p_w of each of :attr:`terms`, float64[v]; all 0 without keywords."""
+        """M_srq (``kind`` SRQ) or M_skq of a cell: p_w of each of :attr:`terms`, float64[v]; all 0 if no keywords."""
         counts = (self.srq if kind == SRQ else self.skq).of_cell(cell)
         return counts / max(float(counts.sum()), 1e-300)
 
     def keywords(self, kind: int) -> tuple[Floats, Codes]:
-        """How many keywords a group has, of the queries of a type that reach each cell: SRQ or SKQ.
+        """The mean number of keywords per group of the queries of a type (SRQ or SKQ) that reach each cell.
 
         Returns:
-            The averages, float64[n], and the cell whose average stands for each, int32[n], as with :attr:`basis`.
+            The means, float64[n], and the cell whose mean is used for each cell, int32[n], as in :attr:`basis`.
         """
         shapes = self.shapes[(SRQ, SKQ).index(kind)]
         length = np.arange(shapes.values) % (_LONGEST + 1)
         return shapes.averages(length.astype(np.float64)), shapes.basis
 
     def rates(self, x: Floats, y: Floats) -> Floats:
-        """Arrivals in a ms that each object of a sample stands for: E_obj of its finest cell, shared out there.
+        """Arrivals per ms that each object of a sample represents: E_obj of its finest cell, divided evenly there.
 
-        So the rates of the objects of any partition add up to its E_P, also of a textual share of a cell.
+        So the rates of the objects of any partition, including a textual share of a cell, add up to its E_P.
         """
         cells = self.cells.of_points(x, y)
         sampled = np.bincount(cells, minlength=len(self.objects))

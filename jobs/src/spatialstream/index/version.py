@@ -1,4 +1,4 @@
-"""Routing versions: a global index and the mapping table that says which slot has which leaf (SSTD, 4.1.2, 5.2)."""
+"""Routing versions: a global index and the mapping table from leaves to slots (SSTD, 4.1.2, 5.2)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["RoutingVersion", "build", "prepare"]
 _KINDS: dict[str, type[GlobalIndex]] = {QTTree.kind: QTTree}
 
 _UNIFORM_SIDE = 64
-"""Side of the grid of places that stands for the objects of a stream of which nothing is known."""
+"""Side of the uniform grid of points that replaces the sample of a stream without history."""
 
 
 @kernel
 def _distinct_slots(rows: Codes, leaves: Codes, mapping: Codes, last_row: Ints, row_out: Codes, slot_out: Codes) -> int:
-    """One entry for each row and slot; ``last_row`` int64[slots] starts as -1. Returns their number."""
+    """Write one entry per row and slot and return their number; ``last_row`` int64[slots] is initially -1."""
     found = 0
     for i in range(len(rows)):
         slot = mapping[leaves[i]]
@@ -53,7 +53,7 @@ class RoutingVersion:
         number: the version's number.
         index: the global index.
         mapping: int32[leaves], the slot of each leaf.
-        slots: number of slots, whether or not they have a leaf.
+        slots: number of slots, including slots without a leaf.
     """
 
     number: int
@@ -66,7 +66,7 @@ class RoutingVersion:
         return self.mapping[self.index.route_objects(objects)]
 
     def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
-        """The slots of each query: (row int32[m], slot int32[m]), by row, each slot once for a row."""
+        """The slots of each query: (row int32[m], slot int32[m]), ascending by row, each slot once per row."""
         rows, leaves = self.index.route_queries(queries)
         row, slot = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
         last_row = np.full(self.slots, -1, np.int64)
@@ -74,7 +74,7 @@ class RoutingVersion:
         return row[:found], slot[:found]
 
     def pack(self) -> Iterator[bytes | memoryview]:
-        """The version as the parts of a file, one after the other."""
+        """Yield the consecutive parts of a file of this version."""
         arrays, meta = self.index.to_arrays()
         arrays = {f"index.{name}": array for name, array in arrays.items()} | {"mapping": self.mapping}
         meta = {"number": self.number, "slots": self.slots, "kind": self.index.kind, "index": meta}
@@ -82,14 +82,14 @@ class RoutingVersion:
 
     @classmethod
     def unpack(cls, data: pa.Buffer, name: str) -> RoutingVersion:
-        """What :meth:`pack` packed, without a copy.
+        """Read a file of :meth:`pack`, without a copy.
 
         Args:
             data: the file's bytes.
-            name: the file's name, for errors.
+            name: the file's name, for error messages.
 
         Raises:
-            StateError: the file is not one, its kind of index is unknown, or another release wrote it.
+            StateError: the file is not a routing version, its kind of index is unknown, or another release wrote it.
         """
         arrays, meta = unpack_arrays(data, name)
         if meta.get("kind") not in _KINDS:
@@ -98,7 +98,7 @@ class RoutingVersion:
         try:
             index = _KINDS[meta["kind"]].from_arrays(parts, meta["index"])
         except KeyError as error:
-            raise StateError(f"{name} is a routing version of another release: it has no {error}") from None
+            raise StateError(f"{name} was written by another release: it has no {error}") from None
         return cls(meta["number"], index, arrays["mapping"], meta["slots"])
 
 
@@ -113,21 +113,21 @@ def build(
     splits: Collection[str] = SPLITS,
     levels: int | None = None,
 ) -> RoutingVersion:
-    """A routing version for a stream that goes on as its sample: statistics, QT-tree, allocation of leaves to slots.
+    """Build a routing version from a representative sample: statistics, QT-tree, assignment of leaves to slots.
 
-    To the sampled queries one STQ over the whole space is added. Where there are many it changes nothing; where
-    there are few or none, it makes leaves that no query concerns count by their objects. Without sampled objects they
-    are taken to be spread evenly.
+    One STQ over the whole space is added to the sampled queries. Its effect is negligible if there are many queries; if
+    there are few or none, it weights leaves that no query concerns by their number of objects. Without sampled objects,
+    objects are assumed to be uniformly distributed.
 
     Args:
         space: the stream's space.
-        objects: a sample of the objects, with timestamps that span the time it was taken in.
-        queries: a sample of the queries of the same time.
+        objects: a sample of the objects, whose timestamps span the sampling period.
+        queries: a sample of the queries of the same period.
         leaves: θ, see :func:`spatialstream.index.construction.build_tree`.
         slots: number of slots.
         number: the version's number.
         splits: kinds of split to try.
-        levels: depth of a complete J; None: it is deep where records are many.
+        levels: depth of a complete J; None: J is adaptive.
     """
     if not len(objects):
         objects = _uniform_objects(space)
@@ -139,7 +139,7 @@ def build(
 
 
 def _uniform_objects(space: Space) -> ObjectBatch:
-    """Objects without terms, evenly spread over the space."""
+    """Objects without terms, uniformly distributed over the space."""
     west, south, east, north = space.bounds
     steps = (np.arange(_UNIFORM_SIDE) + 0.5) / _UNIFORM_SIDE
     x, y = (each.reshape(-1) for each in np.meshgrid(west + (east - west) * steps, south + (north - south) * steps))

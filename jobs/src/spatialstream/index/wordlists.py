@@ -1,16 +1,16 @@
-"""Textual partitioning of a leaf whose objects nobody looks at: keyword lists made from J (SSTD, section 5.3).
+"""Textual partitioning of a live leaf without access to its objects: keyword lists from J (SSTD, section 5.3).
 
-Algorithm 1 makes the lists of a textual node's children from the objects in them. When a live tree is adjusted the
-objects stay where they are, so the words that the queries of the leaf's cell ask for (M_srq and M_skq) are shared out
-instead: the heaviest first, each to the list with the least so far, so that the four are about equally often asked
-for. A word that outweighs all others together is in every list: it tells nothing apart, and its objects are spread
-evenly rather than all sent to one child.
+Algorithm 1 forms the lists of a textual node's children from their objects. When a live tree is adjusted, objects do
+not move, so the keywords of the queries of the leaf's cell (M_srq and M_skq) are distributed instead: in descending
+order of weight, each to the list with the smallest weight so far, so that the four lists are queried about equally
+often. A word that outweighs all others together is put into every list: it separates nothing, and its objects are
+spread evenly rather than all sent to one child.
 
-The rule of routing sends an object to the child whose list has most of its words, weighed by p_w. With Zipf's law and
-several words an object the heaviest word would nearly always decide, and its child get half of all objects and more.
-So in these nodes all words weigh the same, the mean of p_w, and the H and abs(O) of the four children are written down
-as equal: an object goes to the list with most of its words, between equal ones its id decides. Measured on streams of 1
-to 15 words an object, the fullest child got 28 % instead of up to 73 %.
+Routing sends an object to the child whose list has most of its words, weighted by p_w. With Zipf's law and several
+words per object, the heaviest word would nearly always decide, and its child would get half of all objects or more. So
+in these nodes all words have the same weight, the mean of p_w, and the stored H and abs(O) of the four children are
+equal: an object goes to the list with most of its words, and ties are broken by its id. Measured on streams of 1 to 15
+words per object, the fullest child got 28 % instead of up to 73 %.
 
 Cost: O(keywords of the cell's queries + listed words x log 4).
 """
@@ -31,25 +31,25 @@ from spatialstream.model.arrays import Bytes, Codes, Floats, Ints
 __all__ = ["MOST_WORDS", "TextualSplit", "split_words"]
 
 MOST_WORDS = 1_024
-"""Words that the four lists have at most; the others, which are asked for least, tell nothing apart."""
+"""Maximum number of words in the four lists; the remaining words, the least queried ones, are in no list."""
 
 _ALL = 0b1111
 
 _WORDS_OF_AN_OBJECT = 8
-"""How many words an object is taken to have when it is estimated how many objects have a word."""
+"""Assumed number of words of an object, for estimating the fraction of objects that have a word."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextualSplit:
-    """A textual node in the making; g words.
+    """A new textual node; g words.
 
     Attributes:
         lists: the keyword lists.
         chance: uint32[2], the mean p_w in M_srq and M_skq of the words of the lists, as multiples of 1 / UNIT.
-        mass: int64[4, 2], H_srq and H_skq of each child, likewise.
+        mass: int64[4, 2], H_srq and H_skq of each child, as multiples of 1 / UNIT.
         weight: float64[2], Pr(srq) p_srq and Pr(skq) p_skq of the cell.
         lengths: float64[2, l], Pr(abs(q.φ) = l) of SRQ and SKQ.
-        share: float64[4], the part of the objects that each child is expected to get.
+        share: float64[4], the expected share of the objects of each child.
     """
 
     lists: KeywordLists
@@ -61,15 +61,15 @@ class TextualSplit:
 
 
 def split_words(statistics: Statistics, cell: int, path: Path) -> TextualSplit:
-    """Share out the words of a cell's queries among four lists.
+    """Distribute the words of a cell's queries over four lists.
 
-    The expected shares of the objects follow from taking words to be as frequent in objects as in queries. Without any
-    words they are equal.
+    The expected shares of the objects assume that words are as frequent in objects as in queries. Without any words
+    they are equal.
 
     Args:
         statistics: J.
         cell: the cell of J that the leaf is, or is a share of.
-        path: the lists of the textual nodes above the leaf: only words that it may hold are shared out.
+        path: the lists of the textual nodes above the leaf: only words that the leaf may hold are distributed.
     """
     of_cell = statistics.cell(cell)
     weight = np.ascontiguousarray((of_cell.arrival * of_cell.reach)[[SRQ, SKQ]])
@@ -108,7 +108,7 @@ def _words(statistics: Statistics, cell: int) -> tuple[Codes, Floats]:
 
 
 def _deal(importance: Floats) -> Bytes:
-    """The lists of each word, uint8[g], as bits; words come by falling importance."""
+    """Assign words, given in descending importance, to lists: uint8[g], as bits."""
     bits = np.empty(len(importance), np.uint8)
     half = 0.5 * float(importance.sum())
     lists = [(0.0, child) for child in range(4)]

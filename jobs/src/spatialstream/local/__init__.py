@@ -1,1 +1,1 @@
-"""Worker indexes of one slot, object segments and continuous queries: without Spark, and without I/O of their own."""
+"""Indexes of one worker slot, over object segments and continuous queries. They use no Spark and do no I/O."""

@@ -1,4 +1,4 @@
-"""Arrays in kernels: their types, integers read from them, and buffers that grow."""
+"""Arrays in kernels: their types, widening of integers, and growing buffers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Array", "Bytes", "Codes", "Flags", "Floats", "Ints", "Words", "grown
 
 @kernel
 def wide(number: Any) -> int:
-    """The number, of any integer type up to 32 bits or signed 64, as a signed 64-bit integer.
+    """Convert an integer of any type up to 32 bits or signed 64 bits to a signed 64-bit integer.
 
-    Numba gives a variable one type, so what is read from narrow arrays is widened first.
+    Numba gives a variable one type, so values read from narrow arrays are widened first.
     """
     result: int = number + 0
     return result
@@ -24,9 +24,9 @@ def wide(number: Any) -> int:
 
 @kernel
 def grown(values: Array, used: Any, length: Any) -> Array:
-    """An array of another length along its first axis that begins with ``used`` elements of ``values``.
+    """Copy the first ``used`` elements of ``values`` into a new array with another length of its first axis.
 
-    The rest is undefined.
+    The remaining elements are undefined.
     """
     result = np.empty((length, *values.shape[1:]), values.dtype)
     result[:used] = values[:used]

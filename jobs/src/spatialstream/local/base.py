@@ -1,7 +1,7 @@
-"""What every local index can do: outlive its process, and say how much it holds; and one over standing queries.
+"""Interfaces of local indexes: persistence and size, and matching of continuous queries.
 
-An index is a module with a class, and a line in :mod:`spatialstream.local.indexes`; the suite of contracts
-(``tests/unit/local/test_contract.py``) then holds it to what is said here.
+To add an index, write a module with a class and add a line to :mod:`spatialstream.local.indexes`; the contract tests
+(``tests/unit/local/test_contract.py``) then verify that it satisfies these interfaces.
 """
 
 from __future__ import annotations
@@ -16,48 +16,48 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 
-__all__ = ["LocalIndex", "MovableIndex", "StandingIndex"]
+__all__ = ["ContinuousIndex", "LocalIndex", "MovableIndex"]
 
 
 class LocalIndex(ABC):
-    """Something that a slot keeps from epoch to epoch, made empty from its space alone."""
+    """An index that a slot keeps across epochs. Its constructor takes only the space and creates an empty index."""
 
     space: Space
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many objects or queries it holds."""
+        """Number of objects or queries in the index."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of all that it holds."""
+        """Memory in bytes of the contents."""
 
     @abstractmethod
     def checkpoint(self, write: WriteFile) -> Manifest:
-        """Write what is new, see :mod:`spatialstream.local.state`."""
+        """Write what has changed since the last checkpoint, see :mod:`spatialstream.local.state`."""
 
     @classmethod
     @abstractmethod
     def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> Self:
-        """The index of a checkpoint, see :mod:`spatialstream.local.state`."""
+        """Load the index of a checkpoint, see :mod:`spatialstream.local.state`."""
 
 
-class StandingIndex(LocalIndex):
-    """Queries that stand, and meet each object that comes while they live."""
+class ContinuousIndex(LocalIndex):
+    """Continuous queries, each matched against the objects that arrive during its lifetime."""
 
     @abstractmethod
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
-        """Add queries, from now on known by their numbers; each lives from its t until t + τ.
+        """Add queries, identified by their numbers from now on; each is active from its t until t + τ.
 
         Args:
-            numbers: int64[n], distinct, of queries that are not here.
+            numbers: int64[n], distinct numbers of queries that are not in the index.
             queries: n queries of the index's type.
         """
 
     @abstractmethod
     def end_at(self, numbers: Ints, t: Ints) -> None:
-        """Cancel queries: their lives end at t, if not before. Unknown numbers are ignored.
+        """Cancel queries: their lifetimes end at t, if not earlier. Unknown numbers are ignored.
 
         Args:
             numbers: int64[n].
@@ -66,44 +66,44 @@ class StandingIndex(LocalIndex):
 
     @abstractmethod
     def match(self, objects: ObjectBatch) -> Iterable[Any]:
-        """Take arrivals, and give what they mean to the queries, part by part; all parts have to be taken.
+        """Process arriving objects and yield the results of the queries in parts; callers must consume all parts.
 
         Args:
-            objects: ordered by (t, id, x, y). They may be earlier than those of earlier calls, as long as the queries
-                have not been dropped by :meth:`expire`.
+            objects: objects ordered by (t, id, x, y). They may be earlier than those of previous calls, as long as the
+                queries have not been dropped by :meth:`expire`.
         """
 
     @abstractmethod
     def expire(self, now: int) -> None:
-        """Everything up to ``now`` has come: forget the queries that nothing later concerns."""
+        """Advance the watermark to ``now``: drop the queries that no later object concerns."""
 
 
-class MovableIndex(StandingIndex):
-    """Standing queries that concern some slots only, and move between them."""
+class MovableIndex(ContinuousIndex):
+    """Continuous queries that concern only some slots, and can move between slots."""
 
     @abstractmethod
     def drop(self, numbers: Ints) -> None:
-        """Forget queries as if they had never been registered: they move to another slot, and may come back.
+        """Drop queries as if they had never been registered: they move to another slot, and may return later.
 
         Args:
-            numbers: int64[n]; unknown ones are ignored.
+            numbers: int64[n]; unknown numbers are ignored.
         """
 
     @abstractmethod
     def known(self, numbers: Ints) -> Flags:
-        """Which queries are here and have not finished: those that :meth:`standing` gives.
+        """Whether each query is in the index and has not finished, so that :meth:`continuous` returns it.
 
         Args:
             numbers: int64[n].
         """
 
     @abstractmethod
-    def standing(self, now: int) -> tuple[Ints, QueryBatch]:
-        """The queries that have not finished by ``now``, as they may be registered in another slot.
+    def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
+        """The queries that have not finished by ``now``, in a form that can be registered in another slot.
 
         Args:
-            now: ms; earlier than the last time that the index knows of gives no more than that time.
+            now: ms; a time before the index's own watermark gives the same queries as the watermark.
 
         Returns:
-            int64[n], numbers, ascending; and n queries, whose durations say what a cancellation has left of them.
+            int64[n], numbers, ascending; and n queries, whose durations are shortened by their cancellations.
         """

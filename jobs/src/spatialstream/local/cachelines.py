@@ -1,14 +1,14 @@
-"""Memory that a kernel asks for before it needs it, and elements read without a look at the sign of their place.
+"""Prefetching of memory in kernels, and element access without the check for negative indexes.
 
-A kernel whose loads go to random places of a large index waits some 100 ns for each that is not in a near cache. The
-processor overlaps waits only as far as it can look ahead, a few hundred instructions; :data:`prefetch` asks for a line
-and moves on, so that as many lines are under way as the memory can serve (Chen, Ailamaki, Gibbons, Mowry: "Improving
-Hash Join Performance through Prefetching", ICDE 2004, group prefetching).
+A kernel with random accesses to a large index waits about 100 ns for each load that is not in a near cache. The
+processor overlaps these waits only within its look-ahead, a few hundred instructions. :data:`prefetch` requests a cache
+line without waiting, so that as many loads are in flight as the memory can serve (Chen, Ailamaki, Gibbons, Mowry:
+"Improving Hash Join Performance through Prefetching", ICDE 2004, group prefetching).
 
-Numba takes a negative index for one that counts from the end, and looks for that at every access. :data:`peek` does
-not, which matters where a loop does little else.
+Numba interprets a negative index as counting from the end, and checks for it at every access. :data:`peek` does not,
+which matters in loops that do little else.
 
-Cost: an instruction each.
+Cost: one instruction each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-import spatialstream.model.kernels  # noqa: F401 - sets where the machine code is kept
+import spatialstream.model.kernels  # noqa: F401 - sets the location of the cache of machine code
 from spatialstream.local.arrays import Array
 
 __all__ = ["peek", "prefetch"]
@@ -59,7 +59,7 @@ def _peek(_: Any, array: Any, index: Any) -> tuple[Any, _Codegen]:
 prefetch: Callable[[Array, Any], None] = _intrinsic(_prefetch)
 """``prefetch(array, i)``: fetch the cache line of element i of a C-contiguous array, counted over all dimensions.
 
-A hint: any place may be given, also one outside the array.
+This is a hint: i may be out of bounds.
 """
 
 peek: Callable[[Array, Any], Any] = _intrinsic(_peek)

@@ -1,15 +1,15 @@
-"""What stands: the standing queries of a stream whole, to be listed and shown to people.
+"""The catalogue of a stream's active continuous queries, for listing them.
 
-The indexes of slots keep of a query what matching needs, on every slot that it concerns, and in structures that a turn
-changes. The catalogue has each query once and as it was registered, with who has registered it, in the order of
-registration, and can be looked at beside the turns. With each it has how many rows the query has had
+The indexes of slots hold only what matching needs of a query, on every slot that it concerns, in structures that each
+turn modifies. The catalogue holds each query once, as it was registered, including who registered it, in the order of
+registration, and can be read concurrently with turns. For each query it also holds the number of its result rows
 (:mod:`~spatialstream.local.row_counts`).
 
-It is a log-structured set: immutable tiers of queries by number, each four times smaller than the one before, and a
-table of the ends that cancellations have brought. A tier of which half has ended is written anew at a checkpoint.
-Cost: O(log n) rewrites of a query over its life and O(log² n) for its cancellation; some 150 bytes, its words, its id
-and who has registered it for each that stands. A page costs O(n) comparisons of integers, a query by its id O(n) of
-strings.
+It is a log-structured set: immutable tiers of queries by number, each four times smaller than the previous one, and a
+table of end times set by cancellations. A tier of which more than half has ended is rewritten at a checkpoint. Cost:
+O(log n) rewrites of a query over its lifetime and O(log² n) for its cancellation; memory for each active query is about
+150 bytes plus its keywords, its id and ``by``. A page costs O(n) comparisons of integers, a lookup by id O(n)
+comparisons of strings.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = ["Catalogue", "Listed", "Listing"]
 
 _TIER_RATIO = 4
 _ENDED_LIMIT = 4_096
-"""Cancellations that are kept beside the tiers, at least: the table is written with every manifest."""
+"""Minimum number of cancellations kept beside the tiers: the table is written with every manifest."""
 _COUNTS_RATIO = 4
-"""Entries of the counts for each query, from which on those of queries that are forgotten are looked for."""
+"""Number of entries of the counts per query above which entries of dropped queries are removed."""
 
 Listed = tuple[int, dict[str, Any], int, int | None]
-"""A query that stands: number, record, rows so far, and the t of the last one in ms; None if there was none."""
+"""An active query: number, record, number of rows so far, and t of the last row in ms (None if there was none)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tier:
-    """Queries by number, ascending, and the last instant at which each stands if it is not cancelled."""
+    """Queries by ascending number, and the last instant at which each is active if it is not cancelled."""
 
     numbers: Ints
     until: Ints
@@ -53,33 +53,33 @@ class _Tier:
     def of(cls, numbers: Ints, queries: QueryBatch) -> _Tier:
         return cls(numbers, last_instant(queries), queries)
 
-    def standing(self, clock: int, ended: Mapping[int, int]) -> Flags:
-        """Which of them stand, or will."""
+    def continuous(self, clock: int, ended: Mapping[int, int]) -> Flags:
+        """Whether each query is active at ``clock``, or later."""
         alive: Flags = self.until > clock
         over = np.array([number for number, t in ended.items() if t <= clock], np.int64)
         alive[self.places(over[self.has(over)])] = False
         return alive
 
     def places(self, numbers: Ints) -> Ints:
-        """Where numbers are, or would be next to larger ones, if there are any."""
+        """The position of each number if it is in the tier; otherwise that of the next larger one, or the last."""
         found: Ints = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
         return found
 
     def has(self, numbers: Ints) -> Flags:
-        """Which of them are here; faster than ``np.isin``, which sorts all of a tier anew."""
+        """Whether each number is in the tier; faster than ``np.isin``, which would sort the whole tier again."""
         result: Flags = self.numbers[self.places(numbers)] == numbers
         return result
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The catalogue as it was at some time; it does not change.
+    """An immutable snapshot of the catalogue.
 
     Attributes:
         tiers: the queries.
-        ended: of those that are cancelled the time, by number.
-        clock: everything up to this time had come.
-        counts: rows of the queries.
+        ended: times of cancellation, by number.
+        clock: the watermark.
+        counts: row counts of the queries.
     """
 
     tiers: tuple[_Tier, ...] = ()
@@ -88,20 +88,20 @@ class Listing:
     counts: tuple[Counts, ...] = ()
 
     def page(self, after: int, limit: int) -> list[Listed]:
-        """The first queries of a number above ``after`` that stand, ascending."""
+        """The first ``limit`` active queries with a number above ``after``, in ascending order."""
         found = list[tuple[int, _Tier, int]]()
         for tier in self.tiers:
             first = int(np.searchsorted(tier.numbers, after, "right"))
-            rows = first + np.flatnonzero(tier.standing(self.clock, self.ended)[first:])[:limit]
+            rows = first + np.flatnonzero(tier.continuous(self.clock, self.ended)[first:])[:limit]
             found += [(int(tier.numbers[row]), tier, row) for row in rows.tolist()]
         found.sort(key=lambda each: each[0])
         return self._listed(found[:limit])
 
     def named(self, name: str) -> Listed | None:
-        """The query of an id that stands; None if none does."""
+        """The active query with an id; None if there is none."""
         for tier in reversed(self.tiers):
             same = pc.equal(tier.queries.ids, pa.scalar(name)).to_numpy(zero_copy_only=False)
-            for row in np.flatnonzero(same & tier.standing(self.clock, self.ended)).tolist()[-1:]:
+            for row in np.flatnonzero(same & tier.continuous(self.clock, self.ended)).tolist()[-1:]:
                 return self._listed([(int(tier.numbers[row]), tier, row)])[0]
         return None
 
@@ -122,15 +122,15 @@ class Catalogue:
         self._counts = RowCounts()
 
     def __len__(self) -> int:
-        """Number of queries, those included that have ended and have not been dropped."""
+        """Number of queries, including ended ones that have not been dropped."""
         return sum(len(tier.numbers) for tier in self._tiers)
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
-        """Add standing queries.
+        """Add continuous queries.
 
         Args:
-            numbers: int64[n], of queries that are not here, in any order; one may be there several times, as it comes
-                from several slots.
+            numbers: int64[n], numbers of queries that are not in the catalogue, in any order; duplicates are allowed,
+                because a query may come from several slots.
             queries: n queries.
         """
         if not len(numbers):
@@ -145,7 +145,7 @@ class Catalogue:
             self._tiers[start:] = [_joined(self._tiers[start:])]
 
     def end_at(self, numbers: Ints, t: Ints) -> None:
-        """Cancel queries: they do not stand at t and later. Unknown numbers are ignored.
+        """Cancel queries: they are not active at t or later. Unknown numbers are ignored.
 
         Args:
             numbers: int64[n].
@@ -158,26 +158,26 @@ class Catalogue:
             self._ended[number] = min(end, self._ended.get(number, end))
 
     def count(self, counts: Counts) -> None:
-        """Queries have had rows, of one turn; they may have ended."""
+        """Add the row counts of one turn; the queries may have ended."""
         self._counts.add(counts)
 
     def listing(self, clock: int) -> Listing:
-        """What stands when everything up to ``clock`` has come, O(1)."""
+        """Snapshot of the queries that are active at the watermark ``clock``, O(1)."""
         self._shared = True
         return Listing(tuple(self._tiers), self._ended, clock, self._counts.tiers)
 
     def _own(self) -> None:
-        """Have ends of one's own, to be changed: those that a listing has do not change. O(cancellations)."""
+        """Copy the table of ends before a change if a listing shares it (copy on write). O(cancellations)."""
         if self._shared:
             self._ended, self._shared = dict(self._ended), False
 
     def drop(self, clock: int) -> None:
-        """Forget queries that do not stand any more, where many have ended; to be called now and then."""
+        """Drop ended queries from tiers in which many have ended; to be called periodically."""
         crowded = len(self._ended) > _ENDED_LIMIT + len(self) // 16
         for i, tier in enumerate(self._tiers):
-            standing = tier.standing(clock, self._ended)
-            if 2 * int(standing.sum()) < len(standing) or (crowded and not standing.all()):
-                rows = np.flatnonzero(standing)
+            continuous = tier.continuous(clock, self._ended)
+            if 2 * int(continuous.sum()) < len(continuous) or (crowded and not continuous.all()):
+                rows = np.flatnonzero(continuous)
                 queries = tier.queries.take(rows)
                 kept = replace(queries, keywords=queries.keywords.compact())
                 self._tiers[i] = _Tier(tier.numbers[rows], tier.until[rows], kept)
@@ -230,7 +230,7 @@ class Catalogue:
 
 
 def _joined(tiers: list[_Tier]) -> _Tier:
-    """One tier of several, which are in the order of their numbers but for late ones."""
+    """Merge several tiers, whose numbers are ascending except those of late queries."""
     numbers = np.concatenate([tier.numbers for tier in tiers])
     order = np.argsort(numbers)
     return _Tier.of(numbers[order], QueryBatch.concat([tier.queries for tier in tiers]).take(order))

@@ -1,7 +1,8 @@
-"""Rows that grow: a table of numpy columns, and a column of strings.
+"""Growing tables of numpy columns, and growing columns of strings.
 
-Kernels work on plain arrays, standing queries come one at a time or by the million. Both classes keep their columns in
-buffers that double when full, so appending costs O(rows appended), amortised, and every column is one contiguous array.
+Kernels work on plain arrays, and continuous queries arrive one at a time or by the million. Both classes keep columns
+in buffers that double when full, so appending costs amortised O(rows appended), and every column is one contiguous
+array.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _Columns = TypeVar("_Columns", bound=NamedTuple)
 
 
 def _room(buffer: Array, used: int, more: int) -> Array:
-    """The buffer, or one of at least twice its size with the same content, that has room for ``more`` elements."""
+    """Ensure room for ``more`` elements: the buffer itself, or a copy of at least twice its size."""
     if used + more <= len(buffer):
         return buffer
     larger = np.empty(max(used + more, 2 * len(buffer), _LEAST), buffer.dtype)
@@ -36,12 +37,12 @@ def _room(buffer: Array, used: int, more: int) -> Array:
 
 
 def join(parts: Sequence[Array]) -> Array:
-    """Arrays (at least one) one after the other; a single one, which may be memory-mapped, is not copied."""
+    """Concatenate arrays (at least one); a single one, which may be memory-mapped, is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def writable(array: Array) -> Array:
-    """The array, or a copy if kernels would take it for one of another type: they are compiled for writable arrays."""
+    """The array, or a copy if it is not C-contiguous and writable, the only type that kernels are compiled for."""
     return np.require(array, requirements=["C", "W"])
 
 
@@ -49,7 +50,7 @@ class Table:
     """Rows of named columns of one dtype each.
 
     Args:
-        dtypes: dtype of each column, by name.
+        dtypes: the dtype of each column, by name.
     """
 
     def __init__(self, dtypes: Mapping[str, npt.DTypeLike]) -> None:
@@ -61,7 +62,7 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows; the buffers' free space is not counted."""
+        """Memory of the rows in bytes, without the free space of buffers."""
         return sum(column.itemsize for column in self._columns.values()) * self._rows
 
     def __getitem__(self, name: str) -> Array:
@@ -69,15 +70,15 @@ class Table:
         return self._columns[name][: self._rows]
 
     def view(self, kind: type[_Columns]) -> _Columns:
-        """The columns that a named tuple names, as kernels take them; valid like a column."""
+        """The columns named by the fields of a named tuple, as kernels take them; valid as long as a column."""
         return kind._make(self[name] for name in kind._fields)
 
     def append(self, columns: Mapping[str, Array | int]) -> int:
-        """Append rows; returns the position of the first.
+        """Append rows and return the position of the first.
 
         Args:
-            columns: the rows' columns, of which the first is an array; a number stands for itself in every row, and in
-                columns that are left out there is 0.
+            columns: columns of the rows, the first of which is an array; a scalar is repeated in every row, and omitted
+                columns are 0.
         """
         first, more = self._rows, np.size(next(iter(columns.values())))
         for name, buffer in self._columns.items():
@@ -107,7 +108,7 @@ class Strings:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the strings; the buffers' free space is not counted."""
+        """Memory of the strings in bytes, without the free space of buffers."""
         return self._ends.nbytes + int(self.offsets[-1])
 
     @property
@@ -145,13 +146,13 @@ class Strings:
         self.extend(offsets.astype(np.int64), data)
 
     def part(self, first: int) -> tuple[Ints, Bytes]:
-        """Offsets (from 0) and bytes of the strings from position ``first`` on, to be given to :meth:`extend`."""
+        """Offsets (from 0) and bytes of the strings from position ``first`` on, for :meth:`extend`."""
         offsets = self.offsets[first:]
         return offsets - offsets[0], self.data[offsets[0] :]
 
 
 def earliest(column: Ints, wanted: Ints, t: Ints) -> tuple[Ints, Ints]:
-    """Rows of a column that hold a wanted number, and for each the position in ``wanted`` of that with the least t."""
+    """Rows of a column with a wanted number, and for each the position in ``wanted`` of its entry with the least t."""
     if not len(wanted):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     order = np.lexsort((t, wanted))
@@ -160,7 +161,7 @@ def earliest(column: Ints, wanted: Ints, t: Ints) -> tuple[Ints, Ints]:
 
 
 def rank_strings(strings: pa.StringArray) -> Ints:
-    """For each string, how many distinct smaller ones there are."""
+    """Rank of each string: the number of distinct smaller strings."""
     codes, firsts = distinct(strings)
     order = numpy_view(pc.array_sort_indices(strings.take(pa.array(firsts))))
     rank = np.empty(len(order), np.int64)

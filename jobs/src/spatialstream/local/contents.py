@@ -1,14 +1,14 @@
-"""What queries ask, as digests of 128 bits: two of one id are the same query if their digests are equal.
+"""Digests (128 bits) of the contents of queries: queries with the same id and the same digest are the same query.
 
-The digest is that of the canonical record: everything but the id and who has registered it, the kind by its name, times
-and durations in ms, numbers by their values (-0 is 0), keywords as a set of terms. So it does not depend on how a
-record is spelled, nor on the process or release that has read it.
+The digest covers the canonical record without ``id`` and ``by``: the kind by its name, times and durations in ms,
+numbers by value (-0 is 0), keywords as a set of terms. So it does not depend on the spelling of a record, nor on the
+process or release that reads it.
 
-Nobody gains by two queries with equal digests: they would have to have the same id too, and then the second is taken
-for a repetition of the first, by the one who has made it. So the digest needs no key, and no cryptographic strength;
-that it happens by chance has a probability of 2^-128.
+The digest needs neither a key nor cryptographic strength, because collisions give no advantage: two queries with equal
+digests are confused only if they also have the same id, and then the second one is treated as a repetition of the
+first, to the disadvantage of its own sender. The probability of an accidental collision is 2^-128.
 
-Cost: O(bytes of the vocabulary + keywords), some 50 ns a query.
+Cost: O(bytes of the vocabulary + keywords), about 50 ns per query.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spatialstream.model.terms import TermLists
 __all__ = ["content_digests"]
 
 _LANES = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
-"""What the two halves of a digest begin with: bits of the golden ratio and of a prime; the second is odd."""
+"""Initial values of the two halves of a digest: bits of the golden ratio and of a prime; the second is odd."""
 
 _SEED: Seed = _LANES.copy()
 _NAMES = pa.array(NAMES)
@@ -34,7 +34,7 @@ _NAMES = pa.array(NAMES)
 
 @kernel
 def _fold(columns: Words, lanes: Words, out: Words) -> None:
-    """Each row of ``columns`` as two words: for a given beginning, what follows is told apart by each step."""
+    """Hash each row of ``columns`` to two words; each step is a bijection of the next column for a given state."""
     for row in range(len(columns)):
         for lane in range(2):
             state = lanes[lane]
@@ -45,7 +45,7 @@ def _fold(columns: Words, lanes: Words, out: Words) -> None:
 
 @kernel
 def _add_up(offsets: Codes, codes: Codes, hashes: Words, out: Words) -> None:
-    """The sum of the hashes of each set of terms, whatever its order."""
+    """The sum of the hashes of each set of terms, which is independent of their order."""
     for row in range(len(offsets) - 1):
         for i in range(offsets[row], offsets[row + 1]):
             for lane in range(2):
@@ -53,7 +53,7 @@ def _add_up(offsets: Codes, codes: Codes, hashes: Words, out: Words) -> None:
 
 
 def content_digests(queries: QueryBatch) -> Words:
-    """The digests of n queries, uint64[n, 2]; of a cancellation, any number."""
+    """The digests of n queries, uint64[n, 2]; undefined for cancellations."""
     numbers = np.stack([queries.t, queries.duration, queries.window, queries.step, queries.k], axis=1)
     floats = np.concatenate([queries.at, queries.regions.shape], axis=1) + 0.0
     columns = np.concatenate(
@@ -72,7 +72,7 @@ def content_digests(queries: QueryBatch) -> Words:
 
 
 def _of_terms(terms: TermLists) -> Words:
-    """A number of 128 bits for each set of terms, uint64[n, 2]."""
+    """A hash of 128 bits for each set of terms, uint64[n, 2]."""
     hashes = np.stack([hash_strings(terms.vocabulary), keyed_hashes(terms.vocabulary, _SEED)], axis=1)
     out = np.zeros((len(terms), 2), np.uint64)
     _add_up(terms.offsets, terms.codes, hashes, out)

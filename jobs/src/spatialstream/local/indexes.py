@@ -1,4 +1,4 @@
-"""The local indexes of a slot, by their names in its manifest."""
+"""The local indexes of a slot, by their names in the slot's manifest."""
 
 from __future__ import annotations
 

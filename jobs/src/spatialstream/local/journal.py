@@ -1,9 +1,9 @@
-"""Checkpoints of what changes a little: a base file and small deltas, after the log-structured merge idea.
+"""Incremental checkpoints: a base file and small deltas, as in log-structured merge trees.
 
-A structure that changes a few rows per epoch writes those rows as a *delta*; when the deltas together outgrow half of
-the base, or are too many, it writes everything anew as a *base*. So what is written is, amortised, within a constant
-factor of what has changed (plus a base every ``_MOST`` epochs), and restoring reads one base and at most ``_MOST``
-deltas.
+A structure that changes a few rows per epoch writes those rows as a *delta*. If the total size of the deltas exceeds
+half of the base, or there are too many of them, it writes its complete state as a new *base*. So the amortised amount
+of data written is within a constant factor of the amount of change (plus a base every ``_MOST`` epochs), and restoring
+reads one base and at most ``_MOST`` deltas.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from spatialstream.local.state import Manifest, ReadFile, WriteFile
 __all__ = ["Arrays", "Journal"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-"""Named arrays, as a file holds them."""
+"""Named arrays, the contents of a file."""
 
 _MOST = 32
 
 
 @dataclass(slots=True, eq=False)
 class Journal:
-    """Which files hold a structure's state, and whether the next one is a base or a delta.
+    """The files of a structure's state. Decides whether the next file is a base or a delta.
 
     Attributes:
-        kind: prefix of the files' names.
-        base: the name of the base; None before the first.
-        base_bytes: its size.
-        deltas: the names of the deltas since, oldest first.
-        delta_bytes: their size.
+        kind: prefix of the names of the files.
+        base: name of the base; None before the first one is written.
+        base_bytes: size of the base.
+        deltas: names of the deltas since the base, oldest first.
+        delta_bytes: total size of the deltas.
     """
 
     kind: str
@@ -49,9 +49,9 @@ class Journal:
 
         Args:
             write: see :class:`~spatialstream.local.state.WriteFile`.
-            delta: what has changed since the last call; None: nothing.
-            everything: gives all there is; called only if a base is due.
-            anew: a base is due in any case, because deltas cannot say what has happened.
+            delta: the changes since the last call; None: there are none.
+            everything: returns the complete state; called only if a base is written.
+            anew: always write a base, because the changes cannot be expressed as a delta.
 
         Returns:
             Whether a base was written.
@@ -71,11 +71,11 @@ class Journal:
 
     @property
     def manifest(self) -> Manifest:
-        """The state of the journal, JSON-able."""
+        """The state of the journal, JSON-serializable."""
         return {name: each for name, each in asdict(self).items() if name != "kind"}
 
     @classmethod
     def open(cls, kind: str, manifest: Manifest, read: ReadFile) -> tuple[Journal, list[Arrays]]:
-        """From :attr:`manifest`; and the arrays of the base and of each delta, oldest first."""
+        """Open the journal of a :attr:`manifest`: (journal, arrays of the base and of each delta, oldest first)."""
         journal = cls(kind, **(manifest | {"deltas": list(manifest["deltas"])}))
         return journal, [read(name)[0] for name in (manifest["base"], *journal.deltas)]

@@ -1,13 +1,13 @@
-"""Exact keyword lookup for whole vocabularies: from the words of a batch to the numbers that an index knows them by.
+"""Exact keyword lookup for complete vocabularies: from the words of a batch to their numbers in an index.
 
-Indexes work on small integers, batches bring words. :class:`TermKeys` digests the words of a batch once: a word of up
-to 8 bytes *is* its key. :class:`KeywordTable`, an open-addressing hash table, then finds each in an index's own
-vocabulary and verifies it, by length and key or by its bytes. So equal hashes of different words never lead to a wrong
-answer, whatever the words are. A longer word has a key of 64 bits, which each table makes with its own seed
-(:mod:`spatialstream.model.hashing`), as it does the places: no choice of words makes a table slow.
+Indexes work on small integers, batches contain words. :class:`TermKeys` computes keys for the words of a batch once: a
+word of up to 8 bytes *is* its key. :class:`KeywordTable`, an open-addressing hash table, then looks up each word in an
+index's own vocabulary and verifies it, by length and key or by its bytes. So hash collisions of different words never
+lead to a wrong answer. The key of a longer word is a hash of 64 bits that each table computes with its own seed
+(:mod:`spatialstream.model.hashing`), as it does positions: no choice of words makes a table slow.
 
 Cost: O(bytes) for the keys of the words that a batch uses, one or two cache lines per word and table for the lookup,
-and of long words a pass over their bytes.
+and a pass over the bytes of long words.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spatialstream.model.terms import TermLists
 __all__ = ["Int", "KeywordTable", "TermKeys"]
 
 Int = int | np.int64
-"""A 64-bit integer of a kernel: numba makes no difference between the two."""
+"""A 64-bit integer in a kernel: numba does not distinguish the two types."""
 
 
 _MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
@@ -51,7 +51,7 @@ def _key(data: Bytes, first: Int, last: Int) -> Int:
 
 @lean_kernel
 def _table_key(data: Bytes, first: int, length: int, key: Int, seed: Seed) -> Int:
-    """The key in one table of a word whose key is ``key``."""
+    """The key of a word in one table; ``key`` is its table-independent key."""
     return key if length <= _INLINE else signed(keyed_word(data, first, first + length, seed))
 
 
@@ -144,12 +144,12 @@ def _translate(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermKeys:
-    """The words that a batch uses, digested for any number of tables.
+    """The keys of the words that a batch uses, for lookup in any number of tables.
 
     Attributes:
         offsets, data: the batch's vocabulary.
         used: int32[m], codes of the words in use, ascending.
-        keys: int64[m], of each its bytes, or a hash that is the same in every process.
+        keys: int64[m], the bytes of each word, or a hash that is the same in every process.
     """
 
     offsets: Codes
@@ -159,14 +159,14 @@ class TermKeys:
 
     @classmethod
     def of(cls, terms: TermLists) -> TermKeys:
-        """Digest the words that occur in ``terms``."""
+        """Compute the keys of the words that occur in ``terms``."""
         offsets, data = string_view(terms.vocabulary)
         used = _used_codes(terms.codes, len(terms.vocabulary))
         return cls(offsets, data, used, _keys(offsets, data, used))
 
     @classmethod
     def of_vocabulary(cls, vocabulary: pa.StringArray) -> TermKeys:
-        """Digest every word of a vocabulary."""
+        """Compute the keys of all words of a vocabulary."""
         offsets, data = string_view(vocabulary)
         used = np.arange(len(vocabulary), dtype=np.int32)
         return cls(offsets, data, used, _keys(offsets, data, used))
@@ -178,7 +178,7 @@ class KeywordTable:
 
     Attributes:
         slots: int64[2^b, 2], open addressing: key; length << 32 | number + 1.
-        seed: of the keys and places.
+        seed: seed of the keys and positions.
         offsets, data: the words.
     """
 
@@ -192,7 +192,7 @@ class KeywordTable:
 
     @classmethod
     def build(cls, vocabulary: pa.StringArray) -> KeywordTable:
-        """Table of distinct words."""
+        """Build the table of a vocabulary of distinct words."""
         offsets, data = string_view(vocabulary)
         first, last = int(offsets[0]), int(offsets[-1])
         offsets, data = offsets - np.int32(first), data[first:last].copy()
@@ -205,24 +205,24 @@ class KeywordTable:
         return pa.StringArray.from_buffers(len(self), pa.py_buffer(self.offsets), pa.py_buffer(self.data))
 
     def translate(self, keys: TermKeys, tags: Ints) -> Ints:
-        """For each word of a batch the tag of the same word here, or 0.
+        """Look up the words of a batch: the tag of each word, or 0 if the table does not contain it.
 
         Args:
             keys: the batch's words.
-            tags: int64[len(self)], what to return for each word of the table.
+            tags: int64[len(self)], the tag of each word of the table.
 
         Returns:
-            int64[len(keys.used)], by place in ``keys``.
+            int64[len(keys.used)], in the order of ``keys``.
         """
         return _translate(
             self.slots, self.seed, self.offsets, self.data, tags, keys.offsets, keys.data, keys.used, keys.keys
         )
 
     def to_arrays(self) -> dict[str, Array]:
-        """Flat arrays, see :meth:`from_arrays`."""
+        """Serialize as flat arrays, see :meth:`from_arrays`."""
         return {f"keyword_{name}": getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> KeywordTable:
-        """From :meth:`to_arrays`; nothing is rebuilt."""
+        """Deserialize the result of :meth:`to_arrays`; nothing is rebuilt."""
         return cls(*(arrays[f"keyword_{name}"] for name in cls.__slots__))

@@ -1,19 +1,19 @@
 """The query registry: which ids are in use, and until when.
 
-Every query gets a *number*, by which all structures know it from then on; numbers grow in the order of registration. An
-id is in use from the query's t until its lifetime ends: a CRQ or CKQ while now < min(t + τ, cancellation), a CTQ while
-now <= t + τ and now < cancellation (its last step may fall on t + τ), a snapshot query at its own t only.
+Every query is assigned a *number*, by which all structures identify it; numbers ascend in the order of registration. An
+id is in use from the query's t until its lifetime ends: for a CRQ or CKQ while now < min(t + τ, cancellation), for a
+CTQ while now <= t + τ and now < cancellation (its last step may fall on t + τ), for a snapshot query at its own t only.
 
-A query that comes again, as it is, while its id is in use is no error but a repetition, because producers retry. So the
-registry knows what each query asks (:mod:`spatialstream.local.contents`).
+If an identical query arrives while its id is in use, it is not an error but a repetition, because producers retry. For
+this the registry stores a digest of each query (:mod:`spatialstream.local.contents`).
 
 The registry is a log-structured set: tiers of (sorted 64-bit hashes of ids, ids, number, until, digest of the content),
-each four times smaller than the one before, and a table of the lifetimes that cancellations have shortened. Looking up
-a batch of n ids costs a vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides.
-The hashes of a tier are keyed with a seed of its own (:mod:`spatialstream.model.hashing`), so that nobody can choose
-ids that all have to be compared. Ids that are no longer in use are dropped when tiers merge. Cost: O(n log N) a batch,
-O(log N) rewrites of an entry over its life; 40 bytes and the id for each query whose id is in use, or was five minutes
-ago. One that lives until it is cancelled stays until then.
+each four times smaller than the previous one, and a table of lifetimes that were shortened by cancellations. Looking up
+a batch of n ids costs a vectorised binary search in each tier; ids are also compared as bytes, not only by hash. The
+hashes of a tier are keyed with the tier's own seed (:mod:`spatialstream.model.hashing`), so that an attacker cannot
+choose ids that all have to be compared. Ids that are no longer in use are dropped when tiers merge. Cost: O(n log N)
+per batch, O(log N) rewrites of an entry over its lifetime; 40 bytes and the id for each query whose id is in use, or
+was within the last five minutes. A query without a duration stays until it is cancelled.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _TIER_RATIO = 4
 _SHORTENED_LIMIT = 4096
 
 _KEPT_AFTERWARDS = 300_000
-"""ms of the stream's time for which a query is known after its id was last in use: a producer may send it again until
-then. Forgotten, it would be answered twice, or stand anew, and without a duration for good."""
+"""How long a query is remembered after its id was last in use, in ms of stream time. Until then, a producer may safely
+send it again; later, it would be answered twice or registered again, and without a duration stay active forever."""
 
 
 def last_instant(queries: QueryBatch) -> Ints:
@@ -70,13 +70,13 @@ class _Tier:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What became of a batch of queries and cancellations.
+    """The outcome of admitting a batch of queries and cancellations.
 
     Attributes:
-        number: int64[n]: the number of each row: its own if it is a query, the ended query's if it is a cancellation;
-            -1 where the row is rejected or repeats a query.
+        number: int64[n], the number of each row: of a query, its own; of a cancellation, that of the cancelled query;
+            -1 if the row is rejected or repeats a query.
         reasons: the reason of each rejected row, by row.
-        repeated: how many rows repeat queries that were admitted before.
+        repeated: number of rows that repeat queries admitted before.
     """
 
     number: Ints
@@ -90,8 +90,8 @@ class _Holder(NamedTuple):
     Attributes:
         number: its number.
         until: the last instant at which the id is in use.
-        continuous: whether it stands.
-        content: the digest of what it asks.
+        continuous: whether it is a continuous query.
+        content: the digest of its content.
     """
 
     number: int
@@ -118,13 +118,13 @@ class QueryRegistry:
     def admit(self, queries: QueryBatch, number: Ints) -> Admission:
         """Admit a batch, in order.
 
-        A row is judged by what was admitted before it, whether or not that has a later t: a late query is refused if
-        the last use of its id ends at its t or later. An id whose use ended five minutes before the earliest t of a
-        later batch may have been forgotten by the time a late query asks for it; then it is free.
+        Each row is checked against the rows admitted before it, even if these have a later t: a late query is rejected
+        if the last use of its id ends at its t or later. An id whose use ended five minutes before the earliest t of a
+        later batch may have been dropped when a late query claims it; then the id is free.
 
         Args:
             queries: n queries and cancellations.
-            number: int64[n], the number of each if it is admitted: ascending, and above every one given before.
+            number: int64[n], the number to assign to each row if admitted: ascending, and above all previous ones.
         """
         n, number = len(queries), number.copy()
         until, content = last_instant(queries), content_digests(queries)
@@ -134,7 +134,7 @@ class QueryRegistry:
             return Admission(number)
         known = self._find(queries.ids)
         same, _ = distinct(queries.ids)
-        # rows that meet a known id, another row of the batch, or are cancellations go one by one; all others are new
+        # rows with a known id, rows that share an id and cancellations are processed one by one; all others are new
         special = (np.bincount(same)[same] > 1) | (queries.code == CANCEL)
         special[list(known)] = True
         current: dict[str, _Holder] = {}  # of this batch
@@ -165,13 +165,13 @@ class QueryRegistry:
         if len(admitted):
             kind = STANDING[queries.code[admitted]].astype(np.int64)
             ids = queries.ids.take(pa.array(admitted))
-            # the last bit of the stored number tells continuous queries, which alone can be cancelled
+            # the last bit of the stored number marks continuous queries, the only ones that can be cancelled
             self._tiers.append(_Tier.of(ids, number[admitted] * 2 + kind, until[admitted], content[admitted]))
         self._merge(int(queries.t.min()))
         return Admission(number, reasons, repeated)
 
     def _find(self, ids: pa.StringArray) -> dict[int, _Holder]:
-        """The latest holder of each id that is known, by row."""
+        """The latest holder of each known id, by row."""
         found: dict[int, _Holder] = {}
         for tier in self._tiers:
             hashes = keyed_hashes(ids, tier.seed)
@@ -191,7 +191,7 @@ class QueryRegistry:
     def _merge(self, now: int) -> None:
         """Merge small tiers into larger ones, without ids whose use ended long before ``now``."""
         total = sum(len(tier.hashes) for tier in self._tiers)
-        # the table of shortened lifetimes is written with every manifest, so it must stay small beside the tiers
+        # the table of shortened lifetimes is written with every manifest, so it must stay small relative to the tiers
         everything = len(self._shortened) > _SHORTENED_LIMIT + total // 16
         first, size = len(self._tiers), 0
         while first and (everything or not size or size * _TIER_RATIO >= len(self._tiers[first - 1].hashes)):
@@ -200,10 +200,10 @@ class QueryRegistry:
         if everything or len(self._tiers) - first > 1:
             self._tiers[first:] = [self._merged(self._tiers[first:], now)]
         if everything:
-            self._shortened.clear()  # whatever is left belongs to ids that have been dropped
+            self._shortened.clear()  # the remaining entries belong to ids that have been dropped
 
     def _merged(self, tiers: list[_Tier], now: int) -> _Tier:
-        """One tier of several, with shortened lifetimes applied and without ids that are no longer in use."""
+        """Merge several tiers, applying shortened lifetimes and dropping ids that are no longer in use."""
         columns = ("number", "until", "content")
         number, until, content = (np.concatenate([getattr(tier, name) for tier in tiers]) for name in columns)
         ids = pa.concat_arrays([tier.ids for tier in tiers])

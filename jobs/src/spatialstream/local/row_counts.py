@@ -1,11 +1,11 @@
-"""How many rows each query has had, and when the last one was: sums by the query's number, which grow turn by turn.
+"""Row counts of queries: for each query number, the number of result rows so far and the time of the last one.
 
-It is a log-structured set: immutable tiers, each at least twice as large as the next, and what the last turns have
-brought, as they brought it; what a query has had is the sum over all. So a turn costs what its own queries do, and who
-looks beside the turns has the tiers as they were.
+It is a log-structured set: immutable tiers, each at least twice as large as the next, and the unmerged additions of the
+last turns; the count of a query is the sum over all. So the cost of a turn depends only on its own queries, and
+concurrent readers have a consistent snapshot of the tiers.
 
-Cost: 24 bytes for each query that has had a row, three times that at most; what a turn has brought of a query is
-rewritten O(log n) times, some ten nanoseconds each. What a query has had is found in O(log² n).
+Cost: 24 bytes for each query with a row, at most three times that; each addition of a turn to a query is rewritten
+O(log n) times, about ten nanoseconds each. Looking up a query takes O(log² n).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["Counts", "RowCounts", "rows_so_far"]
 
 _TIER_RATIO = 2
 _RECENT, _RECENT_ENTRIES = 16, 1 << 16
-"""What is added is kept as it is, so many times, and with so many entries or as many as the largest tier has."""
+"""Limits of unmerged additions: their number, and their total number of entries (or that of the tiers, if larger)."""
 
 _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Rows of n queries.
+    """Row counts of n queries.
 
     Attributes:
-        numbers: int64[n], of the queries, ascending.
-        rows: int64[n], how many.
-        last: int64[n], ms, the largest t of them.
-        name: of the file that holds this; None while it is only in memory.
+        numbers: int64[n], numbers of the queries, ascending.
+        rows: int64[n], number of rows of each.
+        last: int64[n], ms, the largest t of these rows.
+        name: name of the file with these counts; None while they are only in memory.
     """
 
     numbers: Ints
@@ -48,12 +48,12 @@ class Counts:
 
     @classmethod
     def of(cls, numbers: Ints, t: Ints, rows: Ints | None = None) -> Counts:
-        """Sums of what is given in any order.
+        """Sum entries given in any order.
 
         Args:
-            numbers: int64[m], of queries, which may be there several times.
-            t: int64[m], ms, of a row, or of the last of several.
-            rows: int64[m], how many each stands for; None: one.
+            numbers: int64[m], numbers of queries, possibly repeated.
+            t: int64[m], ms, the t of a row, or of the last of several rows.
+            rows: int64[m], number of rows of each entry; None: one each.
         """
         order = np.argsort(numbers)
         known = numbers[order]
@@ -66,13 +66,13 @@ class Counts:
         return cls(known[first], count, np.maximum.reduceat(t[order], first))
 
     def places(self, numbers: Ints) -> tuple[Ints, Flags]:
-        """Where numbers are, and whether they are here; there is one at least."""
+        """The position of each number, and whether it is present; there must be at least one entry."""
         at: Ints = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
         here: Flags = self.numbers[at] == numbers
         return at, here
 
     def plus(self, other: Counts) -> Counts:
-        """The sum of two, of which the other should be the smaller; faster than a sort, for both are in order."""
+        """The sum of two, of which ``other`` should be the smaller; faster than sorting, because both are sorted."""
         if not (len(self) and len(other)):
             return self if len(self) else other
         at, here = self.places(other.numbers)
@@ -101,16 +101,16 @@ class RowCounts:
         self._tiers, self._recent = list[Counts](), list[Counts]()
 
     def __len__(self) -> int:
-        """Entries of all tiers: a query may have several."""
+        """Number of entries of all tiers; a query may have several."""
         return sum(map(len, self.tiers))
 
     @property
     def tiers(self) -> tuple[Counts, ...]:
-        """All that has been added; they do not change."""
+        """Everything that has been added, as immutable tiers."""
         return (*self._tiers, *self._recent)
 
     def add(self, counts: Counts) -> None:
-        """Add the rows of some queries."""
+        """Add row counts."""
         if len(counts):
             self._recent.append(counts)
             most = max(_RECENT_ENTRIES, sum(map(len, self._tiers)))
@@ -118,25 +118,25 @@ class RowCounts:
                 self._fold()
 
     def total(self) -> Counts:
-        """The sums of all: the same in whichever order they were added."""
+        """The sums of all tiers, independent of the order in which counts were added."""
         return _sum([*self._tiers, _together(self._recent)])
 
     def retain(self, known: Callable[[Ints], Flags]) -> None:
-        """Forget the queries that are not known any more."""
+        """Drop the queries that are no longer known."""
         total = self.total()
         kept = known(total.numbers)
         self._tiers, self._recent = [], []
         self.add(Counts(total.numbers[kept], total.rows[kept], total.last[kept]))
 
     def _fold(self) -> None:
-        """Make a tier of what is recent, and merge the last tiers until each is at least twice as large as the next."""
+        """Turn recent additions into a tier, and merge last tiers until each is at least twice as large as the next."""
         self._tiers, self._recent = [*self._tiers, _together(self._recent)], []
         tiers = self._tiers
         while len(tiers) > 1 and len(tiers[-1]) * _TIER_RATIO > len(tiers[-2]):
             tiers[-2:] = [_sum(tiers[-2:])]
 
     def checkpoint(self, write: WriteFile) -> list[str]:
-        """Names of files; what is new is one. See :mod:`spatialstream.local.state`."""
+        """Write new counts as one file; return the names of all files. See :mod:`spatialstream.local.state`."""
         old = [tier for tier in self._tiers if tier.name is not None]  # they come first
         new = [*self._tiers[len(old) :], _together(self._recent)]
         if any(map(len, new)):
@@ -158,7 +158,7 @@ class RowCounts:
 
 
 def rows_so_far(tiers: Iterable[Counts], numbers: Sequence[int]) -> list[tuple[int, int | None]]:
-    """How many rows each of some queries has had, and the largest t of them in ms; None if it has had none."""
+    """For each query, the number of its rows and the largest t of them in ms (None if there are none)."""
     asked = np.array(numbers, np.int64)
     rows, last = np.zeros(len(asked), np.int64), np.full(len(asked), _NEVER)
     for tier in tiers:
@@ -169,7 +169,7 @@ def rows_so_far(tiers: Iterable[Counts], numbers: Sequence[int]) -> list[tuple[i
 
 
 def _together(parts: Sequence[Counts]) -> Counts:
-    """The sum of several of about one size: by a sort."""
+    """The sum of several counts of similar size, by sorting."""
     if len(parts) == 1:
         return parts[0]
     numbers, rows, last = (
@@ -180,7 +180,7 @@ def _together(parts: Sequence[Counts]) -> Counts:
 
 
 def _sum(tiers: Sequence[Counts]) -> Counts:
-    """The sum of tiers, the smaller ones first."""
+    """The sum of several tiers, adding smaller ones first."""
     first, *others = sorted(tiers, key=len)
     for tier in others:
         first = tier.plus(first)

@@ -1,17 +1,17 @@
-"""How a local structure outlives its process.
+"""Persistence of local structures.
 
-A structure keeps what is big in immutable files of named arrays and hands out a small manifest (JSON-able) that names
-them. After every epoch the worker calls ``checkpoint`` and stores the manifest under the epoch; the next epoch, in
-whichever process it runs, calls ``restore`` with it, which maps the files and rebuilds nothing. Files that no kept
-manifest names are deleted by the worker. A structure never deletes or rewrites a file.
+A structure writes its bulk data to immutable files of named arrays and returns a small JSON-serializable manifest that
+names them. After every epoch the worker calls ``checkpoint`` and stores the manifest under the epoch; the next epoch,
+in whichever process it runs, calls ``restore`` with it, which maps the files and rebuilds nothing. The worker deletes
+files that no retained manifest names. A structure never deletes or rewrites a file.
 
-The contract, for every structure ``S`` in this package::
+The contract for every structure ``S`` in this package::
 
-    manifest = s.checkpoint(write)      # write(kind, arrays, meta) -> name; only what is new is written
+    manifest = s.checkpoint(write)      # write(kind, arrays, meta) -> name; only new data is written
     t = S.restore(space, manifest, read)    # read(name) -> (arrays, meta)
 
-``t`` behaves as ``s`` did at the time of the checkpoint, and the same calls on equal structures write equal bytes, so a
-replayed epoch is harmless.
+``t`` behaves as ``s`` did at the time of the checkpoint, and the same calls on equal structures write equal bytes, so
+an epoch can be replayed safely.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from spatialstream.local.arrays import Array
 __all__ = ["Manifest", "ReadFile", "WriteFile"]
 
 Manifest = dict[str, Any]
-"""A small JSON-able description of a structure's state, naming its files."""
+"""A small JSON-serializable description of a structure's state, which names its files."""
 
 
 class WriteFile(Protocol):
     """Write named arrays to a new immutable file."""
 
     def __call__(self, kind: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> str:
-        """Write and return the file's name. ``kind`` is a short word that makes names readable."""
+        """Write the file and return its name. ``kind`` is a short prefix that makes names readable."""
 
 
 class ReadFile(Protocol):
     """Map a file that was written through :class:`WriteFile`."""
 
     def __call__(self, name: str) -> tuple[dict[str, Array], dict[str, Any]]:
-        """The file's arrays (shared, copy-on-write) and its meta."""
+        """The file's arrays (shared, copy-on-write) and its ``meta``."""

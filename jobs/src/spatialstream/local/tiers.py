@@ -1,11 +1,11 @@
-"""Grids that grow: standing queries in tiers of immutable grids, merged now and then.
+"""Dynamic grids: continuous queries in tiers of immutable grids that are merged as they grow.
 
 The logarithmic method of Bentley and Saxe ("Decomposable searching problems I", Journal of Algorithms, 1980).
 
-What is registered forms a small grid of its own; while the last grid is not much smaller than the one before, the two
-are built anew as one. An entry is rebuilt O(log n) times, there are O(log n) grids, and no registration stops the
-stream to build everything. The owner of the rows says what regions they have *now*, so a grid that is built anew
-(after a merge, or because its owner asks) has the current ones: the radii of nearest-neighbour queries shrink.
+New queries form a small grid of their own; while the last grid is not much smaller than the previous one, the two are
+rebuilt as one. An entry is rebuilt O(log n) times, there are O(log n) grids, and no registration has to rebuild
+everything at once. The owner of the rows provides their *current* regions, so a rebuilt grid (after a merge, or at the
+owner's request) uses these: the radii of nearest-neighbour queries shrink.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Tier:
 
     Attributes:
         rows: the owner's row of each entry of the grid.
-        grid: over the regions that the rows had when it was built.
-        wasted: how many of its matches were of no use to the owner since it was built.
-        name: its file; None until it is written.
+        grid: the grid over the regions that the rows had when it was built.
+        wasted: number of its matches that were useless to the owner since it was built.
+        name: name of its file; None until it is written.
     """
 
     rows: Rows
@@ -51,9 +51,9 @@ class Tiers:
     """Entries (an owner's row, keywords) in tiers of grids.
 
     Args:
-        space: of the regions.
-        regions: gives the current regions of rows.
-        alive: tells (as a mask) which rows are still of use.
+        space: the space of the regions.
+        regions: returns the current regions of rows.
+        alive: returns (as a mask) which rows are still in use.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Tiers:
         self.tiers += [] if tier is None else [tier]
 
     def rebuild(self, position: int) -> None:
-        """Build one tier anew over current regions, without the rows that are of no more use."""
+        """Rebuild one tier over current regions, without rows that are no longer in use."""
         tier = self.tiers[position]
         anew = self._build([(tier.rows, tier.grid.keywords)])
         self.tiers[position : position + 1] = [] if anew is None else [anew]
@@ -103,7 +103,7 @@ class Tiers:
         return Tier(rows, build_grid(self._space, self._regions(rows), keywords))
 
     def checkpoint(self, write: WriteFile, kind: str) -> list[Manifest]:
-        """Write the tiers that are new; returns a manifest of each."""
+        """Write new tiers; return a manifest for each tier."""
         for tier in self.tiers:
             if tier.name is None:
                 arrays, meta = tier.grid.to_arrays()

@@ -1,10 +1,10 @@
 """Words as bytes in flat arrays, and an exact lookup from a word to its code.
 
-Words are (offsets int32[n + 1], bytes uint8[...]), as in Arrow. The table is open addressing with linear probing over
-a keyed hash, whose seed (:mod:`spatialstream.model.hashing`) it begins with; a hit is always verified against the
-bytes, so a code is never that of another word.
+Words are (offsets int32[n + 1], bytes uint8[...]), as in Arrow. The table uses open addressing with linear probing over
+a keyed hash, and begins with the hash's seed (:mod:`spatialstream.model.hashing`). A hit is always verified against the
+bytes, so a lookup never returns the code of a different word.
 
-Cost: 5 to 11 bytes of table a word; a lookup reads one or two slots and compares one word.
+Cost: 5 to 11 bytes of table per word; a lookup reads one or two slots and compares one word.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Strings = tuple[Codes, Array]
 _LARGEST = 2**31 - 1
 
 _HEAD = 4
-"""What a table begins with, of int32: its seed."""
+"""Length of a table's header, its seed, in int32."""
 
 
 def pack(words: Sequence[str]) -> tuple[Codes, Bytes]:
-    """Words as (offsets, bytes)."""
+    """Pack words as (offsets, bytes)."""
     offsets = np.zeros(len(words) + 1, np.int32)
     if not words:
         return offsets, np.empty(0, np.uint8)
@@ -59,7 +59,7 @@ def pack(words: Sequence[str]) -> tuple[Codes, Bytes]:
 
 
 def concatenate(parts: Sequence[Strings]) -> Strings:
-    """Lists one after the other: (offsets, values) of all.
+    """Concatenate lists: (offsets, values) of all.
 
     Raises:
         OverflowError: the offsets need more than 31 bits.
@@ -74,7 +74,7 @@ def concatenate(parts: Sequence[Strings]) -> Strings:
 
 
 def to_arrow(offsets: Codes, data: Bytes) -> pa.StringArray:
-    """(offsets, bytes) as an Arrow array, without a copy."""
+    """Convert (offsets, bytes) to an Arrow array, without a copy."""
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
@@ -86,7 +86,7 @@ def from_arrow(strings: pa.StringArray) -> tuple[Codes, Bytes]:
 
 @kernel
 def gather(offsets: Array, data: Array, rows: Array) -> tuple[Array, Array]:
-    """The words at ``rows`` (int64), in that order, as Arrow keeps them: (offsets, bytes)."""
+    """Copy the words at ``rows`` (int64), in that order, in Arrow's format: (offsets, bytes)."""
     taken, size = np.zeros(len(rows) + 1, np.int32), 0
     for i in range(len(rows)):
         size += wide(offsets[rows[i] + 1]) - wide(offsets[rows[i]])
@@ -104,7 +104,7 @@ def gather(offsets: Array, data: Array, rows: Array) -> tuple[Array, Array]:
 
 @kernel
 def compare(a: Array, start: int, end: int, b: Array, other_start: int, other_end: int) -> int:
-    """Negative, zero or positive as word a[start:end] is before, equal to or after word b[other_start:other_end]."""
+    """Negative, zero or positive if word a[start:end] is before, equal to or after word b[other_start:other_end]."""
     while start < end and other_start < other_end:
         if a[start] != b[other_start]:
             return wide(a[start]) - wide(b[other_start])
@@ -115,7 +115,7 @@ def compare(a: Array, start: int, end: int, b: Array, other_start: int, other_en
 
 @kernel
 def compare_words(offsets: Array, data: Array, a: int, b: int) -> int:
-    """As :func:`compare`, of words a and b of one list; for UTF-8 this is the order of code points."""
+    """As :func:`compare`, for words a and b of one list; for UTF-8 this is the order of code points."""
     return compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1])
 
 
@@ -126,7 +126,7 @@ def _seed(slots: Array) -> Seed:
 
 @kernel
 def _slot(slots: Array, offsets: Array, data: Array, other: Array, start: int, end: int) -> int:
-    """The slot that holds the word other[start:end], or the free one where it belongs."""
+    """The slot with the word other[start:end], or the free slot where it belongs."""
     mask = len(slots) - _HEAD - 1
     slot = signed(keyed_word(other, start, end, _seed(slots))) & mask
     while slots[_HEAD + slot] >= 0:
@@ -148,10 +148,10 @@ def _capacity(words: int) -> int:
 
 @kernel
 def slots_with(seed: Seed, offsets: Array, data: Array, n: int, room: int) -> Array:
-    """The table of the first n words, which are distinct, with room for ``room`` words.
+    """Build the table of the first n words, which must be distinct, with room for ``room`` words.
 
     Returns:
-        int32: the seed, then codes, -1 where it is free.
+        int32: the seed, then codes; -1 in free slots.
     """
     slots = np.full(_HEAD + _capacity(room), -1, np.int32)
     slots[:_HEAD] = seed.view(np.int32)
@@ -168,7 +168,7 @@ def slots_of(slots: Array, offsets: Array, data: Array, n: int, room: int) -> Ar
 
 @kernel
 def room_of(slots: Array) -> int:
-    """How many places a table has."""
+    """Number of slots of a table."""
     return len(slots) - _HEAD
 
 
@@ -182,9 +182,9 @@ def find_word(slots: Array, offsets: Array, data: Array, other: Array, start: in
 def add_word(
     slots: Array, offsets: Array, data: Array, n: int, other: Array, start: int, end: int
 ) -> tuple[int, int, Array]:
-    """Find the word other[start:end] or add it as the n-th: (its code, new n, bytes of all words).
+    """Find the word other[start:end], or add it as word n: (its code, new n, bytes of all words).
 
-    ``slots`` and ``offsets`` must have room for it; ``data`` is replaced when it has none.
+    ``slots`` and ``offsets`` must have room for it; ``data`` is replaced by a larger array if full.
     """
     slot = _slot(slots, offsets, data, other, start, end)
     if slots[slot] >= 0:

@@ -1,1 +1,1 @@
-"""What everything else speaks of: objects, queries, regions, terms, results, and their wire schemas."""
+"""The data model: objects, queries, regions, terms, times, and their wire schemas."""

@@ -1,8 +1,8 @@
-"""Names of servers as a stream's spec gives them, as they have to be asked for from another namespace.
+"""Server addresses of a stream's spec, resolved from outside the stream's namespace.
 
-A host without a dot is a service in the stream's namespace: its pods find it by that name, and who is elsewhere, such
-as the operator and the gateway, by the name with the namespace. Names with a dot, and addresses, are the same
-everywhere.
+A host without a dot is a Kubernetes service in the stream's namespace. The stream's pods reach it by that name; clients
+in other namespaces, such as the operator and the gateway, need the name with the namespace. Names with a dot and IP
+addresses are the same everywhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _is_service(host: str) -> bool:
 
 
 def servers_from_outside(servers: str, namespace: str) -> str:
-    """``host:port,...``, maybe with a path at the end, as it is understood outside the namespace."""
+    """Qualify the service names of ``host:port,...`` (optionally with a path at the end) with the namespace."""
     hosts, slash, path = servers.partition("/")
     found = []
     for server in hosts.split(","):
@@ -27,7 +27,7 @@ def servers_from_outside(servers: str, namespace: str) -> str:
 
 
 def url_from_outside(url: str, namespace: str) -> str:
-    """A URL, likewise."""
+    """Qualify the service name of a URL with the namespace."""
     parts = urlsplit(url)
     login, at, server = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=login + at + servers_from_outside(server, namespace)))

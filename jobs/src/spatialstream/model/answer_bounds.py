@@ -1,4 +1,4 @@
-"""How much the answers to questions may take.
+"""How much the answers to queries may take.
 
 It is counted while they are found and made, so that what is too large is given up then, and not when all of it is here.
 """

@@ -1,7 +1,7 @@
-"""Flat arrays across process borders: Arrow buffers as numpy arrays, and files of named arrays that can be mapped.
+"""Arrays across process borders: Arrow buffers as numpy arrays, and memory-mappable files of named arrays.
 
-Everything derived (indexes, tables) is a handful of named numpy arrays. A file of them is written once, under a name
-that is never reused, and mapped by every process that needs it; where files are, is not known here.
+Every derived structure (index, table) is a set of named numpy arrays. An array file is written once, under a name that
+is never reused, and memory-mapped by every process that needs it. This module does not know where files are stored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ALIGNMENT = 64
 
 
 class _Memory:
-    """Memory of an Arrow buffer, as numpy asks for it: each array over it keeps this, and so the buffer."""
+    """Array interface to the memory of an Arrow buffer: each numpy array over it keeps the buffer alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -61,10 +61,10 @@ def _from_address(owner: object, address: int, count: int, dtype: npt.DTypeLike)
 
 
 def numpy_view(column: pa.Array) -> Array:
-    """A primitive Arrow array without nulls as a numpy array, without a copy.
+    """View a primitive Arrow array without nulls as a numpy array, without a copy.
 
     The view is formally writable, unlike pyarrow's own, because numba compiles a second version of every kernel for
-    read-only arrays. Nobody writes to it.
+    read-only arrays. Callers must not write to it.
     """
     if column.null_count:
         raise ValueError("numpy_view takes arrays without nulls")
@@ -76,7 +76,7 @@ def numpy_view(column: pa.Array) -> Array:
 
 
 def string_view(column: pa.Array) -> tuple[Codes, Bytes]:
-    """A utf8 or binary Arrow array without nulls as (offsets int32[n+1], bytes uint8[...]), without a copy."""
+    """View a utf8 or binary Arrow array without nulls as (offsets int32[n+1], bytes uint8[...]), without a copy."""
     if column.type not in (pa.string(), pa.binary()):
         raise TypeError(f"string_view takes string or binary arrays, not {column.type}")
     if len(column) == 0:
@@ -88,14 +88,14 @@ def string_view(column: pa.Array) -> tuple[Codes, Bytes]:
 
 
 def runs(starts: Ints | Codes, sizes: Ints | Codes) -> Ints:
-    """The positions of runs, one run after the other: of the i-th, ``sizes[i]`` from ``starts[i]`` on."""
+    """Concatenate runs of positions: run i has ``sizes[i]`` consecutive positions, the first being ``starts[i]``."""
     ends = np.cumsum(sizes, dtype=np.int64)
     positions: Ints = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
     return positions
 
 
 def pack_arrays(arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> Iterator[bytes | memoryview]:
-    """Named arrays and a JSON-able ``meta`` as the parts of a file, one after the other, without a copy."""
+    """Yield the consecutive parts of a file of named arrays and a JSON-serializable ``meta``, without a copy."""
     entries: dict[str, dict[str, Any]] = {}
     offset = 0
     for name, array in arrays.items():
@@ -110,18 +110,18 @@ def pack_arrays(arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = No
 
 
 def unpack_arrays(data: pa.Buffer, name: str) -> tuple[dict[str, Array], dict[str, Any]]:
-    """What :func:`pack_arrays` packed: ``(arrays, meta)``, without a copy; the arrays are writable if the buffer is.
+    """Read a file of :func:`pack_arrays`: ``(arrays, meta)``, without a copy; the arrays are writable if the buffer is.
 
     Args:
         data: the file's bytes.
-        name: the file's name, for errors.
+        name: the file's name, for error messages.
 
     Raises:
-        StateError: they are not those of such a file.
+        StateError: the bytes are not those of an array file.
     """
     mapping = memoryview(data)
     if len(mapping) < len(_MAGIC) + 8 or mapping[: len(_MAGIC)] != _MAGIC:
-        raise StateError(f"{name} is not a file of arrays")
+        raise StateError(f"{name} is not an array file: its header is missing or of another version")
     length = int.from_bytes(mapping[len(_MAGIC) : len(_MAGIC) + 8], "little")
     header = json.loads(bytes(mapping[len(_MAGIC) + 8 : len(_MAGIC) + 8 + length]))
     start = -(-(len(_MAGIC) + 8 + length) // _ALIGNMENT) * _ALIGNMENT

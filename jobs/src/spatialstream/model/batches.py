@@ -1,4 +1,4 @@
-"""Batches: dataclasses whose fields are columns of one length, and what all of them can do."""
+"""Batches: dataclasses whose fields are columns of equal length, and their common operations."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Batch", "joined"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """n rows as columns: numpy arrays, Arrow arrays, and what has columns itself (other batches, term lists)."""
+    """n rows as columns. A column is a numpy array, an Arrow array, another batch or term lists."""
 
     def __len__(self) -> int:
         return len(getattr(self, _names(type(self))[0]))
 
     def take(self, rows: Array) -> Self:
-        """The rows at these positions."""
+        """Select the rows at these positions."""
         return type(self)(*(_taken(getattr(self, name), rows) for name in _names(type(self))))
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All rows of ``parts`` (at least one) in order."""
+        """Concatenate the rows of ``parts`` (at least one) in order."""
         return joined(parts)
 
 
@@ -38,14 +38,14 @@ _known: dict[type, tuple[str, ...]] = {}
 
 
 def _names(kind: type[Batch]) -> tuple[str, ...]:
-    """Of the columns; to ask a dataclass each time takes longer than to look at them."""
+    """Names of the columns, cached because ``dataclasses.fields`` costs more than reading the columns."""
     if kind not in _known:
         _known[kind] = tuple(field.name for field in fields(kind))
     return _known[kind]
 
 
 def joined(parts: Sequence[_Batch]) -> _Batch:
-    """All rows of several batches of one kind (at least one) in order."""
+    """Concatenate the rows of several batches of one class (at least one) in order."""
     if len(parts) == 1:
         return parts[0]
     columns = ([getattr(part, name) for part in parts] for name in _names(type(parts[0])))

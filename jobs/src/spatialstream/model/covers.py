@@ -1,6 +1,6 @@
-"""Covering boxes of regions, two boxes a region: where to look for what a region holds.
+"""Bounding boxes of regions, at most two per region: an index searches them for the objects in a region.
 
-Cost: O(1) a region.
+Cost: O(1) per region.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spatialstream.model.space import Space
 __all__ = ["NOWHERE", "cover_boxes", "region_parts"]
 
 NOWHERE = (np.inf, np.inf, -np.inf, -np.inf)
-"""The second box of a region that one box covers: nothing meets it."""
+"""The second box of a region that one box covers: an empty box, which intersects nothing."""
 
 _UNDERFLOW = 1e-150
-"""Planar differences below this have a square of 0, and with it a distance of 0."""
+"""Planar differences below this underflow to 0 when squared, so their distance is 0."""
 
 _SLACK = 1e-9
-"""Degrees by which a cap's cover is widened, so that rounding never makes it too small."""
+"""Degrees by which the cover of a spherical cap is widened, so that rounding never makes it too small."""
 
 _DEGREES = 180.0 / math.pi
 
@@ -38,24 +38,24 @@ def cover_boxes(
     """Write the boxes (west <= east) that together contain a region into the first rows of ``boxes``.
 
     Args:
-        bounds: west, south, east and north of the space (further elements are not looked at).
-        geographic: whether it is WGS84.
-        kind: of the region.
-        a: its first number, see :class:`spatialstream.model.regions.Regions`; ``b``, ``c``, ``d`` are the others.
+        bounds: west, south, east and north of the space (further elements are ignored).
+        geographic: whether the space is WGS84.
+        kind: kind of the region.
+        a: first number of its shape, see :class:`spatialstream.model.regions.Regions`; ``b``, ``c``, ``d`` follow.
         b: see ``a``.
         c: see ``a``.
         d: see ``a``.
-        boxes: float64[2, 4].
+        boxes: float64[2, 4], the output.
 
     Returns:
-        How many: 2 if the region crosses the antimeridian, else 1.
+        The number of boxes: 2 if the region crosses the antimeridian, else 1.
     """
     west, south, east, north = a, b, c, d
     if kind == CIRCLE and geographic:
         angle = min(c / EARTH_RADIUS_M * (1.0 + 1e-9) + 1e-12, math.pi)
         south, north = max(b - angle * _DEGREES - _SLACK, -90.0), min(b + angle * _DEGREES + _SLACK, 90.0)
         west, east = bounds[0], bounds[2]
-        if south > -90.0 and north < 90.0:  # no pole is in it
+        if south > -90.0 and north < 90.0:  # the cap contains no pole
             # widest longitude of a cap: sin(dlon) = sin(angle) / cos(latitude); near 1 the arcsine is steep
             ratio = math.sin(angle) / math.cos(b / _DEGREES) * (1.0 + 1e-9)
             wide = math.asin(ratio) * _DEGREES + _SLACK if ratio < 1.0 else 180.0
@@ -89,12 +89,12 @@ def _parts(bounds: Bounds, geographic: bool, kind: Bytes, shape: Floats) -> Floa
 
 
 def region_parts(space: Space, regions: Regions) -> Floats:
-    """Two boxes for each region, float64[n, 2, 4] (west, south, east, north), that together contain it.
+    """Compute two boxes for each region, float64[n, 2, 4] (west, south, east, north), that together contain it.
 
     The second is :data:`NOWHERE` unless the region crosses the antimeridian. A region without bounds gets the bounds of
     the space.
     """
-    # floats, or the kernel would be compiled anew for a plane with bounds that are integers
+    # converted to float: integer bounds of a plane would make numba compile the kernel again
     bounds = float(space.west), float(space.south), float(space.east), float(space.north)
     parts: Floats = _parts(bounds, space.geographic, regions.kind, regions.shape)
     return parts

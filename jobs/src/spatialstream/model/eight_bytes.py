@@ -1,8 +1,8 @@
-"""Eight bytes at a time: unaligned words of a byte array, and searches in them without a branch for each byte.
+"""Eight bytes at a time: unaligned 64-bit words of a byte array, and branch-free searches in them.
 
-Bytes of a word are numbered from the lowest, which on every machine that Arrow runs on is the first in memory. A
-*flag word* has the top bit of each byte that is meant and no other. The tests are Mycroft's for a zero byte and those
-of H. Warren, Hacker's Delight, section 6-1.
+Bytes of a word are numbered from the lowest, which is the first in memory on every machine that Arrow supports
+(little-endian). A *flag word* has the top bit of each matching byte set and no other bit. The tests are Mycroft's test
+for a zero byte and those of H. Warren, Hacker's Delight, section 6-1.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _intrinsic: Any = intrinsic
 
 
 def lean_kernel(function: _F) -> _F:
-    """A :func:`~.kernels.kernel` that allocates nothing and counts no references.
+    """Compile a :func:`~.kernels.kernel` that allocates nothing, without reference counting.
 
-    Of every array that a kernel is given, numba counts a reference, atomically: some 10 ns an array and call, more than
-    the inner functions of a scanner take. Where nothing is allocated, there is nothing to count for.
+    numba atomically counts a reference to every array argument: about 10 ns per array and call, which is more than the
+    inner functions of a scanner take. A kernel that allocates nothing does not need the counts.
     """
     compiled: _F = one_for_all_values(_njit(cache=True, nogil=True, _nrt=False)(function))
     return compiled
@@ -108,7 +108,7 @@ def _folded(_: Any, left: Any, right: Any) -> tuple[Any, _Codegen]:
 
 
 byte: Callable[[Bytes, int], int] = _intrinsic(_byte)
-"""``byte(array, i)``: byte i >= 0 of a uint8 array as an int64, which saves looking whether i is negative."""
+"""``byte(array, i)``: byte i >= 0 of a uint8 array as an int64, without the check for a negative index."""
 
 load: Callable[[Bytes, int], np.uint64] = _intrinsic(_load)
 """``load(array, i)``: bytes i to i + 7 of a uint8 array as a uint64; all of them must lie in its memory."""
@@ -124,31 +124,31 @@ _trailing_zeros: Callable[[np.uint64], int] = _intrinsic(_zeros)
 
 @lean_kernel
 def first_flag(flags: np.uint64) -> int:
-    """Number of the first byte that a flag word means; 8 for none."""
+    """Number of the first flagged byte of a flag word; 8 if none is flagged."""
     return _trailing_zeros(flags) >> 3
 
 
 @lean_kernel
 def repeat(value: int) -> np.uint64:
-    """The word of eight times this byte."""
+    """The word in which all eight bytes equal ``value``."""
     return np.uint64(value) * _ONES
 
 
 @lean_kernel
 def below(word: np.uint64, limit: int) -> np.uint64:
-    """Flags of the bytes that are less than ``limit`` <= 128; bytes behind the first of them may be flagged wrongly."""
+    """Flag the bytes less than ``limit`` <= 128; flags after the first one may be false positives."""
     return (word - repeat(limit)) & ~word & TOPS
 
 
 @lean_kernel
 def in_range(word: np.uint64, low: int, high: int) -> np.uint64:
-    """Flags of the bytes whose lower seven bits are between ``low`` and ``high`` (inclusive, below 128)."""
+    """Flag the bytes whose lower seven bits are between ``low`` and ``high`` (inclusive, below 128)."""
     lows = word & _LOWS
     return ((lows + repeat(0x80 - low)) ^ (lows + repeat(0x7F - high))) & TOPS
 
 
 def spelling(text: bytes) -> tuple[np.uint64, np.uint64]:
-    """(the bytes of a word that count, the word) of a text of at most eight bytes."""
+    """Encode a text of at most eight bytes as (mask of its bytes, word), for :func:`spells`."""
     return np.uint64((1 << 8 * len(text)) - 1), np.uint64(int.from_bytes(text, "little"))
 
 

@@ -1,4 +1,4 @@
-"""Every exception the package raises on purpose, in one tree.
+"""The hierarchy of exceptions that the package raises.
 
 ::
 
@@ -51,15 +51,15 @@ _MOST_TOLD = 8
 
 
 class SpatialStreamError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base class of all exceptions that this package raises."""
 
 
 class RecordError(SpatialStreamError):
-    """A record that cannot be used: which field is wrong, and what would be right.
+    """An input record is invalid.
 
     Args:
-        field: the field at fault, as it is written in the record (``"region.box"``).
-        problem: one clause that says what is wrong and what would be right.
+        field: the invalid field, as written in the record (``"region.box"``).
+        problem: one clause that says what is wrong and what would be valid.
     """
 
     def __init__(self, field: str, problem: str) -> None:
@@ -68,7 +68,7 @@ class RecordError(SpatialStreamError):
         self.problem = problem
 
     def __str__(self) -> str:
-        """The reason as it stands in the dead letter: ``field: problem``."""
+        """The ``reason`` of the dead letter: ``field: problem``."""
         return f"{self.field}: {self.problem}"
 
     @classmethod
@@ -86,7 +86,7 @@ class RecordError(SpatialStreamError):
 
 
 class SettingError(SpatialStreamError):
-    """A setting that cannot be used: which one, and what would be right."""
+    """A setting is invalid: which one, what is wrong and what would be valid."""
 
     def __init__(self, setting: str, problem: str) -> None:
         super().__init__(setting, problem)
@@ -94,12 +94,12 @@ class SettingError(SpatialStreamError):
         self.problem = problem
 
     def __str__(self) -> str:
-        """One line for a person: ``setting: problem``."""
+        """One line for users: ``setting: problem``."""
         return f"{self.setting}: {self.problem}"
 
 
 class RunError(SpatialStreamError):
-    """A run, a stream or a job has failed; the checkpoint is as the last whole turn left it."""
+    """A run, a stream or a job failed; the checkpoint is that of the last completed turn."""
 
 
 class AllRejected(SpatialStreamError):  # noqa: N818 (as Conflict)
@@ -110,31 +110,31 @@ class AllRejected(SpatialStreamError):  # noqa: N818 (as Conflict)
 
 
 class StateError(SpatialStreamError):
-    """A checkpoint that is damaged, or that belongs to another run."""
+    """A checkpoint is damaged or belongs to another run."""
 
 
-class Conflict(StateError):  # noqa: N818 (it says what is, as StopIteration does)
-    """A change of the routing state that is refused, because the state is another than the one it was made for."""
+class Conflict(StateError):  # noqa: N818 (named for the condition, like StopIteration)
+    """A change of the routing state is refused because the state changed since the change was computed."""
 
 
 class Lost(StateError):  # noqa: N818 (as Conflict)
-    """State that was in memory alone is gone: what was done since the last checkpoint has to be done again."""
+    """State that was only in memory is lost: the work since the last checkpoint must be repeated."""
 
 
 class Missing(StateError):  # noqa: N818 (as Conflict)
-    """A storage has no file of a name."""
+    """A file does not exist in the storage."""
 
 
 class Unavailable(SpatialStreamError):  # noqa: N818 (as Conflict)
-    """A server could not be reached in time. Whoever waits for it may try again; nothing is wrong with the request."""
+    """A server could not be reached in time. The request is valid and may be retried."""
 
 
 class Gone(Unavailable):
-    """What was asked for is not kept any more, or not there. Ask for what is newest."""
+    """The requested state is no longer available here, or not available at all. Ask again, for the newest state."""
 
 
 class Replaced(Unavailable):
-    """What is of this name now is not what was connected to, but like it: connect again."""
+    """The peer was replaced by another of the same name and kind: reconnect."""
 
 
 class Suspended(Unavailable):
@@ -142,7 +142,7 @@ class Suspended(Unavailable):
 
 
 class NoStorage(Unavailable):
-    """Where the state is kept cannot be reached, or does not let this process. Nothing is lost; it goes on then."""
+    """The state storage is unreachable or denies access. No state is lost; work resumes when that is fixed."""
 
 
 class TooLarge(SpatialStreamError):  # noqa: N818 (as Conflict)
@@ -150,11 +150,11 @@ class TooLarge(SpatialStreamError):  # noqa: N818 (as Conflict)
 
 
 class ServerError(SpatialStreamError):
-    """A server that was to be started on this machine does not run.
+    """A server started on this machine does not run.
 
     Args:
         problem: one clause that says what happened.
-        output: the end of what the server printed.
+        output: the last lines that the server printed.
     """
 
     def __init__(self, problem: str, output: str = "") -> None:
@@ -163,5 +163,5 @@ class ServerError(SpatialStreamError):
         self.output = output
 
     def __str__(self) -> str:
-        """The problem, and below it what the server printed."""
+        """The problem, followed by the server's output on the next lines."""
         return f"{self.problem}\n{self.output}" if self.output else self.problem

@@ -1,20 +1,20 @@
-"""Keyword expressions: which terms an object must have and which it must not have, as sets of literals.
+"""Keyword expressions: which terms an object must and must not have, as sets of literals.
 
-An expression is some terms that must all be there, or groups of terms of which one must be there as a whole (a
-disjunctive normal form); and terms that must be absent. It is kept as a set of *literals*, strings that say what a term
-is to the expression:
+An expression requires either all of a set of terms, or all terms of at least one of several groups (disjunctive normal
+form); in addition it may forbid terms. It is stored as a set of *literals*, strings that encode a term and its role:
 
 =========== =====================================
-``term``    it must be there
-``i|term``  it is one of group i, from 0
-``!term``   it must be absent
+``term``    the term is required
+``i|term``  the term belongs to group i, from 0
+``!term``   the term is forbidden
 =========== =====================================
 
-No term has one of these marks in it, and an expression of terms alone is the set of these terms. So whatever keeps,
-sends, groups or compares sets of terms does so with expressions, and those without groups are what they always were.
+Terms never contain ``|`` or ``!``, and an expression of required terms alone is the set of these terms. So all code
+that stores, sends, groups or compares sets of terms works on expressions too, and the encoding of a plain set of terms
+stays what it is without expressions.
 
-The form is canonical. A group that has all terms of another one adds nothing, and is left out; the groups that are left
-are in order, and a single one is no group but terms that must all be there.
+The form is canonical. A group that contains all terms of another group is redundant and removed; the remaining groups
+are sorted, and a single remaining group becomes a plain set of required terms.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ __all__ = [
 ]
 
 MOST_GROUPS = 64
-"""Groups that an expression may have, in canonical form."""
+"""Maximum number of groups of an expression in canonical form."""
 
 MOST_GIVEN = 256
-"""Groups that it may be given with: some may contain others."""
+"""Maximum number of groups in a query's record, before redundant groups are removed."""
 
 _PLAIN, _NONE = -1, -2
-"""In place of a group: the term must be there, or be absent."""
+"""Values in place of a group number: the term is required, or forbidden."""
 
 
 def absorbed(groups: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    """The groups in canonical form: sorted, and none of them contains another one."""
+    """The groups in canonical form: sorted, without groups that contain another group."""
     ordered = sorted({tuple(sorted(set(group))) for group in groups})
     sets = [frozenset(group) for group in ordered]
     return tuple(group for group, terms in zip(ordered, sets, strict=True) if not any(other < terms for other in sets))
@@ -62,12 +62,12 @@ def absorbed(groups: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression in its parts.
+    """A keyword expression.
 
     Attributes:
-        keywords: terms that must all be there.
-        any: groups of which one must be there, in canonical form; if there are some, there are no keywords.
-        none: terms that must be absent.
+        keywords: required terms.
+        any: groups of which at least one is required, in canonical form; if not empty, there are no keywords.
+        none: forbidden terms.
     """
 
     keywords: tuple[str, ...] = ()
@@ -76,29 +76,29 @@ class Expression:
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The sets of terms of which one must be there: at least one set, which may be empty."""
+        """The sets of terms of which at least one is required: one set or more; a single one may be empty."""
         return self.any or (self.keywords,)
 
     def holds(self, terms: Collection[str]) -> bool:
-        """Whether it holds for an object with these terms."""
+        """Whether an object with these terms satisfies the expression."""
         there = frozenset(terms)
         return there.isdisjoint(self.none) and any(there.issuperset(group) for group in self.groups)
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The set of its literals."""
+        """The expression as literals."""
         of_groups = (f"{i}|{term}" for i, group in enumerate(self.any) for term in group)
         return (*self.keywords, *of_groups, *(f"!{term}" for term in self.none))
 
     def to_record(self) -> dict[str, list[Any]]:
-        """Its fields in a query's record; those that say nothing are left out."""
+        """The expression's fields in a query's record, without empty ones."""
         groups = [[*group] for group in self.any]
         fields: dict[str, list[Any]] = {"keywords": [*self.keywords], "any": groups, "none": [*self.none]}
         return {name: terms for name, terms in fields.items() if terms}
 
     @classmethod
     def of(cls, literals: Sequence[str]) -> Expression:
-        """From its literals."""
+        """Build the expression from its literals."""
         if not is_marked(literals):
             return cls(tuple(literals))
         keywords: list[str] = []
@@ -112,7 +112,7 @@ class Expression:
 
 
 def _parted(literal: str) -> tuple[int, str]:
-    """(group, term) of a literal."""
+    """Split a literal into (group, term)."""
     if literal.startswith("!"):
         return _NONE, literal[1:]
     group, mark, term = literal.partition("|")
@@ -120,24 +120,24 @@ def _parted(literal: str) -> tuple[int, str]:
 
 
 def is_marked(literals: Iterable[str]) -> bool:
-    """Whether there is more than terms that must all be there."""
+    """Whether any literal is in a group or forbidden, rather than plainly required."""
     return any("|" in literal or literal.startswith("!") for literal in literals)
 
 
 def has_marks(lists: TermLists) -> bool:
-    """As :func:`is_marked`, of any of the literals in the vocabulary. O(bytes), at some bytes a ns."""
+    """As :func:`is_marked`, for all literals of the vocabulary. O(bytes), at a few bytes per ns."""
     _, data = string_view(lists.vocabulary)
     return bool((data == ord("|")).any() or (data == ord("!")).any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expanded:
-    """n expressions as conjunctions, at least one for each, and what must be absent.
+    """n expressions as conjunctions, at least one each, and their forbidden terms.
 
     Attributes:
         owner: int32[m], the expression of each conjunction, ascending.
         groups: the m conjunctions.
-        none: the terms that must be absent, of each of the n expressions.
+        none: the forbidden terms of each of the n expressions.
     """
 
     owner: Codes
@@ -146,7 +146,7 @@ class Expanded:
 
 
 def expanded(lists: TermLists) -> Expanded:
-    """The conjunctions of n expressions."""
+    """Expand n expressions into conjunctions."""
     n = len(lists)
     group, term, vocabulary = _vocabulary(lists)
     query = np.repeat(np.arange(n), np.diff(lists.offsets))
@@ -161,7 +161,7 @@ def expanded(lists: TermLists) -> Expanded:
 
 
 def searched(lists: TermLists) -> TermLists:
-    """The terms that expressions look for, each once: those that must be there, alone or with others."""
+    """The distinct terms that each expression looks for: required terms and terms of groups, not forbidden ones."""
     group, term, vocabulary = _vocabulary(lists)
     query = np.repeat(np.arange(len(lists)), np.diff(lists.offsets))
     codes = lists.codes[int(lists.offsets[0]) : int(lists.offsets[-1])]
@@ -172,10 +172,10 @@ def searched(lists: TermLists) -> TermLists:
 
 
 def _vocabulary(lists: TermLists) -> tuple[Ints, Ints, pa.StringArray]:
-    """Of each literal in the vocabulary its group and term, int64[v] each, as :func:`_parted`; and the terms."""
+    """Group and term code of each literal in the vocabulary (int64[v] each, see :func:`_parted`), and the terms."""
     starts, data = string_view(lists.vocabulary)
     first, size = starts[:-1].astype(np.int64), np.diff(starts).astype(np.int64)
-    data = np.append(data, np.zeros(2, np.uint8))  # so that each literal has two bytes to look at
+    data = np.append(data, np.zeros(2, np.uint8))  # so that two bytes of each literal can be read
     bar = pc.find_substring(lists.vocabulary, "|").to_numpy(zero_copy_only=False).astype(np.int64)
     absent = (size > 0) & (data[first] == ord("!"))
     digits = (data[first].astype(np.int64) - ord("0"), data[first + 1].astype(np.int64) - ord("0"))
@@ -192,7 +192,7 @@ def _vocabulary(lists: TermLists) -> tuple[Ints, Ints, pa.StringArray]:
 
 
 def _lists(owner: Ints, term: Ints, n: int, vocabulary: pa.StringArray) -> TermLists:
-    """The terms of n owners."""
+    """Term lists of n owners from (owner, term) pairs."""
     order = np.argsort(owner, kind="stable")
     offsets = np.zeros(n + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=n), out=offsets[1:])

@@ -1,11 +1,12 @@
 """Distance and containment, each defined once, as kernels of scalars.
 
-A *region* is a kind and four numbers: nothing (``EVERYWHERE``), a closed box (west, south, east, north; west > east
-crosses the antimeridian), or a closed circle (x, y, radius, unused). ``geographic`` says whether coordinates are WGS84
-degrees with distances in metres by the haversine formula, or plain planar coordinates with Euclidean distances.
+A *region* is a kind and four numbers: unbounded (``EVERYWHERE``, numbers unused), a closed box (west, south, east,
+north; west > east crosses the antimeridian), or a closed circle (x, y, radius, unused). ``geographic`` says whether
+coordinates are WGS84 degrees with distances in metres by the haversine formula, or planar coordinates with Euclidean
+distances.
 
 Floating point: every implementation (kernels and the oracle) evaluates the same expression in the same order with the
-platform's libm, so they agree to the bit.
+platform's libm, so results are bit-identical.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _ANTIPODAL_M = 1.99e7
 def distance(geographic: bool, x1: float, y1: float, x2: float, y2: float) -> float:
     """Distance of two points: metres by haversine if ``geographic`` (degrees in), else Euclidean.
 
-    A place that has several names (longitude -180 is 180, and at a pole every longitude is the same) has one distance
-    to any other, to the bit, and 0 to itself.
+    Different coordinates of the same place (longitude -180 and 180; every longitude at a pole) give bit-identical
+    distances to any other place, and 0 to each other.
     """
     if not geographic:
         dx = x2 - x1
@@ -50,7 +51,7 @@ def distance(geographic: bool, x1: float, y1: float, x2: float, y2: float) -> fl
 
 @kernel
 def contains(geographic: bool, kind: int, a: float, b: float, c: float, d: float, x: float, y: float) -> bool:
-    """Whether the region (kind, a, b, c, d) contains the point (x, y); borders belong to it."""
+    """Whether the region (kind, a, b, c, d) contains the point (x, y); borders belong to the region."""
     if kind == BOX:
         if y < b or y > d:
             return False
@@ -68,10 +69,10 @@ def distance_to_box(
 ) -> float:
     """A lower bound of the distance from (x, y) to any point of a box with west <= east.
 
-    Planar: exact. Geographic: the latitude gap where the box spans the point's meridian; otherwise the nearest point
-    lies on one of the two bounding meridians (great-circle distance to a meridian arc is unimodal in latitude). The
-    bound is lowered by a relative 1e-9 and a millimetre (0.9 m near the antipode, where the haversine loses digits),
-    so that rounding never makes it exceed a distance as :func:`distance` computes it.
+    Planar: exact. Geographic: the latitude gap if the box spans the point's meridian; otherwise the nearest point lies
+    on one of the two bounding meridians (great-circle distance to a meridian arc is unimodal in latitude). The bound is
+    lowered by a relative 1e-9 and a millimetre (0.9 m near the antipode, where the haversine loses digits), so that
+    rounding never makes it exceed the distance that :func:`distance` computes.
     """
     if not geographic:
         dx = max(0.0, max(west - x, x - east))

@@ -1,24 +1,24 @@
-"""Hashes of strings and numbers, and tables that are found by them.
+"""Hashes of strings and numbers, and hash tables.
 
-There are two kinds, because nobody must be able to make a table slow by choosing what goes into it (Crosby, Wallach,
+There are two kinds of hash, so that an attacker cannot make a table slow by choosing its keys (Crosby, Wallach,
 "Denial of service via algorithmic complexity attacks", USENIX Security 2003):
 
-- The *stable* hash of a string says which string it is, in every process and every replay: routing decisions may not
-  use Python's ``hash``. It is FNV-1a over the UTF-8 bytes, with the finaliser of MurmurHash3, so anybody can make
-  strings with equal hashes. Whoever needs identity compares the bytes too; routing does not, since taking two terms for
-  one may send an object to a leaf other than the best one, but never a query to too few.
-- A *keyed* hash says where something lies in one table. It depends on a seed of 128 bits, which whoever chooses the
-  words does not know, and is the multiplication of wyhash and foldhash: xor with the one half, multiplied by the other,
-  the upper half of the product xor the lower. What two inputs have in common, or how they differ, then says nothing
-  about their places; a chain of such steps, eight bytes each, has no collisions that hold for many seeds. Only the
-  costs of a table depend on its seed, never what is found in it.
+- A *stable* hash identifies a string in every process and every replay; Python's ``hash`` does not, so routing
+  decisions may not use it. It is FNV-1a over the UTF-8 bytes with the finaliser of MurmurHash3, so it is easy to
+  construct strings with equal hashes. Code that needs identity also compares the bytes. Routing does not: confusing two
+  terms may send an object to a leaf other than the best one, but never sends a query to too few leaves.
+- A *keyed* hash determines the position in one table. It depends on a seed of 128 bits that an attacker does not know,
+  and uses the multiplication of wyhash and foldhash: xor with one half of the seed, multiply by the other half, and xor
+  the upper half of the product with the lower. What two inputs have in common, or how they differ, then says nothing
+  about their positions; a chain of such steps, eight bytes each, has no collisions that hold for many seeds. The seed
+  affects only the cost of a table, never its results.
 
-Where seeds come from: :func:`process_seed`, random, for tables that stay in their process; :func:`seed_of`, a digest of
-all that a table holds, for tables in files. The latter can be known, but only once what the table holds is settled: to
-choose words that collide under the seed that they themselves give is to find a fixed point of BLAKE2. So files have
-equal bytes for equal content, in whichever process they are written, and carry the seed that they were written with.
+Seeds come from :func:`process_seed` (random) for tables that stay in their process, and from :func:`seed_of` (a digest
+of the table's contents) for tables in files. The latter can be computed by anybody, but only from the complete
+contents: choosing words that collide under the seed that they themselves produce means finding a fixed point of BLAKE2.
+So files with equal content have equal bytes, whichever process writes them, and contain the seed of their tables.
 
-Cost: O(bytes) to hash, O(1) expected to find (open addressing, linear probing).
+Cost: O(bytes) to hash, expected O(1) to look up (open addressing, linear probing).
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ __all__ = [
 ]
 
 Seed = Words
-"""What a keyed hash depends on, uint64[2]; the second number is odd."""
+"""The seed of a keyed hash, uint64[2]; the second number is odd."""
 
 
 class Table(NamedTuple):
-    """A frozen table: the position of a stable hash, ``values[i]`` (int32, -1 where free) for ``keys[i]`` (uint64).
+    """An immutable hash table from stable hashes to positions.
 
     Attributes:
-        keys: uint64[2^b].
-        values: int32[2^b].
-        seed: of the places, so that the table means the same in every process that it is sent to.
+        keys: uint64[2^b], the stable hash in each table slot.
+        values: int32[2^b], its position; -1 in a free table slot.
+        seed: seed of the keyed hash, kept so that the table can be read in every process that it is sent to.
     """
 
     keys: Words
@@ -83,7 +83,7 @@ _SHIFT = np.uint64(33)
 
 @kernel
 def mix(value: Any) -> Any:
-    """A uint64 with every bit of ``value`` (uint64) spread over all bits."""
+    """Spread every bit of ``value`` (uint64) over all bits of the result (uint64)."""
     value ^= value >> _SHIFT
     value *= _FIRST
     value ^= value >> _SHIFT
@@ -107,7 +107,7 @@ def _hash_all(offsets: Codes, data: Bytes, out: Words) -> None:
 
 
 def hash_strings(strings: pa.StringArray) -> Words:
-    """The stable hashes uint64[n] of n strings without nulls."""
+    """Compute the stable hashes uint64[n] of n strings without nulls."""
     offsets, data = string_view(strings)
     out = np.empty(len(strings), np.uint64)
     _hash_all(offsets, data, out)
@@ -118,7 +118,7 @@ def hash_strings(strings: pa.StringArray) -> Words:
 
 
 def _seed(random: bytes) -> Seed:
-    seed = np.frombuffer(bytearray(random), np.uint64)  # a writable array, as kernels want it
+    seed = np.frombuffer(bytearray(random), np.uint64)  # a bytearray, because kernels require writable arrays
     seed[1] |= np.uint64(1)
     return seed
 
@@ -127,15 +127,15 @@ _PROCESS_SEED = _seed(os.urandom(16))
 
 
 def process_seed() -> Seed:
-    """The seed of this process (and of those that it forks), for tables that never leave it.
+    """The random seed of this process (and of its forks), for tables that never leave it.
 
-    Kernels get it as an argument: what they take from a module becomes part of the machine code in the cache.
+    Kernels receive it as an argument: module constants that a kernel uses become part of the cached machine code.
     """
     return _PROCESS_SEED
 
 
 def seed_of(*contents: Array) -> Seed:
-    """The seed of a table that goes into a file, from arrays that together say all that the table holds."""
+    """Derive the seed of a table that is written to a file from arrays that together determine its contents."""
     digest = hashlib.blake2b(digest_size=16)
     for array in contents:
         digest.update(array.nbytes.to_bytes(8, "little"))
@@ -181,7 +181,7 @@ def _keyed_all(offsets: Codes, data: Bytes, seed: Seed, out: Words) -> None:
 
 
 def keyed_hashes(strings: pa.StringArray, seed: Seed) -> Words:
-    """The keyed hashes uint64[n] of n strings without nulls."""
+    """Compute the keyed hashes uint64[n] of n strings without nulls."""
     offsets, data = string_view(strings)
     out = np.empty(len(strings), np.uint64)
     _keyed_all(offsets, data, seed, out)
@@ -214,7 +214,7 @@ def _find_all(keys: Words, values: Codes, seed: Seed, hashes: Words, out: Codes)
 
 
 def make_table(hashes: Words) -> Table:
-    """A table that finds the position of each of ``hashes``."""
+    """Build a table that maps each of ``hashes`` to its position (the first one, for duplicates)."""
     capacity = 1 << (2 * len(hashes)).bit_length()
     keys, values = np.zeros(capacity, np.uint64), np.full(capacity, -1, np.int32)
     seed = process_seed()
@@ -223,7 +223,7 @@ def make_table(hashes: Words) -> Table:
 
 
 def find_all(table: Table, hashes: Words) -> Codes:
-    """The position in the table of each hash; -1 where it has none."""
+    """Look up the position of each hash; -1 if the table does not contain it."""
     out = np.empty(len(hashes), np.int32)
     _find_all(table.keys, table.values, table.seed, hashes, out)
     return out
@@ -255,18 +255,18 @@ def _distinct(offsets: Codes, data: Bytes, seed: Seed, slots: Codes) -> tuple[Co
 
 
 def distinct_words(offsets: Codes, data: Bytes) -> tuple[Codes, Ints]:
-    """As :func:`distinct`, of n strings as (offsets int32[n + 1], bytes)."""
+    """As :func:`distinct`, for n strings given as (offsets int32[n + 1], bytes)."""
     slots = np.full(1 << (3 * len(offsets) // 2).bit_length(), -1, np.int32)
     codes, firsts = _distinct(offsets, data, process_seed(), slots)
     return codes, firsts
 
 
 def distinct(strings: pa.StringArray) -> tuple[Codes, Ints]:
-    """Which of n strings without nulls are equal: like Arrow's dictionary_encode, whose hash anybody can make collide.
+    """Dictionary-encode n strings without nulls. Arrow's dictionary_encode is not used: its hash is open to collisions.
 
     Returns:
-        the code of each string, int32[n], and of each of the m codes, which go by first appearance, the row where it
-        appears first, int64[m].
+        the code of each string, int32[n]; and for each of the m codes, which are in the order of first appearance, the
+        row of its first appearance, int64[m].
     """
     return distinct_words(*string_view(strings))
 

@@ -1,7 +1,6 @@
-"""Values as JSON, and back: dataclasses of numbers, texts, tuples, mappings and other such dataclasses.
+"""JSON serialization of dataclasses of numbers, strings, tuples, mappings and other such dataclasses.
 
-What is read is checked against the types of the fields, so that a file that is damaged, or another's, is told as such
-where it is read.
+Reading checks values against the types of the fields, so that a damaged or foreign file is detected where it is read.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ T = TypeVar("T")
 
 
 def to_json(value: object) -> str:
-    """A value as a line of JSON."""
+    """Serialize a value as one line of JSON."""
     return json.dumps(value, default=lambda each: {field.name: getattr(each, field.name) for field in fields(each)})
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:
-    """What :func:`to_json` gave for a value of a dataclass.
+    """Deserialize an instance of a dataclass from the JSON of :func:`to_json`.
 
     Raises:
-        ValueError, TypeError, LookupError, AttributeError, RecursionError: it is not of that kind.
+        ValueError, TypeError, LookupError, AttributeError, RecursionError: the text is not an instance of ``kind``.
     """
     value: T = _read(kind, json.loads(text))
     return value

@@ -1,13 +1,13 @@
-"""Compiled kernels: the one decorator, and where the machine code is kept.
+"""Compiled kernels: the decorator, and the location of the machine code.
 
-Kernels are compiled by numba on first use and cached on disk, so a stream never waits for a compiler: every module with
-kernels has a ``prepare()`` that runs each of them once on a tiny input, and the pipeline calls all of those before its
-first epoch.
+numba compiles kernels on first use and caches them on disk. A stream never waits for the compiler: every module with
+kernels has a ``prepare()`` that runs each of them once on a tiny input, and the pipeline calls all of these functions
+before its first epoch.
 
-numba does not notice when a function that a cached kernel *calls* has changed in another file. So the cache folder is
-named after a digest of all the package's kernels and constants: an edit of one gives a fresh cache, never a stale one.
-For the same reason numba need not ask where the sources are, and when they were written: machine code is found by what
-it is made from, so another clone or environment compiles nothing that this user has compiled before.
+numba does not notice when a function that a cached kernel *calls* changes in another file. So the cache folder is named
+after a digest of all kernels and constants of the package: an edit of any of them starts an empty cache, never uses a
+stale one. For the same reason numba does not need the paths and modification times of the sources: the cache is keyed
+by content, so another clone or environment of the same user reuses it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DECORATORS = {"kernel", "lean_kernel", "intrinsic"}
 
 
 def _one_at_a_time(function: _F) -> _F:
-    """Python 3.11 fails in threads that parse at the same time: "AST constructor recursion depth mismatch"."""
+    """Serialize calls: Python 3.11 fails if threads parse concurrently ("AST constructor recursion depth mismatch")."""
     lock = threading.Lock()
 
     @functools.wraps(function)
@@ -50,7 +50,7 @@ def _package() -> Path:
 
 
 def _compiled_lines(source: bytes) -> Iterator[bytes]:
-    """The lines of a module that machine code depends on: kernels, named tuples, generators of code, and constants."""
+    """The lines of a module that machine code depends on: kernels, named tuples, code generators and constants."""
     lines = source.splitlines()
     generates = b"import intrinsic" in source
     for node in ast.parse(source).body:
@@ -68,7 +68,7 @@ def _compiled_lines(source: bytes) -> Iterator[bytes]:
 
 @_one_at_a_time
 def cache_folder() -> Path:
-    """The folder of the compiled kernels of exactly these kernels and this numba version."""
+    """The cache folder for exactly this version of the kernels and of numba."""
     package = _package()
     digest = hashlib.sha256(numba.__version__.encode())
     for folder in ("model", "records", "index", "local"):
@@ -79,7 +79,7 @@ def cache_folder() -> Path:
 
 
 class KernelLocator(caching.UserProvidedCacheLocator):
-    """Where numba keeps a kernel of this package: in the folder of these kernels, wherever the package is."""
+    """Locates the cache of this package's kernels in :func:`cache_folder`, independent of where the package is."""
 
     def __init__(self, function: Any, file: str) -> None:
         super().__init__(function, file)  # type: ignore[no-untyped-call]
@@ -87,12 +87,12 @@ class KernelLocator(caching.UserProvidedCacheLocator):
         self._cache_path = str(Path(_CONFIG.CACHE_DIR, ".".join(place.parts)))
 
     def get_source_stamp(self) -> bytes:
-        """The same for any state of the source: the folder is of these kernels alone."""
+        """A constant: the folder name already identifies the source."""
         return b""
 
     @classmethod
     def from_function(cls, function: Any, file: str) -> Any:
-        """None for functions of others, which numba finds in its own ways."""
+        """A locator for functions of this package; None for others, which numba locates in its own ways."""
         ours = Path(file).resolve().is_relative_to(_package())
         return super().from_function(function, file) if ours else None  # type: ignore[no-untyped-call]
 
@@ -108,10 +108,11 @@ _CONFIG.CACHE_LOCATOR_CLASSES = ",".join(
 
 
 def one_for_all_values(compiled: Any) -> Any:
-    """Make a compiled function one whose callers in other kernels share the machine code for any value of an argument.
+    """Make calls from other kernels share one compiled version of a function for all values of its arguments.
 
-    For an argument that is a constant, or that begins as one (``m = 0`` before a loop), numba compiles the function
-    once more for that very value; in the second case only to find that the type is wider, and the copy is never called.
+    For an argument that is a constant, or is initialized with one (``m = 0`` before a loop), numba otherwise compiles
+    another version for that literal value. In the second case it then finds that the type is wider, and never calls
+    the literal version.
     """
     template = compiled.get_call_template
 
@@ -125,8 +126,8 @@ def one_for_all_values(compiled: Any) -> Any:
 def kernel(function: _F) -> _F:
     """Compile a function of scalars and C-contiguous arrays in nopython mode, cached on disk.
 
-    Floating-point semantics are strict (no ``fastmath``): a kernel gives the same bits as the plain Python that it
-    replaces, which is what makes exactness testable. Array arguments are always writable ones (see
+    Floating-point semantics are strict (no ``fastmath``): a kernel's results are bit-identical to those of the same
+    code in plain Python, so tests can compare them exactly. Array arguments are always writable (see
     :mod:`spatialstream.model.arrays`), so that each kernel has a single signature.
     """
     return cast(_F, one_for_all_values(numba.njit(cache=True, nogil=True)(function)))

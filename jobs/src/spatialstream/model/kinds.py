@@ -1,8 +1,8 @@
-"""The kinds of queries: what each is asked with, where it goes, and what is done for it, as the rows of one table.
+"""The kinds of queries, as the rows of one table: the fields, routing and index of each.
 
-The paper's six types (section 3.1) are all that there is. Whatever depends on a query's kind asks the table; nothing
-hangs on the order of its rows. In columns a kind is a *code*, its row, which is the same within a process only: what is
-stored or sent names kinds (:data:`NAMES`).
+The kinds are the paper's six types (section 3.1). All code that depends on a query's kind reads this table; the order
+of its rows has no meaning. In columns, a kind is a *code*, its row number, which is valid only within a process: stored
+and sent data identifies kinds by name (:data:`NAMES`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CANCEL", "CODE", "KINDS", "NAMES", "STANDING", "TYPES", "Kind", "Que
 
 
 class QueryType(StrEnum):
-    """The six presets: snapshot or continuous, times range-keyword, k nearest, or top-k terms."""
+    """The six types: snapshot or continuous, combined with range-keyword, k nearest or top-k terms."""
 
     SRQ = "SRQ"
     SKQ = "SKQ"
@@ -29,7 +29,7 @@ class QueryType(StrEnum):
 
 
 class Selects(Enum):
-    """What a query wants of the objects that its predicate holds for."""
+    """What a query selects from the objects that match its predicate."""
 
     OBJECTS = auto()
     NEAREST = auto()
@@ -37,12 +37,12 @@ class Selects(Enum):
 
 
 class Route(Enum):
-    """Which slots a query concerns.
+    """Which slots a query is sent to.
 
     Attributes:
-        REGION: those with a leaf that its region meets.
-        NEAREST: that of the leaf nearest to ρ, and then those within the radius that it gives (section 6.2).
-        EVERYWHERE: all, whether or not they have a leaf.
+        REGION: the slots with a leaf that intersects the query's region.
+        NEAREST: the slot of the leaf nearest to ρ, then the slots within the radius of its answer (section 6.2).
+        EVERYWHERE: all slots, including those without a leaf.
     """
 
     REGION = auto()
@@ -52,22 +52,22 @@ class Route(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A row.
+    """A row of the table.
 
     Attributes:
-        type: its name.
+        type: the query type.
         selects: what it selects.
-        standing: whether it stands and meets each object that comes; otherwise it is a snapshot, answered once.
-        route: where ROUTE sends it.
-        index: what answers it in WORK, a name in :data:`spatialstream.local.indexes.INDEXES`.
-        required: the fields that it must have, besides id, type and t.
-        optional: those that it may have.
-        steps: whether it reports at steps, the last of which may fall on the end of its life.
+        continuous: whether it is registered and matched against each arriving object; a snapshot is answered once.
+        route: which slots the router stage sends it to.
+        index: the index that answers it in the worker stage, a name in :data:`spatialstream.local.indexes.INDEXES`.
+        required: required fields, besides id, type and t.
+        optional: optional fields.
+        steps: whether it reports at steps, the last of which may coincide with the end of its lifetime.
     """
 
     type: QueryType
     selects: Selects
-    standing: bool
+    continuous: bool
     route: Route
     index: str
     required: tuple[str, ...]
@@ -104,19 +104,19 @@ CODE = {kind: code for code, kind in enumerate(TYPES)}
 """The code of each type."""
 
 CANCEL = len(KINDS)
-"""The code of a cancellation, which is no kind of query."""
+"""The code of a cancellation, which is not a kind of query."""
 
 NAMES = (*(kind.value for kind in TYPES), "CANCEL")
-"""The name of each code, as records have it."""
+"""The name of each code, as used in records."""
 
 
 def having(test: Callable[[Kind], bool]) -> npt.NDArray[np.bool_]:
-    """Which codes are of a kind for which the test holds, bool[codes]: to be indexed with a column of codes.
+    """Whether ``test`` holds for the kind of each code, bool[codes]: to be indexed with a column of codes.
 
-    It holds for no cancellation.
+    False for cancellations.
     """
     return np.array([*map(test, KINDS), False])
 
 
-STANDING = having(lambda kind: kind.standing)
-"""Which codes are of continuous queries."""
+STANDING = having(lambda kind: kind.continuous)
+"""Whether each code is of a continuous query, bool[codes]."""

@@ -1,4 +1,4 @@
-"""Objects of the stream: one at a time (as in records and results) and as columns."""
+"""Objects of the stream: single objects (as in records and results) and columns of objects."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ class SpatialObject:
 
 
 def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> SpatialObject:
-    """An object from its JSON form, strictly.
+    """Parse and validate an object in its JSON form.
 
     ``{"id": str | int, "t": ms | ISO 8601, "lon": deg, "lat": deg, "text": str}`` (``x``, ``y`` in planar spaces;
-    ``"terms": [str, ...]`` in place of ``text``: each goes through the same term extraction). Other fields are ignored.
+    ``"terms": [str, ...]`` in place of ``text``: each string goes through the same term extraction). Other fields are
+    ignored.
 
     Raises:
-        RecordError: a field is missing or unusable; names it and says what would be right.
+        RecordError: a field is missing or invalid; the message names the field and says what would be valid.
     """
     if not isinstance(record, dict):
         raise RecordError("record", "is not a JSON object")
@@ -68,8 +69,8 @@ class ObjectBatch(Batch):
 
     Attributes:
         ids: Arrow utf8[n].
-        t: int64[n], ms.
-        x, y: float64[n].
+        t: timestamps, int64[n], ms.
+        x, y: coordinates, float64[n].
         terms: n term sets.
     """
 
@@ -80,7 +81,7 @@ class ObjectBatch(Batch):
     terms: TermLists
 
     def __getitem__(self, index: int) -> SpatialObject:
-        """One object."""
+        """The object in one row."""
         return SpatialObject(
             self.ids[index].as_py(),
             int(self.t[index]),
@@ -91,7 +92,7 @@ class ObjectBatch(Batch):
 
     @classmethod
     def of(cls, objects: Sequence[SpatialObject]) -> ObjectBatch:
-        """Columns of a sequence."""
+        """Build the columns of a sequence of objects."""
         return cls(
             pa.array([o.id for o in objects], pa.string()),
             np.array([o.t for o in objects], np.int64),
@@ -101,7 +102,7 @@ class ObjectBatch(Batch):
         )
 
     def slice(self, first: int, last: int) -> ObjectBatch:
-        """The objects from ``first`` up to ``last`` (exclusive), without copying more than their offsets."""
+        """The objects from ``first`` up to ``last`` (exclusive); copies only their offsets."""
         if first == 0 and last == len(self):
             return self
         offsets = self.terms.offsets[first : last + 1]
@@ -116,7 +117,7 @@ class ObjectBatch(Batch):
 
     @classmethod
     def concat(cls, parts: Sequence[ObjectBatch]) -> ObjectBatch:
-        """All objects of ``parts`` in order; none of no parts."""
+        """Concatenate the objects of ``parts`` in order; an empty batch if there are no parts."""
         return joined(parts or [cls.of([])])
 
     def to_arrow(self) -> pa.RecordBatch:
@@ -131,13 +132,13 @@ class ObjectBatch(Batch):
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> ObjectBatch:
-        """From the wire form; columns are views of the Arrow buffers."""
+        """Read the wire form; columns are views of the Arrow buffers."""
         ids, t, x, y, lists = batch.columns
         return cls(ids, numpy_view(t), numpy_view(x), numpy_view(y), terms_from_arrow(lists))
 
 
 def terms_from_arrow(lists: pa.ListArray) -> TermLists:
-    """Term sets of a ``list<dictionary<int32, string>>`` column without nulls."""
+    """Read the term sets of a ``list<dictionary<int32, string>>`` column without nulls."""
     offsets = numpy_view(lists.offsets)
     values = lists.values
     if len(lists) == 0:

@@ -1,8 +1,8 @@
-"""How who has work done in other processes learns that it gets on.
+"""Progress reports of long-running work, and cancellation between two pieces of it.
 
-What takes long is done in pieces. After each :func:`made` is called, by whatever does the piece, however deep; who has
-begun the work in this thread, with :func:`watched`, is told. It may raise, and so breaks the work off between two
-pieces.
+Long-running work is done in pieces. The code that does a piece, at any depth of the call stack, calls :func:`made`
+after it. This calls the callback that the caller of the work has set for this thread with :func:`watched`. The callback
+may raise, which aborts the work between two pieces.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _watching = threading.local()
 
 
 def made() -> None:
-    """A piece of what this thread does is done.
+    """Report that a piece of this thread's work is done.
 
     Raises:
-        Exception: what it is of is not wanted any more.
+        Exception: any exception of the callback, which aborts the work.
     """
     told: Callable[[], None] | None = getattr(_watching, "told", None)
     if told is not None:
@@ -29,7 +29,7 @@ def made() -> None:
 
 @contextmanager
 def watched(told: Callable[[], None]) -> Iterator[None]:
-    """What this thread does within is watched: after each piece ``told`` is called."""
+    """Call ``told`` after each piece of work that this thread does within the context."""
     before = getattr(_watching, "told", None)
     _watching.told = told
     try:

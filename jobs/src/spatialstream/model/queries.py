@@ -1,6 +1,6 @@
-"""Queries: a predicate, what to select, and for how long.
+"""Queries: a predicate, a selection and a lifetime.
 
-The paper's six types are presets of these three parts (:mod:`spatialstream.model.kinds`).
+The paper's six types are combinations of these three parts (:mod:`spatialstream.model.kinds`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 T = TypeVar("T")
 
 MOST_STEPS = 10_000_000
-"""Steps that a CTQ may have: each is a row, so one line of input is never more than about a gigabyte of results."""
+"""Maximum number of steps of a CTQ: each is a row, so one line of input yields about a gigabyte of results at most."""
 
 _NO_TEXT: tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]] = (), (), ()
 _KNOWN = dict.fromkeys(QUERY_JSON["properties"])
@@ -61,10 +61,10 @@ _LONGEST_NAME = 40
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Which objects: those in the region (None: anywhere) whose terms are as the expression says.
+    """The condition on objects: the region (None: anywhere) and the keyword expression.
 
-    The other three are its parts, see :class:`~spatialstream.model.expressions.Expression`; without any, whatever the
-    text.
+    ``keywords``, ``any`` and ``none`` are the parts of an :class:`~spatialstream.model.expressions.Expression`; if all
+    are empty, there is no condition on the text.
     """
 
     region: Region | None = None
@@ -80,7 +80,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """Select every object."""
+    """Select all matching objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class TopTerms:
-    """Select the k terms found in most objects; ties by term."""
+    """Select the k terms that occur in most objects; ties by term."""
 
     k: int
 
@@ -103,18 +103,18 @@ Selection = Everything | Nearest | TopTerms
 
 _SELECTS = {Everything: Selects.OBJECTS, Nearest: Selects.NEAREST, TopTerms: Selects.TERMS}
 _NAMES = pa.array(NAMES)
-_TYPES = {(kind.selects, kind.standing): kind.type for kind in KINDS}
+_TYPES = {(kind.selects, kind.continuous): kind.type for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """When, in ms.
+    """The time range of a query, in ms.
 
     Attributes:
-        duration: τ. A snapshot looks back over (t-τ, t]; a continuous query lives in [t, t+τ), see :func:`endless`.
-        continuous: whether the query stands.
-        window: objects count for this long (T of a CTQ; optional for a CKQ); None: as long as the query lives.
-        step: a CTQ reports every ``step`` (δ).
+        duration: τ. A snapshot query covers (t-τ, t]; a continuous query is active in [t, t+τ), see :func:`endless`.
+        continuous: whether the query is continuous.
+        window: for how long an object counts (T; required for a CTQ, optional for a CKQ); None: until the query ends.
+        step: interval at which a CTQ reports (δ).
     """
 
     duration: int
@@ -128,8 +128,7 @@ class Query:
     """A query: id, time of issue in ms, and its three parts.
 
     Attributes:
-        by: who has registered it, if that is said, else "". That is not part of what it asks: who asks the same asks
-            the same query.
+        by: who registered the query, or "" if unknown. It is ignored when queries are compared.
     """
 
     id: str
@@ -141,12 +140,12 @@ class Query:
 
     @property
     def type(self) -> QueryType:
-        """The preset that this query is."""
+        """The type of this query."""
         return _TYPES[_SELECTS[type(self.selection)], self.lifetime.continuous]
 
     @property
     def k(self) -> int:
-        """K of the selection; 0 when everything is selected."""
+        """K of the selection; 0 if all objects are selected."""
         return 0 if isinstance(self.selection, Everything) else self.selection.k
 
     def to_record(self) -> dict[str, Any]:
@@ -187,11 +186,11 @@ class Cancellation:
 
 
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
-    """A query or cancellation from its JSON form, strictly.
+    """Parse and validate a query or cancellation in its JSON form.
 
-    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"}``: which
-    of them a type takes is in the documentation of query semantics; ``title`` is for people. Any other field is an
-    error, and so is one that this type does not take: without it another question would be answered than the one asked.
+    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"}``: the
+    documentation of query semantics says which of them each type takes; ``title`` is ignored. Any other field is an
+    error, and so is a field that the type does not take: ignoring it could answer a different query than intended.
 
     Raises:
         RecordError: fields are missing or unusable; names the first and says what would be right, and then of all
@@ -223,7 +222,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     given = {field for field in QUERY_FIELDS if record.get(field) is not None}
     required = {"id", "type", "t", *kind.required}
     for each in sorted(given - required - {*kind.optional}):
-        faults.add(each, f"{kind.type} takes no {each}; leave it out")
+        faults.add(each, f"{kind.type} takes no {each}; remove it")
     for each in sorted(required - given - {"id", "t"}):  # of those it is known
         faults.add(each, f"{kind.type} requires {each}")
     given &= required | {*kind.optional}
@@ -250,7 +249,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     window = faults.of(None, parse_duration, record["window"], "window") if "window" in given else None
     by = faults.of("", check_by, record["by"]) if "by" in given else ""
     faults.check()
-    return Query(name, t, predicate, selection, Lifetime(duration, kind.standing, window, step), by)
+    return Query(name, t, predicate, selection, Lifetime(duration, kind.continuous, window, step), by)
 
 
 class _Faults(list[RecordError]):
@@ -274,10 +273,10 @@ class _Faults(list[RecordError]):
 
 
 def check_fields(names: Iterable[object]) -> None:
-    """Refuse names that are no fields of queries, even of a field that is null: a condition may be misspelt there.
+    """Refuse names that are not query fields, even if the field is null: it may be a misspelt condition.
 
     Raises:
-        RecordError: the first of them, and the field that was meant.
+        RecordError: for the first unknown name; the message suggests the closest field.
     """
     for fault in _unknown(names):
         raise fault
@@ -287,7 +286,7 @@ def _unknown(names: Iterable[object]) -> Iterator[RecordError]:
     for name in map(str, names):
         if name not in _KNOWN:
             short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
-            yield RecordError(short, f"is no field of a query; {_meant(short)}")
+            yield RecordError(short, f"is not a query field; {_meant(short)}")
 
 
 @lru_cache(256)
@@ -297,7 +296,7 @@ def _meant(name: str) -> str:
 
 
 def endless(step: int | None) -> int:
-    """The duration of a continuous query without one, which lives until it is cancelled.
+    """The duration of a continuous query that is given without one, and so is active until it is cancelled.
 
     A CTQ ends by itself after :data:`MOST_STEPS` steps. It is not written down: no duration is the same.
     """
@@ -310,10 +309,10 @@ def endless_durations(step: Ints) -> Ints:
 
 
 def check_by(value: object) -> str:
-    """Who has registered a query, if that can be kept with it.
+    """Validate the field ``by``: who registered a query.
 
     Raises:
-        RecordError: it cannot.
+        RecordError: ``value`` is not Unicode text of 1 to :data:`~spatialstream.model.schema.LONGEST_BY` bytes.
     """
     if not isinstance(value, str):
         raise RecordError("by", f"{value!r} is not a string")
@@ -322,7 +321,7 @@ def check_by(value: object) -> str:
     except UnicodeEncodeError:
         raise RecordError("by", f"{value!r} holds half of a surrogate pair; give Unicode text") from None
     if not 1 <= size <= LONGEST_BY:
-        raise RecordError("by", f"has {size} bytes; it has to have 1 to {LONGEST_BY}")
+        raise RecordError("by", f"has {size} bytes; give 1 to {LONGEST_BY} bytes of UTF-8")
     return value
 
 
@@ -350,23 +349,23 @@ def _count(value: object) -> int:
 def _expression(
     record: Mapping[str, Any], rule: TermRule
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """Keywords, groups and forbidden terms, in canonical form."""
+    """Parse the keywords, groups and forbidden terms, in canonical form."""
     keywords, none = _terms(record, "keywords", rule), _terms(record, "none", rule)
     given = record.get("any")
     if given is None:
         _check_words(len(keywords), 0, len(none), rule)
         return keywords, (), none
     if keywords:
-        raise RecordError("any", "stands in place of keywords; give one of the two")
+        raise RecordError("any", "cannot be combined with keywords; give one of the two")
     if not isinstance(given, list) or not all(isinstance(group, list) for group in given):
         raise RecordError("any", f"{given!r} is not a list of groups, each a list of strings")
     if not 1 <= len(given) <= MOST_GIVEN:
-        raise RecordError("any", f"has {len(given)} groups; give 1 to {MOST_GROUPS}, or leave it out")
+        raise RecordError("any", f"has {len(given)} groups; give 1 to {MOST_GROUPS}, or remove it")
     if not all(given):
-        raise RecordError("any", "has an empty group, for which every text would do; leave the group out")
+        raise RecordError("any", "has an empty group, which would match every text; remove the group")
     groups = absorbed(_terms({"any": group}, "any", rule) for group in given)
     if len(groups) > MOST_GROUPS:
-        raise RecordError("any", f"has {len(groups)} groups of which none contains another; give at most {MOST_GROUPS}")
+        raise RecordError("any", f"has {len(groups)} groups after removing redundant ones; give at most {MOST_GROUPS}")
     _check_words(0, sum(map(len, groups)), len(none), rule)
     return (*groups, (), none) if len(groups) == 1 else ((), groups, none)
 
@@ -381,7 +380,7 @@ def _check_words(keywords: int, groups: int, none: int, rule: TermRule) -> None:
 
 
 def _terms(record: Mapping[str, Any], field: str, rule: TermRule) -> tuple[str, ...]:
-    """The terms of a field that is a list of strings, each once."""
+    """Extract the distinct terms of a field that is a list of strings."""
     value = record.get(field)
     if value is None:
         return ()
@@ -397,28 +396,28 @@ def _terms(record: Mapping[str, Any], field: str, rule: TermRule) -> tuple[str, 
 
 
 def named(code: npt.NDArray[np.int8]) -> pa.DictionaryArray:
-    """Codes as they are stored and sent: by name."""
+    """Encode kinds by name, the form in which they are stored and sent."""
     return pa.DictionaryArray.from_arrays(pa.array(code), _NAMES)
 
 
 def coded(names: pa.DictionaryArray) -> npt.NDArray[np.int8]:
-    """The codes of :func:`named`, in this process: a view, as long as both know the same kinds.
+    """Decode :func:`named` to this process's codes: a view if the writer has the same table of kinds.
 
     Raises:
-        StateError: there is a name that is no kind's.
+        StateError: a name is not that of a kind.
     """
     code: npt.NDArray[np.int8] = numpy_view(names.indices)
     if names.dictionary.equals(_NAMES):
         return code
     known = pc.index_in(names.dictionary, _NAMES)
     if known.null_count:
-        raise StateError(f"of queries, {names.dictionary.to_pylist()} are not all known: these are of another release")
+        raise StateError(f"unknown query types among {names.dictionary.to_pylist()}: written by another release")
     translated: npt.NDArray[np.int8] = numpy_view(known).astype(np.int8)[code]
     return translated
 
 
 def nobody(n: int) -> pa.StringArray:
-    """The column ``by`` of n queries of which none says who has registered it."""
+    """The column ``by`` of n queries without that field: n empty strings."""
     return pa.StringArray.from_buffers(n, pa.py_buffer(np.zeros(n + 1, np.int32)), pa.py_buffer(b""))
 
 
@@ -429,14 +428,14 @@ class QueryBatch(Batch):
     Attributes:
         ids: Arrow utf8[n].
         code: int8[n], see :mod:`spatialstream.model.kinds`.
-        t: int64[n], ms.
+        t: times of issue, int64[n], ms.
         duration: int64[n], ms.
         window, step: int64[n], ms; -1 where absent.
         k: int32[n]; 0 where absent.
         at: float64[n, 2]; 0 where absent.
         regions: n regions.
         keywords: n sets of literals (:mod:`spatialstream.model.expressions`).
-        by: Arrow utf8[n], who has registered each; "" where that is not said. No index keeps it.
+        by: Arrow utf8[n], who registered each query; "" where unknown. No index stores it.
     """
 
     ids: pa.StringArray
@@ -452,7 +451,7 @@ class QueryBatch(Batch):
     by: pa.StringArray
 
     def __getitem__(self, index: int) -> Query | Cancellation:
-        """One row as a query or a cancellation."""
+        """The query or cancellation in one row."""
         name, t, code = self.ids[index].as_py(), int(self.t[index]), int(self.code[index])
         if code == CANCEL:
             return Cancellation(name, t)
@@ -470,14 +469,14 @@ class QueryBatch(Batch):
             Predicate(self.regions[index], text.keywords, text.any, text.none),
             selection,
             Lifetime(
-                int(self.duration[index]), kind.standing, None if window < 0 else window, None if step < 0 else step
+                int(self.duration[index]), kind.continuous, None if window < 0 else window, None if step < 0 else step
             ),
             self.by[index].as_py(),
         )
 
     @classmethod
     def of(cls, queries: Sequence[Query | Cancellation]) -> QueryBatch:
-        """Columns of a sequence."""
+        """Build the columns of a sequence of queries and cancellations."""
         n = len(queries)
         code = np.full(n, CANCEL, np.int8)
         duration, k = np.zeros(n, np.int64), np.zeros(n, np.int32)
@@ -524,7 +523,7 @@ class QueryBatch(Batch):
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> QueryBatch:
-        """From the wire form; columns are views of the Arrow buffers."""
+        """Read the wire form; columns are views of the Arrow buffers."""
         from spatialstream.model.objects import terms_from_arrow
 
         by = batch.column("by") if "by" in batch.schema.names else nobody(batch.num_rows)

@@ -1,4 +1,4 @@
-"""Regions: boxes and circles, one at a time (as in records) and as columns (as kernels take them)."""
+"""Regions: single boxes and circles (as in records) and columns of regions (as kernels take them)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Region = Box | Circle
 
 
 def parse_region(value: object, space: Space, field: str = "region") -> Region:
-    """A region from its JSON form, ``{"box": [w, s, e, n]}`` or ``{"circle": [x, y, radius]}``.
+    """Parse a region in its JSON form, ``{"box": [w, s, e, n]}`` or ``{"circle": [x, y, radius]}``.
 
     Raises:
-        RecordError: the form is another, or a number is out of range; names the field.
+        RecordError: the form is different, or a number is out of range; the message names the field.
     """
     if not isinstance(value, dict) or len(value) != 1 or not ({"box", "circle"} & value.keys()):
         raise RecordError(field, 'must be {"box": [west, south, east, north]} or {"circle": [x, y, radius]}')
@@ -82,7 +82,7 @@ class Regions(Batch):
     shape: Floats
 
     def __getitem__(self, index: int) -> Region | None:
-        """The region at ``index``; None is everywhere."""
+        """The region at ``index``; None if unbounded."""
         a, b, c, d = self.shape[index].tolist()
         match int(self.kind[index]):
             case 1:
@@ -93,7 +93,7 @@ class Regions(Batch):
 
     @classmethod
     def of(cls, regions: Sequence[Region | None]) -> Regions:
-        """Columns of a sequence; None is everywhere."""
+        """Build the columns of a sequence; None is an unbounded region."""
         kind = np.zeros(len(regions), np.uint8)
         shape = np.zeros((len(regions), 4))
         for i, region in enumerate(regions):

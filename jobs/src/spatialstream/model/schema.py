@@ -1,4 +1,4 @@
-"""The wire schemas, all in one place: Arrow inside, JSON at the border."""
+"""All wire schemas: Arrow inside the pipeline, JSON at its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TERMS = pa.list_(pa.field("item", pa.dictionary(pa.int32(), pa.string())))
 
 
 def _columns(**kinds: pa.DataType) -> pa.Schema:
-    """Columns without nulls."""
+    """A schema of columns without nulls."""
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
 
 
@@ -50,19 +50,19 @@ QUERIES = _columns(
 """A batch of queries and cancellations inside the pipeline, see :class:`spatialstream.model.queries.QueryBatch`."""
 
 BY = pa.field("by", pa.string(), nullable=False)
-"""One column more, where any query says who has registered it: a batch of which none does is as it was without."""
+"""An additional last column of a batch in which at least one query has the field ``by``; other batches omit it."""
 
 LARGEST_K = 2**31 - 1
-"""The most objects or terms that a query may ask for: what an int32 holds."""
+"""Largest number of objects or terms that a query may select: the largest int32."""
 
 LONGEST_BY = 512
-"""Bytes of that, at most: a cluster's account, or a resource of it, takes up to 340."""
+"""Maximum length of ``by`` in bytes of UTF-8: names of Kubernetes accounts and resources take up to 340."""
 
-_ID = {"type": ["string", "integer"], "description": "a whole number is its decimal digits"}
+_ID = {"type": ["string", "integer"], "description": "a whole number is read as its decimal digits"}
 _TIME = {
     "oneOf": [
         {"type": "integer", "minimum": -TIME_LIMIT, "maximum": TIME_LIMIT, "description": "ms since 1970-01-01 UTC"},
-        {"type": "string", "format": "date-time", "description": "RFC 3339, without a zone UTC; digits alone are ms"},
+        {"type": "string", "format": "date-time", "description": "RFC 3339, UTC if without zone; digits alone are ms"},
     ]
 }
 _DURATIONS = "|".join(rf"[0-9]{{1,{len(str(TIME_LIMIT // ms)) - 1}}}\s*{unit}" for unit, ms in UNITS.items())
@@ -130,9 +130,9 @@ QUERY_JSON: dict[str, Any] = {
             "type": "string",
             "minLength": 1,
             "maxLength": LONGEST_BY,
-            "description": f"who has registered it, in {LONGEST_BY} bytes",
+            "description": f"who registered the query, in at most {LONGEST_BY} bytes of UTF-8",
         },
-        "title": {"type": "string", "description": "what people call it; nothing depends on it, and it is not kept"},
+        "title": {"type": "string", "description": "a title for human readers; it is ignored and not stored"},
     },
     "required": ["id", "type", "t"],
     "additionalProperties": False,
@@ -144,7 +144,7 @@ QUERY_JSON: dict[str, Any] = {
 """JSON Schema of one input query (a line of JSON Lines)."""
 
 QUERY_FIELDS = tuple(name for name in QUERY_JSON["properties"] if name != "title")
-"""The fields of queries that say something: id, type and t, then those that some types have."""
+"""The fields of queries that have a meaning: id, type and t, then those that some types have."""
 
 _PLACED = {
     "type": "object",
@@ -192,8 +192,8 @@ REJECTED_JSON: dict[str, Any] = {
     "properties": {
         "source": {"type": "string", "description": "the file"},
         "line": {"type": "integer", "description": "1-based line (JSON Lines, CSV) or row (Parquet)"},
-        "reason": {"type": "string", "description": "field: what is wrong and what would be right"},
-        "record": {"description": "the record as it was read; a string where it is not JSON"},
+        "reason": {"type": "string", "description": "field: what is wrong and what would be valid"},
+        "record": {"description": "the record as it was read; a string if it is not JSON"},
     },
     "required": ["source", "line", "reason", "record"],
 }

@@ -1,4 +1,4 @@
-"""The space that objects live in: WGS84 degrees, or a plane with given bounds."""
+"""The coordinate space of a stream: WGS84 degrees, or a plane with given bounds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from spatialstream.model.geometry import distance
 __all__ = ["LARGEST", "SMALLEST", "WGS84", "Space"]
 
 LARGEST = 1e150
-"""Largest absolute coordinate of a plane: squares of distances, and areas, are finite numbers."""
+"""Largest absolute coordinate of a plane: keeps squared distances and areas finite."""
 
 SMALLEST = 1e-140
-"""Shortest side of a plane: so are densities, which are numbers of objects divided by areas."""
+"""Shortest side of a plane: keeps densities (numbers of objects divided by areas) finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Space:
     """Bounds and metric of a stream's space.
 
     Attributes:
-        geographic: WGS84 degrees and haversine metres; otherwise plain coordinates and Euclidean distance.
-        west, south, east, north: closed bounds; an object outside is rejected.
+        geographic: WGS84 degrees and haversine metres; otherwise planar coordinates and Euclidean distances.
+        west, south, east, north: closed bounds; objects outside are rejected.
     """
 
     geographic: bool
@@ -34,23 +34,25 @@ class Space:
 
     @classmethod
     def planar(cls, west: float, south: float, east: float, north: float) -> Space:
-        """A plane with closed bounds.
+        """Create a plane with closed bounds.
 
         Raises:
-            SettingError: a bound is not finite or too large, or the bounds enclose no area or too little.
+            SettingError: a bound is not finite or too large, or the enclosed area is empty or too small.
         """
         bounds = west, south, east, north
         if not all(map(math.isfinite, bounds)) or west >= east or south >= north:
             raise SettingError("space", "planar bounds are x0,y0,x1,y1 with x0 < x1 and y0 < y1")
         if max(map(abs, bounds)) > LARGEST:
-            raise SettingError("space", f"planar bounds may be {LARGEST:g} at most: distances beyond cannot be told")
+            raise SettingError(
+                "space", f"planar bounds must lie in [{-LARGEST:g}, {LARGEST:g}]: larger values overflow"
+            )
         if min(east - west, north - south) < SMALLEST:
-            raise SettingError("space", f"planar sides have to be {SMALLEST:g} at least: smaller areas are nothing")
+            raise SettingError("space", f"planar sides must be at least {SMALLEST:g}: smaller areas underflow")
         return cls(False, west, south, east, north)
 
     @classmethod
     def parse(cls, text: str) -> Space:
-        """``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
+        """Parse ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
 
         Raises:
             SettingError: the text is neither.
@@ -68,7 +70,7 @@ class Space:
 
     @classmethod
     def of(cls, value: Space | str) -> Space:
-        """A setting's space: a space, or its text.
+        """Convert the value of a setting: a space, or a text that :meth:`parse` reads.
 
         Raises:
             SettingError: ``value`` is neither.
@@ -77,7 +79,7 @@ class Space:
             return value
         if isinstance(value, str):
             return cls.parse(value)
-        raise SettingError("space", f'{value!r} is not a space; give one, or "wgs84" or "planar:x0,y0,x1,y1"')
+        raise SettingError("space", f'{value!r} is not a space; give a Space, "wgs84" or "planar:x0,y0,x1,y1"')
 
     def __str__(self) -> str:
         """The text that :meth:`parse` reads."""
@@ -105,10 +107,10 @@ class Space:
         return float(distance(self.geographic, x1, y1, x2, y2))
 
     def check_point(self, x: object, y: object, fields: tuple[str, str]) -> tuple[float, float]:
-        """Two JSON values as a point of this space.
+        """Convert two JSON values to a point of this space.
 
         Raises:
-            RecordError: one of them is missing, not a finite number, or out of range; names the field.
+            RecordError: a value is missing, not a finite number, or out of range; the message names its field.
         """
         low_high = ((self.west, self.east), (self.south, self.north))
         result = []
@@ -121,10 +123,10 @@ class Space:
 
 
 def check_number(value: object, field: str) -> float:
-    """A JSON value as a finite float.
+    """Convert a JSON value to a finite float.
 
     Raises:
-        RecordError: it is missing or something else.
+        RecordError: it is missing or not a finite number.
     """
     if value is None:
         raise RecordError(field, "is required; give a number")

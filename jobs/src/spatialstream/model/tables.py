@@ -1,4 +1,4 @@
-"""Tables of text for a terminal."""
+"""Text tables for terminals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["aligned", "ratio"]
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """The lines of a table, its columns aligned to the left but for those in ``right``."""
+    """Format the lines of a table; columns are left-aligned, except those in ``right``."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
@@ -23,5 +23,5 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collectio
 
 
 def ratio(value: float) -> str:
-    """A quotient of loads, which may be infinite."""
+    """Format a ratio of loads, which may be infinite."""
     return "∞" if math.isinf(value) else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""Term extraction: from a text to the set of its terms, one at a time, and term sets as columns."""
+"""Term extraction (from a text to the set of its terms), and columns of term sets."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ QUERY_WORDS = 256
 
 @dataclass(frozen=True, slots=True)
 class TermRule:
-    """How a text becomes terms.
+    """Options of term extraction.
 
     Attributes:
-        stop_words: terms that are dropped (compared after folding). Off by default.
-        minimum_length: terms with fewer characters (marks are characters) are dropped. Off (1) by default.
+        stop_words: terms to drop (compared after folding). None by default.
+        minimum_length: terms with fewer characters (combining marks count) are dropped. 1 (off) by default.
         query_words: words that a query may have in all: its terms that must be there or be absent, those of each group.
     """
 
@@ -41,7 +41,7 @@ ANY_WORDS = TermRule(query_words=2**31)
 
 
 def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:
-    """Distinct terms of a text in order of first appearance: its words (see :mod:`.words`).
+    """Extract the distinct terms of a text (its words, see :mod:`.words`) in order of first appearance.
 
     >>> extract_terms("Flood warning: FLOOD in Straße 5, बाढ़")
     ['flood', 'warning', 'in', 'strasse', '5', 'बाढ़']
@@ -54,17 +54,17 @@ def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:
 
 
 _FEW = 16
-"""How many times as long as the terms a vocabulary is for which they are sorted, rather than all of it looked at."""
+"""If a vocabulary is this many times longer than the codes in use, compacting sorts the codes, not scans it all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermLists:
-    """n sets of terms as columns, coded in a vocabulary of their own.
+    """n sets of terms as columns, dictionary-encoded with their own vocabulary.
 
     Attributes:
         offsets: int32[n + 1]; set i is ``codes[offsets[i]:offsets[i + 1]]``.
         codes: int32[m], positions in the vocabulary; distinct within a set.
-        vocabulary: the distinct terms (Arrow utf8, no nulls). It may hold terms that no set uses.
+        vocabulary: distinct terms (Arrow utf8, no nulls). It may contain terms that no set uses.
     """
 
     offsets: Codes
@@ -81,7 +81,7 @@ class TermLists:
 
     @classmethod
     def of(cls, sets: Sequence[Iterable[str]]) -> TermLists:
-        """Columns of a sequence of term collections; duplicates within one are dropped."""
+        """Build the columns of a sequence of term collections; duplicates within a collection are dropped."""
         vocabulary: dict[str, int] = {}
         codes: list[int] = []
         offsets = np.zeros(len(sets) + 1, np.int32)
@@ -96,7 +96,7 @@ class TermLists:
         return cls(np.zeros(n + 1, np.int32), np.empty(0, np.int32), pa.array([], pa.string()))
 
     def take(self, indices: Array) -> TermLists:
-        """The sets at ``indices`` (or under a boolean mask), over the same vocabulary."""
+        """Select the sets at ``indices`` (or by a boolean mask), with the same vocabulary."""
         if indices.dtype == np.bool_:
             indices = np.flatnonzero(indices)
         lengths = np.diff(self.offsets)[indices]
@@ -106,7 +106,7 @@ class TermLists:
 
     @staticmethod
     def concat(parts: Sequence[TermLists]) -> TermLists:
-        """All sets of ``parts`` in order, over one merged vocabulary."""
+        """Concatenate the sets of ``parts`` in order, with one merged vocabulary."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -122,8 +122,8 @@ class TermLists:
         return TermLists(np.concatenate(offsets), np.concatenate(codes), words.take(pa.array(firsts)))
 
     def compact(self) -> TermLists:
-        """The same sets over a vocabulary without unused terms."""
-        if len(self.codes) * _FEW < len(self.vocabulary):  # a slot's share of an epoch, where slots are many
+        """The same sets with a vocabulary without unused terms."""
+        if len(self.codes) * _FEW < len(self.vocabulary):  # one slot's part of an epoch, if there are many slots
             places, codes = np.unique(self.codes, return_inverse=True)
             return TermLists(self.offsets, codes.astype(np.int32), self.vocabulary.take(pa.array(places)))
         used = np.zeros(len(self.vocabulary), np.bool_)

@@ -1,4 +1,4 @@
-"""Timestamps and durations: integers of milliseconds everywhere inside, ISO 8601 and ``"30m"`` at the border."""
+"""Timestamps and durations: integer milliseconds internally; ISO 8601 and ``"30m"`` are accepted as input."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = [
 ]
 
 TIME_LIMIT = 8_640_000_000_000_000
-"""Largest absolute timestamp and duration, in ms (about 273,000 years): sums of a few never overflow an int64."""
+"""Largest absolute timestamp and duration, in ms (about 273,000 years): sums of a few of them fit into an int64."""
 
 FOREVER = 2 * TIME_LIMIT + 1
-"""A duration in ms that reaches from any timestamp beyond all others; none that anybody gives does."""
+"""A duration in ms that reaches beyond all timestamps from any of them. No valid input is that long."""
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-"""Of durations, each in ms."""
+"""Units of durations, each in ms."""
 
 TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-"""In which times may be numbers, each in microseconds."""
+"""Units of numeric timestamps, each in microseconds."""
 
 _FEBRUARY_1970, _YEAR_2100 = 2_678_400_000, 4_102_444_800_000
 _NEARLY_ALL = 0.95
@@ -47,7 +47,7 @@ _LOOKS = {"s": ("in January 1970", "seconds"), "us": ("beyond the year 2100", "m
 """Where times of a unit lie if they are read as ms, and what the unit is called."""
 
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|h|d|w)\s*")
-_MOST_DIGITS = 4_000  # what int() takes of a string is limited
+_MOST_DIGITS = 4_000  # int() limits the length of a string
 
 _WHOLE = re.compile(r"(-?)0*([0-9]+)")
 _HOUR, _ZONE = r"(?:[01][0-9]|2[0-3])", r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)?"
@@ -55,16 +55,16 @@ _MOMENT = re.compile(
     rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[Tt ]{_HOUR}(?::[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]+)?)?)?{_ZONE})?"
     rf"|[0-9]{{8}}[Tt]{_HOUR}(?:[0-5][0-9](?:[0-5][0-9](?:[.,][0-9]+)?)?)?{_ZONE}"
 )
-"""Of what ``datetime.fromisoformat`` takes, which grows with Python's version: calendar dates, and times of a day."""
+"""The accepted subset of ``datetime.fromisoformat``, which takes more in newer Pythons: a date, maybe a time of day."""
 
 
 def parse_time(value: object, field: str = "t") -> int:
-    """A timestamp in milliseconds since 1970-01-01 UTC, from milliseconds or from a time as RFC 3339 writes it.
+    """Parse a timestamp, in milliseconds or in the format of RFC 3339, to milliseconds since 1970-01-01 UTC.
 
-    Milliseconds are an integer, or a string of its decimal digits (which is all that CSV has, and so means the same
-    everywhere). A time is ``YYYY-MM-DD``, or that, ``T`` (or ``t``, or one space) and ``HH[:MM[:SS[.fraction]]]``, with
-    ``Z`` or an offset behind it, without which it is UTC; or the basic form of ISO 8601, ``YYYYMMDDTHH[MM[SS...]]``.
-    Parts of a millisecond are cut off.
+    Milliseconds are an integer, or a string of its decimal digits (the only form in CSV, accepted in all formats). A
+    time is ``YYYY-MM-DD``, optionally followed by ``T`` (or ``t``, or one space) and ``HH[:MM[:SS[.fraction]]]``, with
+    ``Z`` or an offset at the end, without which it is UTC; or the basic form of ISO 8601, ``YYYYMMDDTHH[MM[SS...]]``.
+    Fractions of a millisecond are truncated.
 
     Raises:
         RecordError: ``value`` is neither, or out of range.
@@ -91,10 +91,10 @@ def parse_time(value: object, field: str = "t") -> int:
 
 
 def in_milliseconds(value: object, unit: str) -> object:
-    """A time that is a number of a unit, an integer or its digits, as a number of ms, rounded down; others as they are.
+    """Convert a numeric time (an integer or its digits) from a unit to ms, rounded down; return other values unchanged.
 
     Args:
-        value: what :func:`parse_time` takes.
+        value: a value that :func:`parse_time` takes.
         unit: one of :data:`TIME_UNITS`.
     """
     if isinstance(value, str) and (digits := _WHOLE.fullmatch(value)) and len(digits[2]) <= _MOST_DIGITS:
@@ -105,13 +105,16 @@ def in_milliseconds(value: object, unit: str) -> object:
 
 
 def looks_like(t: Ints) -> str | None:
-    """The unit that nearly all of some times look as if they were of, ``"s"`` or ``"us"``, if it is not ms.
+    """Detect times that are probably not in ms: the unit, ``"s"`` or ``"us"``, that at least 95 % of them suggest.
 
-    As ms, seconds of our time lie in January 1970 (or, before it, in December 1969), microseconds beyond the year 2100.
-    Zero is the same in every unit, so it says nothing.
+    Read as ms, present-day seconds lie in January 1970 (or, if negative, December 1969), and microseconds beyond the
+    year 2100. Zeros are ignored, because they are the same in every unit.
 
     Args:
         t: times in ms.
+
+    Returns:
+        The unit; None if the times look like ms.
     """
     size = np.abs(t[t != 0])
     if len(size) and np.mean(size < _FEBRUARY_1970) >= _NEARLY_ALL:
@@ -156,15 +159,15 @@ def check_time(value: object, clock: int) -> None:
 
 
 def check_times(t: Ints, setting: str, where: str = "") -> None:
-    """Refuse times that nobody has said to be ms, and that look as if they were not.
+    """Refuse times that were read as ms by default and look like another unit.
 
     Args:
         t: times that were read as ms.
-        setting: what they are of, ``"objects"`` or ``"queries"``.
-        where: in which file, for people.
+        setting: the setting to name in the error, ``"objects"`` or ``"queries"``.
+        where: the file, as a phrase of the error message.
 
     Raises:
-        SettingError: says what they look like, and how to say what they are.
+        SettingError: the times look like another unit; the message says how to specify the unit.
     """
     unit = looks_like(t)
     if unit is not None:
@@ -172,26 +175,26 @@ def check_times(t: Ints, setting: str, where: str = "") -> None:
         raise SettingError(
             setting,
             f"as milliseconds, nearly all times{where} lie {lie}; they look like {name}: give --time-unit {unit} "
-            f'(in Python time_unit="{unit}"), or ms if that is right',
+            f'(in Python time_unit="{unit}"), or ms if they are milliseconds',
         )
 
 
 def time_unit(value: object, setting: str = "time-unit") -> str:
-    """A setting's unit of times that are numbers.
+    """Validate a setting that is a unit of numeric times.
 
     Raises:
-        SettingError: it is none of :data:`TIME_UNITS`.
+        SettingError: it is not one of :data:`TIME_UNITS`.
     """
     if not isinstance(value, str) or value not in TIME_UNITS:
-        raise SettingError(setting, f"{value!r} is not a unit of times; give one of {', '.join(TIME_UNITS)}")
+        raise SettingError(setting, f"{value!r} is not a time unit; give one of {', '.join(TIME_UNITS)}")
     return value
 
 
 def parse_duration(value: object, field: str = "duration") -> int:
-    """A duration in milliseconds, from an integer of milliseconds or a string like ``"30m"`` (ms, s, m, h, d, w).
+    """Parse a duration, integer milliseconds or a string like ``"30m"`` (ms, s, m, h, d, w), to milliseconds.
 
     Raises:
-        RecordError: ``value`` is neither, or negative.
+        RecordError: ``value`` is neither, or negative, or longer than :data:`TIME_LIMIT`.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         result = value
@@ -210,10 +213,10 @@ def parse_duration(value: object, field: str = "duration") -> int:
 
 
 def duration_of(value: object, setting: str) -> int:
-    """A setting's duration in ms, from whole ms, a string like ``"30m"``, or a time difference (rounded down).
+    """Parse a setting that is a duration, in whole ms, a string like ``"30m"``, or a timedelta, to ms (rounded down).
 
     Raises:
-        SettingError: ``value`` is none of them, or negative.
+        SettingError: ``value`` is none of them, or negative, or longer than :data:`TIME_LIMIT`.
     """
     if isinstance(value, timedelta):
         value = value // timedelta(milliseconds=1)
@@ -227,10 +230,10 @@ def duration_of(value: object, setting: str) -> int:
 
 
 def whole_number(value: object, setting: str) -> int:
-    """A setting's whole number, of Python or NumPy.
+    """Convert a setting that is a whole number of Python or NumPy.
 
     Raises:
-        SettingError: ``value`` is none.
+        SettingError: ``value`` is not a whole number.
     """
     try:
         return operator.index(value)  # type: ignore[arg-type]
@@ -239,7 +242,7 @@ def whole_number(value: object, setting: str) -> int:
 
 
 def format_duration(milliseconds: int) -> str:
-    """The shortest exact string for a duration: ``format_duration(5_400_000) == "90m"``."""
+    """Format a duration as its shortest exact string: ``format_duration(5_400_000) == "90m"``."""
     for unit in ("w", "d", "h", "m", "s"):
         if milliseconds and milliseconds % UNITS[unit] == 0:
             return f"{milliseconds // UNITS[unit]}{unit}"

@@ -1,13 +1,13 @@
-"""How a text is folded and cut into words, the same in every version of Python.
+"""Case folding and word segmentation of texts, identical in every version of Python.
 
 Folding is Unicode's NFKC_Casefold of the text's NFD, as for caseless matching of identifiers (Unicode Standard, D147):
-each character becomes what NFKC, case folding and the removal of default ignorables make of it, over and over, and the
-whole is brought to NFC. Words are then the maximal runs of letters, digits, underscores and marks that begin with no
-mark; marks are Extend and Format of UAX 29.
+NFKC, case folding and the removal of default ignorable code points are applied to each character until it no longer
+changes, and the result is normalised to NFC. Words are the maximal runs of letters, digits, underscores and marks that
+do not begin with a mark; marks are Extend and Format of UAX 29.
 
-Which characters are which is read from :mod:`.unicode_data`, in that version of Unicode. What a character is folded to
-is asked of Python, whose Unicode may be a newer one: normalisation and case folding of the characters of a version are
-the same in all later ones. A code point that the version has no character for is nothing but a separator.
+The classes of characters are those of the Unicode version in :mod:`.unicode_data`. Foldings come from Python, whose
+Unicode version may be newer: normalisation and case folding of a version's characters are the same in all later
+versions. A code point that is unassigned in the version of :mod:`.unicode_data` is a separator.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from spatialstream.model import unicode_data
 __all__ = ["MARK", "UNASSIGNED", "WORD", "classes", "fold", "is_word", "words"]
 
 WORD, MARK, UNASSIGNED, _IGNORED, _OTHER = "wmui-"
-"""Classes of characters. Folded texts have none that are ignored or unassigned."""
+"""Classes of characters. Folded texts contain no ignored or unassigned ones."""
 
 
 def _class_of_each() -> str:
-    """The classes of all code points, in their order."""
+    """The classes of all code points, in order."""
     cuts = [(0, 0, _OTHER)]
     for ranges, name in (
         (unicode_data.WORD, WORD),
@@ -54,7 +54,7 @@ def classes(text: str) -> str:
 
 
 def _without(name: str, text: str, instead: str = "") -> str:
-    """A text with other characters in place of those of a class."""
+    """Replace all characters of a class in a text."""
     found = classes(text)
     if name not in found:
         return text
@@ -62,7 +62,7 @@ def _without(name: str, text: str, instead: str = "") -> str:
 
 
 class _Folding(dict[int, str]):
-    """NFKC_Casefold of each character that has been met, by code point."""
+    """NFKC_Casefold of each character by code point, computed on first use."""
 
     def __missing__(self, point: int) -> str:
         before, after = "", chr(point)
@@ -76,7 +76,7 @@ _FOLDING = _Folding()
 
 
 def fold(text: str) -> str:
-    """The text without differences of case, of compatible forms, and of what is not seen.
+    """Fold a text: remove differences of case and of compatibility forms, and invisible characters.
 
     >>> fold("Straße, №7, ﬁre")
     'strasse, no7, fire'
@@ -86,10 +86,10 @@ def fold(text: str) -> str:
 
 
 def words(folded: str) -> list[str]:
-    """The words of a folded text, in their order."""
+    """The words of a folded text, in order."""
     return [folded[run.start() : run.end()] for run in _RUN.finditer(classes(folded))]
 
 
 def is_word(folded: str) -> bool:
-    """Whether a folded text is a word, and nothing else."""
+    """Whether a folded text consists of exactly one word."""
     return _RUN.fullmatch(classes(folded)) is not None

@@ -1,10 +1,10 @@
-"""The oracle: what the right answers are, found by brute force, and how a run's results compare with them.
+"""The oracle: computes the right answers by brute force, and compares a run's results with them.
 
-It is *independent* of the engine: plain Python over plain objects, one query at a time, every object looked at. No
+It is *independent* of the engine: plain Python over plain objects, one query at a time, checking every object. No
 numpy, no compiled kernel, no index, no micro-batch, no Spark. It shares with the engine the record parsers and the
-types of :mod:`spatialstream.model`, which say what a record means, and nothing that decides an answer: containment,
-distance, order of results, lifetimes, windows and steps are written again here, from the definitions in the
-documentation of query semantics. Obviously right goes before fast: q queries over n objects cost O(q n).
+types of :mod:`spatialstream.model`, which define the meaning of a record, and nothing that decides an answer:
+containment, distance, order of results, lifetimes, windows and steps are implemented again here, from the definitions
+in the documentation of query semantics. Obvious correctness goes before speed: q queries over n objects cost O(q n).
 
 - :mod:`~spatialstream.oracle.semantics`: :func:`answers`, the result rows of a whole stream;
 - :mod:`~spatialstream.oracle.comparison`: :func:`check`, two multisets of rows compared;

@@ -1,6 +1,6 @@
-"""Two multisets of result rows compared: what is missing, what is unexpected, what differs.
+"""Comparison of two multisets of result rows: missing, unexpected and different rows.
 
-Rows are equal if all their values are, distances to a relative 1e-9 (another platform's libm may round otherwise).
+Rows are equal if all their values are, distances to a relative 1e-9 (another platform's libm may round differently).
 Cost: O(rows), whatever their order.
 """
 
@@ -25,7 +25,7 @@ _DISTANCES = ("distance_m", "distance")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One way in which the results are not the expected ones.
+    """A difference between the results and the expected rows.
 
     Attributes:
         problem: ``"missing"``, ``"unexpected"`` or ``"different"``.
@@ -38,7 +38,7 @@ class Difference:
     found: Row | None
 
     def __str__(self) -> str:
-        """For a person: what is wrong with which row, and for two rows where they part."""
+        """Describe the difference; for two rows, where they first differ."""
         if self.expected is None or self.found is None:
             return f"{self.problem}: {_shown(self.expected or self.found)}"
         path, wanted, found = _first_difference(self.expected, self.found, "")
@@ -49,9 +49,9 @@ def check(results: Iterable[Row], expected: Iterable[Row], limit: int | None = N
     """Compare two collections of rows as multisets.
 
     Args:
-        results: the rows that were found, in any order.
+        results: the rows of the run, in any order.
         expected: the rows of :func:`spatialstream.oracle.answers`.
-        limit: how many differences to report at most; None: all.
+        limit: most differences to report; None: all.
 
     Returns:
         Rows that differ (the same query, type, time and, for a CRQ, object id), then the missing, then the unexpected.
@@ -72,7 +72,7 @@ def check(results: Iterable[Row], expected: Iterable[Row], limit: int | None = N
 
 
 def _not_identical(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """What is left of both when rows of the same JSON are taken away in pairs: quick, and nearly always all of them."""
+    """Remove pairs of rows with the same JSON from both; this is quick, and nearly always removes all rows."""
     written: dict[str, list[Row]] = defaultdict(list)
     for row in expected:
         written[json.dumps(row, sort_keys=True)].append(row)
@@ -87,7 +87,7 @@ def _not_identical(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[
 
 
 def _unmatched(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """What is left of both when equal rows are taken away in pairs."""
+    """Remove pairs of equal rows from both; return the rest."""
     groups: dict[Hashable, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for side, rows in enumerate((expected, found)):
         for row in rows:
@@ -95,7 +95,7 @@ def _unmatched(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row]
     missing: list[Row] = []
     unexpected: list[Row] = []
     for wanted, given in groups.values():
-        # All values but the distances are equal here. In order of distance, equal rows meet.
+        # All values but the distances are equal here. Sorted by distance, equal rows are aligned.
         wanted.sort(key=_distances)
         given.sort(key=_distances)
         while wanted and given:
@@ -142,7 +142,7 @@ def _near(some: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def _identity(row: Row) -> Hashable:
-    """What a row is the answer to."""
+    """The key by which rows are paired as different: query, type, time and object id."""
     placed = row.get("object")
     name = placed.get("id") if isinstance(placed, dict) else None
     return _exact([row.get("query"), row.get("type"), row.get("t"), name])
@@ -158,7 +158,7 @@ def _shown(value: object, most: int = 300) -> str:
 
 
 def _first_difference(expected: Any, found: Any, path: str) -> tuple[str, Any, Any]:
-    """Where two JSON values part: (path, what was expected there, what was found)."""
+    """The first difference of two JSON values: (path, expected value, found value)."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for name in [*expected, *(name for name in found if name not in expected)]:
             here = f"{path}.{name}" if path else name

@@ -1,9 +1,9 @@
-"""The oracle over the files of a run: inputs, results and rejected records read line by line, and compared.
+"""The oracle over the files of a run: reads inputs, results and rejected records line by line, and compares them.
 
-Inputs are JSON Lines (objects also CSV and Parquet, told by the suffix), text also as ``.gz``. This reader is as plain
-as the oracle: one line, one ``json.loads``, one record; blank lines are passed over. In CSV, an empty cell is absent
-and a quoted empty one is an empty string; ``t`` and coordinates are the numbers that their cells hold; a record with
-more or fewer cells than the header, or with text behind a closing quote, is no record. Parquet timestamps are UTC.
+Inputs are JSON Lines (objects also CSV and Parquet, by the suffix), text also as ``.gz``. This reader is as simple as
+the oracle: one line, one ``json.loads``, one record; blank lines are skipped. In CSV, an empty cell is absent and a
+quoted empty one is an empty string; ``t`` and coordinates are the numbers in their cells; a record with more or fewer
+cells than the header, or with text after a closing quote, is invalid. Parquet timestamps are UTC.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spatialstream.oracle.semantics import Row, answers
 __all__ = ["Check", "Place", "check_files", "read_objects", "read_queries", "read_rows"]
 
 Place = tuple[str, int]
-"""Where a record stands: the file's name without its folder, and its line or row, from 1."""
+"""Position of a record: the file's name without its folder, and its line or row, from 1."""
 
 _INTEGER = re.compile(r"-?\d{1,3999}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -42,14 +42,14 @@ _T = TypeVar("_T", SpatialObject, Query | Cancellation)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a comparison of a run with the oracle found.
+    """The result of comparing a run with the oracle.
 
     Attributes:
-        objects, queries: how many were read and accepted by the parsers.
+        objects, queries: number of objects and queries accepted by the parsers.
         rows: number of expected rows of each query type.
         differences: how the results differ; empty if they are exact.
         rejected: number of records that should be rejected.
-        rejected_compared: whether the run's rejected records were there to compare.
+        rejected_compared: whether the run's rejected records exist and were compared.
         wrongly_rejected, wrongly_accepted: records (file, line) that only the run, or only the oracle, rejects.
     """
 
@@ -68,7 +68,7 @@ class Check:
         return not (self.differences or self.wrongly_rejected or self.wrongly_accepted)
 
     def lines(self, at_most: int = 20) -> Iterator[str]:
-        """The summary for a person, with at most ``at_most`` differences of each sort."""
+        """Yield the lines of a summary, with at most ``at_most`` differences of each sort."""
         yield f"{self.objects} objects, {self.queries} queries, {sum(self.rows.values())} expected rows: " + ", ".join(
             f"{name} {count}" for name, count in self.rows.items()
         )
@@ -143,13 +143,13 @@ def read_objects(
     reject: Callable[[Place], object] = lambda place: None,
     unit: str = "ms",
 ) -> Iterator[tuple[Place, SpatialObject]]:
-    """The usable objects of the files with their places; ``reject`` is told the places of the others.
+    """Yield the valid objects of the files with their positions; ``reject`` is called with those of the others.
 
     Raises:
         SettingError: a file does not exist, or cannot be read as what its suffix says.
     """
     names = {field: field for field in ("id", "t", *space.axes, "text", "terms")}
-    if columns:  # a column that was given to another field is not the one that is called like it
+    if columns:  # a column assigned to another field is not read as the field of its own name
         names = {field: columns.get(field, "" if field in columns.values() else field) for field in names}
 
     def parse(record: object) -> SpatialObject:
@@ -168,7 +168,7 @@ def read_queries(
     reject: Callable[[Place], object] = lambda place: None,
     unit: str = "ms",
 ) -> Iterator[tuple[Place, Query | Cancellation]]:
-    """The usable queries of the files with their places; ``reject`` is told the places of the others.
+    """Yield the valid queries of the files with their positions; ``reject`` is called with those of the others.
 
     Raises:
         SettingError: a file does not exist, or cannot be read as what its suffix says.
@@ -182,7 +182,7 @@ def read_queries(
 
 
 def _in_ms(record: object, unit: str) -> object:
-    """A record whose time, if it is a number of a unit or its digits, is one of ms."""
+    """Convert the time of a record to ms, if it is a number in ``unit`` or its digits."""
     if not isinstance(record, dict):
         return record
     t = record.get("t")
@@ -196,7 +196,7 @@ def _in_ms(record: object, unit: str) -> object:
 def read_rows(folder: Path, torn: Callable[[Row], object] = lambda row: None) -> list[Row]:
     """All rows of a folder of JSON Lines; hidden files and those that begin with ``_`` are not results.
 
-    ``torn`` is told of each line that is no JSON object, as ``{"source", "line", "text"}``.
+    ``torn`` is called for each line that is not a JSON object, with ``{"source", "line", "text"}``.
 
     Raises:
         SettingError: the folder does not exist.

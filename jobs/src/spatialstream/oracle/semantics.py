@@ -1,4 +1,4 @@
-"""What the answers are: each of the six query types by brute force, straight from its definition.
+"""The right answers: each of the six query types by brute force, directly from its definition.
 
 Meaning follows the paper (SSTD, section 3.1) and, where the paper is silent, the documentation of query semantics.
 Rows come in canonical order: by time; at one instant the expiries of CKQ windows, then the objects, then snapshot
@@ -26,10 +26,10 @@ from spatialstream.model.space import Space
 __all__ = ["Row", "answers"]
 
 Row = dict[str, Any]
-"""One result row, as it is written in JSON."""
+"""One result row, as JSON values."""
 
 _EXPIRY, _OBJECT, _SNAPSHOT, _STEP = range(4)
-"""What happens at one instant, in this order."""
+"""The phases of one instant, in order."""
 
 _Key = tuple[int, int, str, float, float, str]
 """Canonical order of rows: (t, phase, object id, object x, object y, query id)."""
@@ -47,13 +47,13 @@ def answers(
     space: Space,
     retention: int | None = None,
 ) -> tuple[list[Row], list[tuple[int, str]]]:
-    """Every result row of a stream, and the queries that are refused.
+    """Compute every result row of a stream, and the queries that are rejected.
 
     Args:
         objects: the objects, in any order.
         queries: queries and cancellations in input order; they take effect in order of ``t``, ties in input order.
         space: the stream's space.
-        retention: how far snapshot queries can look back at most, in ms; None: without limit.
+        retention: how far back snapshot queries can look, in ms; None: without limit.
 
     Returns:
         The rows in canonical order, and (position in ``queries``, reason) of each query whose id is in use and of each
@@ -98,7 +98,7 @@ class _Life:
 
 
 def _lifetimes(queries: Sequence[Query | Cancellation]) -> tuple[list[_Life], list[tuple[int, str]]]:
-    """The accepted queries with their cancellations, and what is refused and why."""
+    """The accepted queries with their cancellations, and the rejected ones with their reasons."""
     lives: list[_Life] = []
     refused: list[tuple[int, str]] = []
     latest: dict[str, _Life] = {}

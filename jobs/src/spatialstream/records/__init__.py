@@ -1,1 +1,1 @@
-"""Bytes to batches and back: the fast path for blocks of records, and the reference parser for what is not plain."""
+"""Bytes to batches and back: a fast path for blocks of records, and the reference parser for unusual records."""

@@ -1,7 +1,7 @@
-"""Counts by name of which there is no end of names: the commonest, and the rest as one.
+"""Bounded counts over an unbounded set of names: the most frequent names, and the rest as one.
 
-So they stay small in records of the driver, however many names the input has. What has been dropped once counts among
-the rest for ever: a name's count may be too small, and never too great.
+So they stay small in records of the driver, however many names the input has. Counts that have been dropped belong to
+the rest forever: a name's count may be too small, but never too large.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Input records to batches, fast: bytes of JSON Lines or CSV, and Arrow tables, to objects, queries and dead letters.
+"""Fast decoding of input records: JSON Lines or CSV as bytes, and Arrow tables, to objects, queries and dead letters.
 
 The meaning of a record is defined once, by :func:`~.objects.parse_object` and :func:`~.queries.parse_query`. The fast
-path takes the records that it is sure of, in bulk (:mod:`~.scan`, :mod:`~.values`, :mod:`~.tokens`), and gives the
-values that those two give; each other record goes through them, alone, and is accepted or rejected as they say. So a
-record's fate never depends on its neighbours. Cost: about a microsecond for a record of the fast path, ten for
-another.
+path decodes the records that it certainly understands in bulk (:mod:`~.scan`, :mod:`~.values`, :mod:`~.tokens`), with
+the same values as these two; every other record is passed to them alone, and accepted or rejected by them. So the
+outcome of a record never depends on its neighbours. Cost: about a microsecond for a record on the fast path, ten for
+others.
 
-CSV has no types. There, a cell is absent when it is empty, and an empty string when it is quoted and empty;
-coordinates are JSON numbers; there is no ``terms``. Spaces around coordinates and times are no part of them.
+CSV has no types. There, an empty cell is absent, and a quoted empty cell an empty string; coordinates are JSON numbers;
+there is no ``terms``. Spaces around coordinates and times are ignored.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ REJECTED = pa.schema(
 """Rejected records: where, why, and what, the record as JSON text."""
 
 LONGEST_ECHO = 2_000
-"""Characters of a rejected record (and of a reason) that are kept, so that dead letters stay small."""
+"""Most characters of a rejected record (and of a reason) to keep, so that dead letters stay small."""
 
 _DEEPEST_ECHO = 64
-"""Brackets of a record that is echoed as it is: a deeper one may be too deep for whoever reads the dead letter."""
+"""Deepest nesting of a record that is echoed unchanged: a deeper one may be too deep for a reader of dead letters."""
 
 _MOST_NAMES = 1_000
-"""Names of unknown fields that are counted at a time."""
+"""Most names of unknown fields to count at a time."""
 
 _LONGEST_RECORD = 6 * (LONGEST_ECHO + 1) + 2
-"""Characters of such an echo as JSON, at most."""
+"""Most characters of such an echo as JSON."""
 
 _BOM = b"\xef\xbb\xbf"
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
@@ -91,10 +91,10 @@ def object_fields(space: Space) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded(Generic[_Batch]):
-    """What became of a block of records.
+    """The outcome of decoding a block of records.
 
     Attributes:
-        batch: the accepted ones, in the order of the input.
+        batch: the accepted records, in the order of the input.
         line: int64[n], the line (of a table: the row) at which each of them begins.
         rejected: the others, see :data:`REJECTED`.
         unknown: how many of the accepted ones have which fields that are not known, see :mod:`~.commonest`.
@@ -135,7 +135,7 @@ def _shorten(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text that may hold halves of surrogate pairs, as text that holds none."""
+    """Replace halves of surrogate pairs in a text."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -144,7 +144,7 @@ def _quote(text: str) -> str:
 
 
 _NOWHERE = "\n"
-"""A name that no input can hold."""
+"""A name that cannot occur in any input."""
 
 
 def _names(fields: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:

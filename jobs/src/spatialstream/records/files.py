@@ -1,9 +1,9 @@
-"""Input files to decoded batches: what there is to read, cut into pieces that can be read independently.
+"""Input files to decoded batches: files are split into chunks that can be read independently.
 
 JSON Lines (``.jsonl``, ``.ndjson``, ``.json``), CSV (``.csv``) and Parquet (``.parquet``); the first two also as
-``.gz``. :func:`plan` cuts plain text at the borders of records and Parquet between row groups; a compressed file is
-one piece. Every piece knows its first line, so a dead letter names the true one, in whichever process it is found.
-Borders are exact: in CSV a newline inside quotes is none, which takes one pass over the file.
+``.gz``. :func:`plan` splits plain text between records and Parquet between row groups; a compressed file is one chunk.
+Every chunk knows its first line, so a dead letter names the right line, whichever process reads it. Splits are exact:
+in CSV a newline within quotes does not end a record, which takes one pass over the file.
 
 Cost: planning reads plain files once, to count lines, at more than 1 GB/s (CSV: 350 MB/s); reading holds one block of
 about 8 MB, or one record if that is longer, at a time.
@@ -41,7 +41,7 @@ from spatialstream.records.scan import csv_borders
 __all__ = ["Chunk", "Kind", "decode_chunk", "parse_columns", "plan", "read"]
 
 Kind = Literal["objects", "queries"]
-"""What a file holds."""
+"""Kind of the records in a file."""
 
 _FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 _KNOWN = ".jsonl, .ndjson, .json, .csv (each also with .gz) and .parquet"
@@ -55,7 +55,7 @@ _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of an input file, to be read by whoever gets it.
+    """A chunk of an input file, which any process can read.
 
     Attributes:
         source: the file, as it was given.
@@ -140,12 +140,12 @@ def _format(path: Path) -> tuple[str, bool]:
         suffix = Path(path.stem).suffix.lower()
     found = _FORMATS.get(suffix)
     if found is None or (compressed and found == "parquet"):
-        raise SettingError(str(path), f"is of no known kind; the names of files end in {_KNOWN}")
+        raise SettingError(str(path), f"has an unknown format; the name must end in {_KNOWN}")
     return found, compressed
 
 
 def _check_start(source: str, kind: str, compressed: bool) -> None:
-    """Refuse a file whose first bytes tell that it is not what its name says."""
+    """Refuse a file whose first bytes contradict its name."""
     with Path(source).open("rb") as file:
         start = file.read(len(_PARQUET))
     if compressed and start and not start.startswith(_GZIP):
@@ -153,7 +153,7 @@ def _check_start(source: str, kind: str, compressed: bool) -> None:
     if not compressed and start.startswith(_GZIP):
         raise SettingError(source, "is a gzipped file; put .gz at the end of its name")
     if kind != "parquet" and start == _PARQUET:
-        raise SettingError(source, "is a Parquet file; its name has to end in .parquet")
+        raise SettingError(source, "is a Parquet file; its name must end in .parquet")
 
 
 def _plan_file(

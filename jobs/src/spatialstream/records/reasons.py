@@ -1,7 +1,7 @@
-"""Why records are rejected, in a few words: the classes in which they are counted.
+"""Classes of reasons for rejecting records, by which they are counted.
 
-A dead letter's reason is a sentence that begins with the field: thousands of letters have thousands of reasons, and a
-metric has to be bounded. Times are classes of their own, for they say more about the stream than about the record.
+A dead letter's reason is a sentence that begins with the field: thousands of letters have thousands of reasons, but a
+metric must be bounded. Times have classes of their own, since they say more about the stream than about the record.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = [
 _FIELDS = ("id", "t", "text", "terms", "type", "region", "at", "keywords", "k", "duration", "window", "step")
 
 REASONS = (*_FIELDS, "place", "late", "future", "json", "size", "clock", "other")
-"""The classes: the field that cannot be used (a coordinate is ``place``); ``late`` and ``future`` for times that the
-stream does not take; ``json``, ``size`` for what is no record, or too long; ``clock`` for marks."""
+"""The classes: the invalid field (``place`` for a coordinate); ``late`` and ``future`` for times that the stream does
+not accept; ``json`` and ``size`` for input that is not a record, or too long; ``clock`` for watermarks."""
 
 _OF_NAME = {name: name for name in (*_FIELDS, "clock")} | dict.fromkeys(("lon", "lat", "x", "y"), "place")
 _OF_TIME = (("is too old;", "late"), ("is in the future;", "future"))
@@ -77,5 +77,5 @@ def too_old(t: int, floor: int) -> str:
 
 
 def in_the_future(t: int, ceiling: int) -> str:
-    """What is wrong with a record or mark of a time (ms) after the ceiling."""
+    """What is wrong with a record or watermark of a time (ms) after the ceiling."""
     return f"{t} is in the future; the latest that is taken now is {ceiling}"

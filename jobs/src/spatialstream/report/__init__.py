@@ -1,6 +1,6 @@
-"""What was asked and found, for people: the QT-tree and J as text and picture, a run as a page, maps for notebooks.
+"""Reports: the QT-tree and J as text and pictures, a run as an HTML page, and maps for notebooks.
 
-Nothing here is needed to answer a query. Every output is self-contained: it refers to no file, font or server.
+Nothing here is needed to answer queries. Every output is self-contained: it refers to no file, font or server.
 """
 
 from spatialstream.report.answer import answer_html

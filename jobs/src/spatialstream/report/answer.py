@@ -1,4 +1,4 @@
-"""Rows that answer a query, for notebooks: what it asks in words, and its objects on a map or its terms as bars."""
+"""Result rows for notebooks: the query in words, and its objects on a map or its terms as bars."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CELL = "padding:0 8px 0 0;text-align:left;border:0"
 
 
 def answer_html(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], space: Space) -> str:
-    """Some HTML that refers to nothing.
+    """Build self-contained HTML.
 
     Args:
-        rows: of one query, the latest last; of a CRQ the objects of all are shown, of other types what the last says.
-        record: of the query; without ``t`` it was asked when its first row says.
-        space: of the stream.
+        rows: rows of one query, the latest last; for a CRQ the objects of all rows are shown, else the last row.
+        record: the query's record; without ``t`` its time is that of the first row.
+        space: the stream's space.
     """
     said = _said(rows, record, space)
     if not rows:
@@ -54,7 +54,7 @@ def _map(found: Sequence[Mapping[str, Any]], record: Mapping[str, Any], space: S
 
 
 def _bars(row: Mapping[str, Any]) -> str:
-    """The terms of a row, each with how many objects it is found in."""
+    """The terms of a row, each with its number of objects."""
     terms = row["terms"][:_MOST_TERMS]
     most = max((each["count"] for each in terms), default=1)
     lines = "".join(

@@ -1,7 +1,7 @@
 """Objects and regions on a map for notebooks: one SVG over the outlines of land, without script or network.
 
-The map is equirectangular, as wide and as high as what it shows, and has its seam where least is: what lies on both
-sides of the antimeridian is drawn together. Every text is escaped. Cost: O(objects + points of the land in view).
+The map is equirectangular, sized to its content, with its seam where there is the least content, so that content on
+both sides of the antimeridian is drawn together. All text is escaped. Cost: O(objects + points of the land in view).
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from spatialstream.report.shapes import Ring, clip, outline
 __all__ = ["Map", "clean"]
 
 MOST = 2_000
-"""Objects that are drawn; of more the last."""
+"""Most objects to draw; of more, the last ones."""
 
 _WIDTH = 720.0
 _FLATTEST, _HIGHEST = 2.4, 1.2
-"""Width to height of the picture, at most and at least, where the world is not in the way."""
+"""Largest and smallest ratio of width to height, unless the world's extent prevents it."""
 _LEAST = 0.01
-"""Of the space's width, shown at least."""
+"""Least share of the space's width to show."""
 _MARGIN = 0.08
 _HARDLY = 0.7
-"""Pixels that nobody sees."""
+"""Distance in pixels that is too small to see."""
 _TURN = 360.0
 _SEA, _LAND, _REGION, _OBJECT = "#dce8f0", "#f6f3ea", "#2b6cb0", "#c2410c"
 
 
 def clean(text: object) -> str:
-    """A text as it may stand in HTML and in attributes: escaped, without what no document may hold."""
+    """Escape a text for HTML and attributes, with unprintable characters replaced."""
     plain = "".join(each if each.isprintable() or each == " " else "�" for each in str(text))
     return escape(plain)
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A map, which a notebook shows where it is the value of a cell.
+    """A map, which a notebook displays as the value of a cell.
 
     Attributes:
-        objects: records with a place, as they are sent or as result rows name them; what has none is left out.
-        queries: records of queries, of which the regions and points are drawn; unusable ones are left out.
-        space: of both.
-        title: what the picture shows, for those who do not see it.
+        objects: records with coordinates, as sent or as in result rows; records without coordinates are left out.
+        queries: records of queries whose regions and points are drawn; invalid ones are left out.
+        space: the space of both.
+        title: description of the picture for screen readers.
     """
 
     objects: Sequence[Mapping[str, Any]] = ()
@@ -97,7 +97,7 @@ class Map:
         return f'<figure style="margin:0">{self.svg()}<figcaption>{told}</figcaption></figure>'
 
     def _places(self) -> Iterator[tuple[float, float, str]]:
-        """Place of each object, and what is said of it."""
+        """Position and description of each object."""
         x_name, y_name = self.space.axes
         for record in self.objects[-MOST:]:
             try:
@@ -123,7 +123,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What of a space is on the picture; ``west`` to ``east`` may lie beyond the antimeridian."""
+    """The part of a space shown in the picture; ``west`` to ``east`` may extend beyond the antimeridian."""
 
     space: Space
     west: float
@@ -135,7 +135,7 @@ class _View:
 
     @classmethod
     def of(cls, space: Space, points: Sequence[tuple[float, float]], rings: Sequence[Ring]) -> _View:
-        """All of the points and rings, and something around them; without any the space."""
+        """The view of all points and rings with a margin; without any, of the whole space."""
         if not points and not rings:
             west, south, east, north = space.bounds
             rings = [[(west, south), (east, south), (east, north), (west, north)]]
@@ -158,7 +158,7 @@ class _View:
         return cls(space, left, below, left + wide, below + high, _WIDTH, _WIDTH * high / (wide * flat))
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Where a place is on the picture."""
+        """The position of a place in the picture."""
         if self.space.geographic:
             x += _TURN * math.ceil((self.west - x) / _TURN)
         return self._put(x, y)
@@ -178,7 +178,7 @@ class _View:
         )
 
     def drawn(self, rings: Iterable[Ring]) -> str:
-        """A path of the rings' borders, but where they were only cut: at the antimeridian and the poles."""
+        """A path of the rings' borders, without the edges that only result from cutting at antimeridian and poles."""
         lines = list[str]()
         for ring in self._shown(rings):
             for a, b in zip(ring, ring[1:] + ring[:1], strict=True):
@@ -189,7 +189,7 @@ class _View:
 
     @property
     def _around(self) -> tuple[float, float, float, float]:
-        """Somewhat more than what is shown, so that what is clipped there is not seen."""
+        """Somewhat more than the visible part, so that clipped edges are not visible."""
         dx, dy = 0.02 * (self.east - self.west), 0.02 * (self.north - self.south)
         return self.west - dx, self.south - dy, self.east + dx, self.north + dy
 

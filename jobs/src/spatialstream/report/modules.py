@@ -1,7 +1,7 @@
-"""ES modules as the text of one script: a page that is opened from a file has no address to load others from.
+"""Bundling of ES modules into one script, since a page opened from a file cannot load modules.
 
-The modules are not changed but where they speak of each other: each becomes a function that gives what it exports, and
-what imports takes it from there. So the names that a module keeps to itself stay its own.
+Only imports and exports are rewritten: each module becomes a function that returns its exports, from which importing
+modules read. So a module's private names stay private.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OTHERS = re.compile(r"^(?:import|export)\b.*|.*</script.*", re.MULTILINE | re.I
 
 
 def inlined(entry: Path) -> str:
-    """A module with all that it imports, each before those that import it.
+    """Bundle a module with all its imports, each before the modules that import it.
 
     Args:
         entry: the module that begins.

@@ -1,4 +1,4 @@
-// The page of a run: what was asked and found, at each moment, on a map and on a timeline.
+// The page of a run: its queries and answers, at each moment, on a map and on a timeline.
 
 import { CanvasMap, shape } from "../web/static/canvas.js";
 import { colour, el, say, tell } from "../web/static/dom.js";
@@ -13,9 +13,9 @@ const KINDS = {
   SRQ: ["Range, once", "objects in a region"],
   SKQ: ["Nearest, once", "the k objects nearest to a point"],
   STQ: ["Top words, once", "the k most frequent words in a region"],
-  CRQ: ["Range, standing", "each object in a region, as it arrives"],
-  CKQ: ["Nearest, standing", "the k nearest objects, at each change"],
-  CTQ: ["Top words, standing", "the k most frequent words in a region, at every step"],
+  CRQ: ["Range, continuous", "each object in a region, as it arrives"],
+  CKQ: ["Nearest, continuous", "the k nearest objects, at each change"],
+  CTQ: ["Top words, continuous", "the k most frequent words in a region, at every step"],
 };
 const UNITS = { SRQ: ["match", "matches"], CRQ: ["match", "matches"], CKQ: ["change"], CTQ: ["step"] };
 

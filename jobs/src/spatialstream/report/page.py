@@ -1,9 +1,9 @@
 """A run as one HTML file that opens offline: a map, a timeline, the answers, and the QT-tree with its loads.
 
-The file holds everything: styles, script, outlines of land, data. Most of what it is made of is the console's as well
-(:mod:`spatialstream.web`). It forbids itself to load anything (a content security policy without sources). Data travels
-as one JSON value in a script element of a type that browsers do not run, with every character that could end it
-escaped, and the script puts texts on the page as text, never as markup.
+The file contains everything: styles, script, outlines of land, data. Most of its code is shared with the console
+(:mod:`spatialstream.web`). Its content security policy forbids it to load anything. The data is one JSON value in a
+script element of a type that browsers do not run, with every character that could end it escaped, and the script
+inserts texts as text, never as markup.
 """
 
 from __future__ import annotations

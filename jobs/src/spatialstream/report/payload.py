@@ -1,10 +1,9 @@
-"""What the page shows, as one JSON value: queries with their answers, places, counts over time.
+"""The content of the page as one JSON value: queries with their answers, places, counts over time.
 
-Results arrive as a stream of rows. Of each query the latest ``MOST_ROWS`` rows are kept (fewer where queries are many),
-of each row the first ``MOST_ITEMS`` objects or terms, and of the objects that match nothing ``MOST_PLACES``, evenly
-picked. Every total is counted over everything, and the page says where it shows a part. Queries and objects may carry a
-``title`` for people, which the page prefers to what it would say itself. Cost: O(rows + objects), memory O(what is
-kept).
+Results arrive as a stream of rows. For each query the latest ``MOST_ROWS`` rows are kept (fewer if there are many
+queries), of each row the first ``MOST_ITEMS`` objects or terms, and of the objects without a match ``MOST_PLACES``,
+evenly chosen. Totals count everything, and the page says where it shows only a part. A ``title`` of a query or an
+object replaces the page's own description. Cost: O(rows + objects), memory O(content kept).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Record = Mapping[str, Any]
 
 @dataclass(slots=True)
 class _Asked:
-    """A query as it was asked, with the rows that answered it."""
+    """A query with its result rows."""
 
     query: Query
     record: Record
@@ -53,12 +52,12 @@ class _Asked:
 def payload(
     space: Space, queries: Sequence[Record], objects: Sequence[Record], results: Iterable[Record]
 ) -> dict[str, Any]:
-    """The JSON value that the page's script reads.
+    """Build the JSON value that the page's script reads.
 
     Args:
-        space: the space of the stream.
-        queries: records as in a query file; the ones that do not parse are left out.
-        objects: records as in an object file; the ones without a usable time or place are left out.
+        space: the stream's space.
+        queries: records as in a query file; invalid ones are left out.
+        objects: records as in an object file; those without a valid time or place are left out.
         results: result rows, in any order between queries and in order of time within each.
     """
     asked, by_id = _asked(queries, space)
@@ -86,7 +85,7 @@ def payload(
 
 
 def _asked(records: Sequence[Record], space: Space) -> tuple[list[_Asked], dict[str, list[_Asked]]]:
-    """The queries that parse, in their order, and the same by id; cancellations end those that they name."""
+    """The valid queries, in their order, and the same by id, with cancellations applied."""
     asked: list[_Asked] = []
     by_id: dict[str, list[_Asked]] = {}
     cancelled: dict[str, list[int]] = {}
@@ -109,7 +108,7 @@ def _asked(records: Sequence[Record], space: Space) -> tuple[list[_Asked], dict[
 
 
 def _collect(results: Iterable[Record], by_id: Mapping[str, list[_Asked]]) -> dict[str, int]:
-    """Hand every row to its query: of several with one id, to the last that had been asked by then."""
+    """Assign every row to its query; of several with the same id, to the latest one by the row's time."""
     totals: Counter[str] = Counter()
     queries = sum(map(len, by_id.values()))
     most = min(MOST_ROWS, max(100, _ROWS_IN_ALL // max(1, queries)))
@@ -128,7 +127,7 @@ def _collect(results: Iterable[Record], by_id: Mapping[str, list[_Asked]]) -> di
 
 
 def _choose(asked: list[_Asked]) -> list[_Asked]:
-    """At most ``MOST_QUERIES``, by type and then as asked; of each type those with the most rows."""
+    """Choose at most ``MOST_QUERIES``, ordered by type and then as given; of each type those with the most rows."""
     by_type: dict[QueryType, list[_Asked]] = {}
     for one in asked:
         by_type.setdefault(one.query.type, []).append(one)
@@ -181,7 +180,7 @@ class _Places:
         return (min(self.times), max(self.times)) if self.times else None
 
     def add(self, item: Record) -> int:
-        """The number of an object that a result row names."""
+        """Add an object of a result row, if it is new; return its number."""
         key = item["id"], item["t"]
         if key not in self._index:
             self._index[key] = len(self._drawn)
@@ -190,7 +189,7 @@ class _Places:
         return self._index[key]
 
     def sample(self) -> None:
-        """Take a sample of the objects that no result names."""
+        """Add a sample of the objects that are in no result row."""
         others = list(self._others.values())
         if len(others) > MOST_PLACES:
             others = [others[i] for i in np.linspace(0, len(others) - 1, MOST_PLACES).astype(np.int64)]
@@ -258,7 +257,7 @@ def _rounded(rings: list[list[tuple[float, float]]]) -> list[list[float]]:
 
 
 def _bounds(space: Space, places: _Places) -> list[float]:
-    """What the map shows at first: the world, or the part of a plane that holds the objects."""
+    """The initial view of the map: the world, or the part of a plane that contains the objects."""
     columns = places.columns()
     if space.geographic or not columns["x"]:
         return list(space.bounds)
@@ -285,7 +284,7 @@ def _bin_width(extent: int) -> int:
 
 
 def sentence(query: Query, end: int, space: Space) -> str:
-    """What a query asks, in words."""
+    """Describe a query in words."""
     region = _region_words(query.predicate.region, space)
     having = _text_words(query.predicate.expression)
     lifetime, k = query.lifetime, query.k
@@ -336,7 +335,7 @@ def _point_words(x: float, y: float, space: Space) -> str:
 
 
 def moment(t: int) -> str:
-    """A time for people: UTC, seconds and milliseconds only where they are not zero."""
+    """Format a time: UTC, with seconds and milliseconds only if they are not zero."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=t)
     except OverflowError:

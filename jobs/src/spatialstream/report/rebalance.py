@@ -1,10 +1,10 @@
 """A proposal of rebalancing as a picture: the leaves on their slots before and after, and the slots' loads (SSTD, 5).
 
-The two maps are drawn as in :mod:`spatialstream.report.tree`: a leaf has the colour and number of its slot, and is the
-stronger the more load it has. Leaves that do not move are pale. One that moves has a frame, dashed before and solid
-after, and after the move a corner in the colour of the slot that it comes from. Below, each slot has a pale bar for its
-load before and a strong one for that after, in percent of the whole load before, so that load that a better tree saves
-can be seen too. Cost: O(n log n) for n leaves.
+The two maps are drawn as in :mod:`spatialstream.report.tree`: a leaf has the colour and number of its slot, in a depth
+of colour that grows with its load. Leaves that do not move are pale. A leaf that moves has a frame, dashed before and
+solid after, and after the move a corner in the colour of its previous slot. Below, each slot has a pale bar for its
+load before and a strong one for its load after, in percent of the total load before, so that load saved by a better
+tree is visible too. Cost: O(n log n) for n leaves.
 """
 
 from __future__ import annotations

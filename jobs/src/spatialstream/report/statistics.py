@@ -1,8 +1,8 @@
-"""J, the statistics that trees are made from (SSTD, section 4.1.1), as tables and as a picture.
+"""J, the statistics from which trees are built (SSTD, section 4.1.1), as tables and as a picture.
 
-The picture has a map for the objects, and one for each type of query that came: cells are the darker, the more objects
-or queries there are on their area. Where the queries of a type differ by region, in how long they stand or in how many
-keywords they have, another map says how, with outlines of the cells that have numbers of their own. Cost: O(cells).
+The picture has a map of the objects, and one for each query type that occurs: the more objects or queries on the area
+of a cell, the darker it is. If the queries of a type differ by region in their duration or number of keywords, another
+map shows the averages, with outlines of the cells that have an average of their own. Cost: O(cells).
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _STYLE = """
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Regional:
-    """What differs by region among the queries of a type.
+    """A quantity of the queries of a type that differs by region.
 
     Attributes:
-        name: the type.
-        what: the quantity, in a table.
-        title: the same, above a map.
+        name: the query type.
+        what: name of the quantity in a table.
+        title: name of the quantity above a map.
         value: float64[n], its average over the queries that reach each cell.
-        basis: int32[n], the cell whose average that is.
+        basis: int32[n], the cell from which the average is taken.
         asked: bool[n], whether any query reaches the cell.
-        finest: int64[m], of these the cells that are not divided.
-        form: an average as text.
-        ink: of its map.
+        finest: int64[m], the cells among these that are not divided.
+        form: formats an average.
+        ink: ink of the map.
     """
 
     name: str
@@ -82,29 +82,27 @@ class _Regional:
 
     @property
     def lowest(self) -> float:
-        """The least of the averages of cells that are not divided."""
+        """The lowest average of a cell that is not divided."""
         return float(self.value[self.finest].min(initial=math.inf))
 
     @property
     def highest(self) -> float:
-        """The largest."""
+        """The highest average of a cell that is not divided."""
         return float(self.value[self.finest].max(initial=0.0))
 
 
 def _regional(statistics: Statistics) -> list[_Regional]:
-    """What differs by region."""
+    """The quantities that differ by region."""
     found = []
     for code, kind in enumerate(TYPES):
         asked = statistics.reached[code] > 0.0
         cells = asked, np.flatnonzero(asked & (statistics.cells.first < 0))
         if STANDING[code]:
             numbers = statistics.lifetimes[code], statistics.basis[code]
-            found.append(
-                _Regional(kind.value, "stands for", "how long they stand", *numbers, *cells, _lasting, _LASTING)
-            )
+            found.append(_Regional(kind.value, "duration", "duration of queries", *numbers, *cells, _lasting, _LASTING))
         if code in (SRQ, SKQ):
             numbers = statistics.keywords(code)
-            found.append(_Regional(kind.value, "keywords", "how many keywords", *numbers, *cells, _number, _WORDS))
+            found.append(_Regional(kind.value, "keywords", "number of keywords", *numbers, *cells, _number, _WORDS))
     return [each for each in found if each.highest > _ALIKE * each.lowest]
 
 
@@ -120,7 +118,7 @@ def _number(value: float) -> str:
 
 
 def statistics_text(statistics: Statistics) -> str:
-    """The types of query, what differs by region, and how deep J is, for a terminal."""
+    """Format the query types, the quantities that differ by region, and the depth of J, for a terminal."""
     whole = float(statistics.queries.sum()) or 1.0
     finest = statistics.cells.first < 0
     rows = []
@@ -134,7 +132,7 @@ def statistics_text(statistics: Statistics) -> str:
         stands = _lasting(lasts) if STANDING[code] else ""
         part = f"{100 * count / whole:.1f} %"
         rows.append([kind.value, f"{count:,.0f}", part, _number(words), stands, f"{reached:,.1f}"])
-    head = ["type", "queries", "part", "keywords", "stands for", "cells reached"]
+    head = ["type", "queries", "part", "keywords", "duration", "cells reached"]
     lines = [*aligned(head, rows, right={1, 2, 3, 4, 5}), ""] if rows else ["no queries", ""]
     lines += _regions_text(statistics)
     per_second = 1000.0 * float(statistics.objects[0]) / max(statistics.span, 1.0)
@@ -146,7 +144,7 @@ def statistics_text(statistics: Statistics) -> str:
 
 
 def _regions_text(statistics: Statistics) -> list[str]:
-    """For each quantity that differs by region: in how many regions, and where it is least and most."""
+    """Format for each quantity that differs by region its number of regions, and where it is lowest and highest."""
     boxes, rows = statistics.cells.boxes(), []
     for each in _regional(statistics):
         averages = each.value[each.finest]
@@ -156,9 +154,8 @@ def _regions_text(statistics: Statistics) -> list[str]:
         low, usual, high = map(each.form, (each.lowest, each.usual, each.highest))
         rows.append([each.name, each.what, regions, usual, low, least, high, most])
     if not rows:
-        return (
-            ["lengths and durations are alike everywhere, as far as is known", ""] if statistics.queries.any() else []
-        )
+        told = "keywords and durations do not differ by region, as far as is known"
+        return [told, ""] if statistics.queries.any() else []
     head = ["type", "by region", "regions", "on average", "least", "around", "most", "around"]
     return [*aligned(head, rows, right={2, 3, 4, 6}), ""]
 
@@ -233,7 +230,7 @@ def _averages(each: _Regional) -> _Panel:
 
 
 def statistics_svg(statistics: Statistics, width: int = 960) -> str:
-    """A self-contained SVG of maps: where objects are, where queries of each type look, and what differs by region.
+    """Draw a self-contained SVG of maps: the objects, the queries of each type, and what differs by region.
 
     Args:
         statistics: J.
@@ -254,10 +251,10 @@ def statistics_svg(statistics: Statistics, width: int = 960) -> str:
     parts += _legend(_LEFT, bottom + 38)
     bottom += 70
     if regional:
-        parts.append(f'<text x="{_LEFT}" y="{bottom + 20}" class="big">What differs by region</text>')
+        parts.append(f'<text x="{_LEFT}" y="{bottom + 20}" class="big">Differences by region</text>')
         more, bottom = _rows(statistics, regional, across, each, bottom + 38)
         note = (
-            "outlined: cells with enough queries for an average of their own; elsewhere, that of the cell around holds"
+            "outlined: cells with enough queries for an average of their own; other cells have that of the cell around"
         )
         parts += [*more, f'<text class="soft" x="{_LEFT}" y="{bottom + 62}">{note}</text>']
         bottom += 84
@@ -267,7 +264,7 @@ def statistics_svg(statistics: Statistics, width: int = 960) -> str:
 
 
 def _rows(statistics: Statistics, panels: list[_Panel], across: int, each: int, top: int) -> tuple[list[str], int]:
-    """Maps in rows of so many, each so wide; and where the last row ends."""
+    """Draw maps in rows of ``across``, each ``each`` pixels wide; also returns the bottom of the last row."""
     boxes = statistics.cells.boxes()
     parts, bottom = list[str](), top
     for number, panel in enumerate(panels):
@@ -286,7 +283,7 @@ def _rows(statistics: Statistics, panels: list[_Panel], across: int, each: int, 
 
 
 def _map(statistics: Statistics, view: _View, boxes: Floats, panel: _Panel) -> list[str]:
-    """Cells in their shades, with the outlines of those that have numbers of their own."""
+    """Draw cells in their shades, with outlines of those that have an average of their own."""
     cells, space = statistics.cells, statistics.space
     sides = np.array([view.rect(box) for box in boxes.tolist()])
     small = sides[:, 2:].min(axis=1) < _SMALLEST

@@ -1,4 +1,4 @@
-// When objects came, and what of them a query has found: bars over the time of a run, on which a period is picked.
+// The timeline of a run: bars of all objects and of a query's matches over time, on which a period is selected.
 
 import { pointOn } from "../web/static/canvas.js";
 import { el } from "../web/static/dom.js";

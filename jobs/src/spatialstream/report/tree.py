@@ -49,7 +49,7 @@ class LeafTable:
 
     @classmethod
     def of(cls, version: RoutingVersion, load: Floats, objects: npt.NDArray[np.float64 | np.int64]) -> LeafTable:
-        """The leaves of a routing version, with their loads and objects as given, n values each."""
+        """Build the table of a routing version's leaves, with n loads and n object counts."""
         leaves = version.index.leaves
         counts = np.rint(objects).astype(np.int64)
         return cls(leaves.box, leaves.textual, load, version.mapping, counts, version.slots)
@@ -60,7 +60,7 @@ class LeafTable:
 
     @property
     def share(self) -> Floats:
-        """float64[n]: each leaf's part of the whole load."""
+        """float64[n]: each leaf's share of the total load."""
         total = float(self.load.sum())
         return self.load / total if total > 0.0 else np.zeros(len(self))
 
@@ -78,12 +78,12 @@ class LeafTable:
 
 
 def tree_text(table: LeafTable, space: Space, estimated: bool = False) -> str:
-    """Two tables for a terminal: the leaves in their order, then the slots with their loads and Lmax/Lmin.
+    """Format two tables for a terminal: the leaves in order, then the slots with their loads and Lmax/Lmin.
 
     Args:
         table: the leaves.
-        space: where they are.
-        estimated: whether it is to be said that the objects of leaves are.
+        space: the stream's space.
+        estimated: whether to mark the leaves' object counts as estimated.
     """
     decimals = _decimals(space)
     share = table.share
@@ -357,10 +357,10 @@ def _crowded(table: LeafTable, view: _View, leaves: Ints) -> Floats:
 
 
 def _inset_views(table: LeafTable, view: _View) -> list[_View]:
-    """Up to two quadrants of the space that are worth showing larger, side by side.
+    """Choose up to two quadrants of the space to show larger, side by side.
 
-    The first is the smallest that holds most of the leaves that are too small for a label. The second is chosen in the
-    same way from the crowded leaves elsewhere, or from those that the first inset still shows too small.
+    The first is the smallest one with most of the leaves that are too small for a label. The second is chosen likewise
+    from the crowded leaves elsewhere, or from those that are still too small in the first inset.
     """
     half = (view.width - _GAP) // 2
 

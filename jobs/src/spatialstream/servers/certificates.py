@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spatialstream.sources.disk import private_file
+from spatialstream.connectors.disk import private_file
 from spatialstream.store.tls import TlsFiles
 
 __all__ = ["write_stores"]

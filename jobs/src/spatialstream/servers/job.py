@@ -18,11 +18,11 @@ class JobServer(Server):
     """A job; its port is that of its metrics.
 
     Args:
-        folder: for its log.
+        folder: folder of its log.
         job: ``router`` or ``worker``.
-        arguments: more arguments for the command.
-        port: of its metrics; None for a free one.
-        environment: variables that it gets besides ours.
+        arguments: further arguments of the command.
+        port: port of its metrics; None for a free one.
+        environment: variables to add to the environment of this process.
     """
 
     _port_option = "--metrics-port"
@@ -41,7 +41,7 @@ class JobServer(Server):
         self._environment = environment or {}
 
     def _configure(self) -> None:
-        """There is nothing to write."""
+        """Do nothing: there is no configuration file."""
 
     def _command(self) -> list[str]:
         command = [
@@ -63,18 +63,18 @@ class JobServer(Server):
             return False
 
     def interrupt(self) -> None:
-        """Ask it to finish what is under way (SIGTERM), and do not wait."""
+        """Ask it to finish its turn and end (SIGTERM), without waiting."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGTERM)
 
 
 class GatewayServer(JobServer):
-    """A gateway; its port is where it serves.
+    """A gateway; its port is the HTTP port.
 
     Args:
-        folder: for its log.
-        arguments: more arguments for the command.
-        port: None for a free one.
+        folder: folder of its log.
+        arguments: further arguments of the command.
+        port: the port; None for a free one.
     """
 
     _port_option = "--port"

@@ -1,4 +1,4 @@
-"""A Kafka broker from Maven's jars, which is a controller too (Kafka documentation, section "KRaft")."""
+"""A Kafka broker, run from Maven's jars, that is also a controller (Kafka documentation, section "KRaft")."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from typing import Any, ClassVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from spatialstream.connectors.kafka import COPIES
 from spatialstream.model.errors import ServerError
 from spatialstream.servers.certificates import write_stores
 from spatialstream.servers.jars import java, kafka_class_path
 from spatialstream.servers.ports import HOST, free_port
 from spatialstream.servers.process import Server
-from spatialstream.sources.kafka import COPIES
 from spatialstream.store.tls import TlsFiles
 
 __all__ = ["MESSAGE_BYTES", "KafkaServer", "Tokens", "metadata_of", "new_cluster"]
 
 MESSAGE_BYTES = 16 * 1024 * 1024
-"""The largest batch of records that the broker takes, in bytes."""
+"""The largest batch of records that the broker accepts, in bytes."""
 
 _ANSWER_WITHIN = 1.0
 _FORMAT_WITHIN = 60.0
 
 _MEMORY = ["-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
-# After a crash a broker waits for the end of the session that it had before, so sessions are short. Of several brokers
-# they are longer: one that has much to do is not to be taken for dead by the others.
+# After a crash a broker waits for the end of its previous session, so sessions are short. With several brokers they are
+# longer, so that a busy broker is not considered dead by the others.
 _SESSION, _SESSION_OF_MANY = 1500, 3000
 
 _CONFIGURATION = """\
@@ -80,7 +80,7 @@ username="{user}" password="{password}" user_{user}="{password}";
 
 _HASHED = "SCRAM-SHA-512"
 
-# What a broker knows of passwords for this is in its metadata; the brokers' own way stays the plain one.
+# The passwords for this mechanism are in the broker's metadata; brokers authenticate to each other by PLAIN.
 _HASHES = """\
 listener.name.{listener}.scram-sha-512.sasl.jaas.config=\
 org.apache.kafka.common.security.scram.ScramLoginModule required;
@@ -88,8 +88,8 @@ org.apache.kafka.common.security.scram.ScramLoginModule required;
 
 _ALLOWED_KEYS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
-# With a longest time between two logins, clients have to show the next token before theirs has ended; otherwise one
-# would do for as long as a connection lasts. Unless the validator is named, signatures are not looked at (Kafka 4.1).
+# With a maximum time between logins, clients must present the next token before theirs expires; otherwise one would be
+# valid for as long as a connection lasts. Unless the validator is named, signatures are not checked (Kafka 4.1).
 _TOKENS = """\
 listener.name.{listener}.oauthbearer.sasl.jaas.config=\
 org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
@@ -116,12 +116,12 @@ listener.name.controller.ssl.client.auth=required
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens that a broker lets in (JSON Web Tokens).
+    """Tokens that a broker accepts (JSON Web Tokens).
 
     Attributes:
-        keys: file with the public keys of who issues them (JWKS).
-        issuer: who that is (``iss``).
-        audience: whom they are for (``aud``).
+        keys: file with the issuer's public keys (JWKS).
+        issuer: the issuer (``iss``).
+        audience: the audience (``aud``).
     """
 
     keys: Path
@@ -137,7 +137,7 @@ class KafkaServer(Server):
     Args:
         folder: where it keeps everything.
         port: the port for clients; None for a free one.
-        login: user and password that clients have to give (SASL, PLAIN); None lets everyone in who may connect.
+        login: user and password that clients must present (SASL, PLAIN); None: no authentication.
         controllers: ports on which the brokers of a cluster talk as controllers;
             none: it is alone.
         number: which of them, from 1 on.
@@ -174,7 +174,7 @@ class KafkaServer(Server):
 
     @property
     def bootstrap(self) -> str:
-        """What a client connects to (``bootstrap.servers``)."""
+        """The address for clients (``bootstrap.servers``)."""
         return f"{HOST}:{self.port}"
 
     def _configure(self) -> None:
@@ -239,12 +239,12 @@ class KafkaServer(Server):
 
     @property
     def _protocol(self) -> str:
-        """What clients speak."""
+        """The security protocol for clients."""
         return ("" if self._login is None else "SASL_") + ("PLAINTEXT" if self.tls is None else "SSL")
 
     @property
     def security(self) -> dict[str, str]:
-        """What a client needs besides the address, in librdkafka's names."""
+        """The security properties for clients, under librdkafka's names."""
         needed = {} if self._protocol == "PLAINTEXT" else {"security.protocol": self._protocol}
         if self._login is not None:
             user, password = self._login
@@ -264,8 +264,8 @@ class KafkaServer(Server):
 
     @property
     def elected(self) -> tuple[int, int]:
-        """Which election of a controller it has last heard of, and the number of who was elected; -1: nobody yet."""
-        with contextlib.suppress(OSError, ValueError):  # it is being written
+        """The latest controller election known to it: epoch, and id of the leader; -1: none yet."""
+        with contextlib.suppress(OSError, ValueError):  # the file is being written
             state = json.loads((self.folder / "data" / "__cluster_metadata-0" / "quorum-state").read_text())
             return int(state["leaderEpoch"]), int(state["leaderId"])
         return -1, -1
@@ -276,12 +276,12 @@ class KafkaServer(Server):
 
 
 def metadata_of(bootstrap: str, security: Mapping[str, str], timeout: float) -> ClusterMetadata | None:
-    """What a broker says of all of them, and of the topics; None if none says it.
+    """Return a cluster's metadata of brokers and topics; None if no broker answers.
 
     Args:
         bootstrap: ``host:port,...``.
-        security: what a client needs besides, in librdkafka's names.
-        timeout: seconds that it may take.
+        security: security properties, under librdkafka's names.
+        timeout: seconds to wait.
     """
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": _ignore, **security}
     try:
@@ -291,9 +291,9 @@ def metadata_of(bootstrap: str, security: Mapping[str, str], timeout: float) -> 
 
 
 def new_cluster() -> str:
-    """An id for a cluster."""
+    """Generate a cluster id."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _ignore(error: object) -> None:
-    """That the broker does not answer yet is no news."""
+    """Ignore errors: it is normal that the broker does not answer yet."""

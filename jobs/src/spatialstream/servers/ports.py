@@ -10,10 +10,10 @@ from spatialstream.model.errors import SettingError
 __all__ = ["HOST", "free_port"]
 
 HOST = "127.0.0.1"
-"""Where the servers of this package listen: nowhere else."""
+"""The only address on which the servers of this package listen."""
 
 # Below the ports that the system gives to outgoing connections. One of those may be taken while its server is down,
-# even by a client that knocks there: on the loopback interface it can get connected to itself.
+# even by a client that tries to connect to it: on the loopback interface it can get connected to itself.
 _LOWEST, _HIGHEST = 12_000, 31_999
 _TRIES = 200
 

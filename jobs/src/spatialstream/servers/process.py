@@ -1,9 +1,9 @@
-"""A server as a child process: started, awaited until it answers, stopped, killed, started again where it left off.
+"""A server as a child process: start it and wait until it answers, stop it, kill it, restart it on the same data.
 
 A child has a process group of its own: the terminal's signals reach none of it, and a kill reaches all of it. Asked to
 end, the child ends its own children in order. It ends with this process unless it is detached; then
-:func:`stop_recorded` ends it, by the note that it left in its folder. After a ``kill -9`` of this process the warden
-does that (:mod:`~spatialstream.servers.warden`).
+:func:`stop_recorded` ends it, by the note that it left in its folder. After a ``kill -9`` of this process the reaper
+does that (:mod:`~spatialstream.servers.reaper`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _POLL = 0.05
 _LOG_LINES = 20
 
 
-class _Warden:
-    """Has what this process leaves behind ended, by a process that is told what runs, and sees when this one is gone.
+class _Reaper:
+    """Has a reaper process end the servers that this process leaves behind when it dies.
 
-    Threads may start and end servers at the same time; a fork of this process has a warden of its own.
+    The reaper is sent the list of running servers, and notices when this process is gone. Threads may start and end
+    servers at the same time; a fork of this process has a reaper of its own.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class _Warden:
         self._owner = 0
 
     def watch(self, folder: Path) -> None:
-        """The server of this folder is to end with this process."""
+        """Have the server of this folder ended with this process."""
         with self._lock:
             if self._owner != os.getpid():
                 self._folders, self._process, self._owner = {}, None, os.getpid()
@@ -55,19 +56,19 @@ class _Warden:
             self._tell()
 
     def release(self, folder: Path) -> None:
-        """It has ended, or is to stay."""
+        """Stop watching the server of this folder: it has ended, or is to outlive this process."""
         with self._lock:
             if self._owner == os.getpid() and str(folder.resolve()) in self._folders:
                 del self._folders[str(folder.resolve())]
                 self._tell()
 
     def _tell(self) -> None:
-        """Tell all folders; to a new process if there is none, or it has been killed."""
+        """Send the list of folders to the reaper; start a new one if there is none, or it has been killed."""
         line = json.dumps(list(self._folders)) + "\n"
         for _ in range(2):
             if self._process is None:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "spatialstream.servers.warden"],
+                    [sys.executable, "-m", "spatialstream.servers.reaper"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -94,19 +95,19 @@ class _Warden:
             self._process = None
 
 
-_warden = _Warden()
+_warden = _Reaper()
 
 
 class Server(ABC):
     """A server on 127.0.0.1 with a data folder and a port, both of which it keeps over restarts.
 
     Args:
-        folder: where it keeps data, configuration, ``log`` and ``pid``; made if it is missing.
+        folder: folder of its data, configuration, ``log`` and ``pid``; created if missing.
         port: the port for clients; None for a free one.
     """
 
     name: ClassVar[str]
-    """What the server is called in messages."""
+    """The server's name in messages."""
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self.folder = folder
@@ -116,19 +117,19 @@ class Server(ABC):
 
     @abstractmethod
     def _configure(self) -> None:
-        """Write the configuration, and whatever a first start needs. Called before each start."""
+        """Write the configuration, and prepare what a first start needs. Called before each start."""
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """What to run."""
+        """The command line."""
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether it serves clients; asked again and again, so it must be quick."""
+        """Whether it serves clients; polled, so it must be quick."""
 
     @property
     def log(self) -> Path:
-        """The file with all that the server prints; starts are appended."""
+        """The file with the server's output; each start appends to it."""
         return self.folder / "log"
 
     @property
@@ -142,7 +143,7 @@ class Server(ABC):
         return self.pid is not None
 
     def start(self, timeout: float = 60.0) -> Self:
-        """Start and wait until it answers; nothing happens if it runs already.
+        """Start the server and wait until it answers; does nothing if it runs already.
 
         Args:
             timeout: seconds it may take.
@@ -153,7 +154,7 @@ class Server(ABC):
         return self if self.running else self.launch().await_answer(timeout)
 
     def launch(self) -> Self:
-        """Start, and do not wait: for those that answer only together. Nothing happens if it runs already."""
+        """Start without waiting, for servers that answer only together. Does nothing if it runs already."""
         if self.running:
             return self
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +185,7 @@ class Server(ABC):
         return self
 
     def stop(self, timeout: float = 15.0) -> bool:
-        """End it in order, and by force if that takes more than ``timeout`` seconds; whether it ended in order."""
+        """End it by SIGTERM, or by force after ``timeout`` seconds; return whether it ended by itself."""
         return self._end(signal.SIGTERM, timeout)
 
     def kill(self) -> None:
@@ -252,7 +253,7 @@ def stop_recorded(folder: Path, timeout: float = 15.0) -> bool:
 
 
 def await_condition(condition: Callable[[], bool], timeout: float) -> bool:
-    """Ask until a condition holds, at most ``timeout`` seconds; whether it did."""
+    """Poll until a condition holds, for at most ``timeout`` seconds; return whether it did."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() >= deadline:
@@ -267,7 +268,7 @@ def recorded(folder: Path) -> int | None:
     if not note.is_file():
         return None
     pid, since = (int(each) for each in note.read_text().split())
-    return pid if began(pid) == since else None  # a process id is given anew some day
+    return pid if began(pid) == since else None  # process ids are reused
 
 
 def _send(send: Callable[[int, int], None], pid: int, how: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""A ZooKeeper server from the jars that come with pyspark (its Administrator's Guide has the settings)."""
+"""A ZooKeeper server, run from the jars of pyspark (for the settings see ZooKeeper's Administrator's Guide)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from spatialstream.store.tls import TlsFiles
 __all__ = ["Peer", "ZooKeeperServer"]
 
 Peer = tuple[int, int]
-"""The ports on which servers of an ensemble talk: as leader to its followers, and to elect one."""
+"""The ports for traffic between the servers of an ensemble: leader to followers, and leader election."""
 
 _ANSWER_WITHIN = 1.0
 
 # it keeps the last 500 changes in memory, and a stream's statistics, which are changed every few seconds, are megabytes
 _MEMORY = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
-# The tick is the grain of session timeouts: a short one lets tests see a session expire soon.
+# The tick is the granularity of session timeouts: a short one makes sessions expire soon in tests.
 _CONFIGURATION = """\
 dataDir={data}
 maxClientCnxns=0
@@ -78,12 +78,11 @@ class ZooKeeperServer(Server):
     """A ZooKeeper with its default limit of 1 MB a request; see :class:`Server` for the other arguments.
 
     Args:
-        folder: where it keeps everything.
+        folder: folder of all its files.
         port: the port for clients; None for a free one.
-        tls: the server's own certificate and key, and the authority of the certificates that clients have to show,
-            which has vouched for the server's, too; None: connections are not encrypted. They may be replaced before it
-            is started again.
-        ensemble: the servers of which it is one; none: it is alone.
+        tls: the server's certificate and key, and the authority that signed it and must have signed the certificates of
+            clients; None: no encryption. The files may be replaced before a restart.
+        ensemble: the servers of its ensemble; empty: it is standalone.
         number: which of them, from 1 on.
 
     Attributes:
@@ -106,12 +105,12 @@ class ZooKeeperServer(Server):
 
     @property
     def hosts(self) -> str:
-        """What a client connects to."""
+        """The address for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def mode(self) -> str:
-        """What it says that it is: ``standalone``, ``leader`` or ``follower``; empty where it does not serve."""
+        """Its reported mode: ``standalone``, ``leader`` or ``follower``; empty if it does not serve."""
         with contextlib.suppress(OSError), self._connected() as connection:
             connection.sendall(b"srvr")
             found = _MODE.search(b"".join(iter(lambda: connection.recv(4096), b"")))

@@ -1,1 +1,1 @@
-"""Spark's part: sessions, tasks and jobs, and DataFrames as input and output. Nothing else imports pyspark."""
+"""Everything that uses pyspark: sessions, tasks and jobs, and DataFrames as input and output."""

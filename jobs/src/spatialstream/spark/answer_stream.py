@@ -1,6 +1,6 @@
 """Streams of DataFrames, answered by one Structured Streaming query in the user's own Spark session.
 
-What it does with its micro-batches is decided by :class:`~spatialstream.stream.micro_batches.LocalStream`.
+:class:`~spatialstream.stream.micro_batches.LocalStream` decides what is done with its micro-batches.
 """
 
 from __future__ import annotations
@@ -23,6 +23,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from spatialstream.actors.engine import ActorEngine
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.disk import disk_errors
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.object_store import is_url
+from spatialstream.connectors.owned import REJECTED, RESULTS
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.jsonable import from_json, to_json
@@ -32,23 +39,16 @@ from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times, duration_of, whole_number
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.records.decode import decode_objects, decode_queries
-from spatialstream.seats.engine import SeatEngine
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.disk import disk_errors
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.object_store import is_url
-from spatialstream.sources.owned import REJECTED, RESULTS
-from spatialstream.sources.result_files import ResultFiles
+from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.answers import Queries, rejected_records, result_schema
 from spatialstream.spark.failures import explained
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
-from spatialstream.spark.seating import SparkSeating
 from spatialstream.spark.session import INTERRUPTED, right_python
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
 from spatialstream.stages.tasks import World
-from spatialstream.stream.beginning import locked
+from spatialstream.stream.bootstrap import locked
 from spatialstream.stream.driver import Ingestion
 from spatialstream.stream.embedded import embedded_world
 from spatialstream.stream.engine import Engine, Inline, StageError
@@ -59,7 +59,7 @@ __all__ = ["AnswerStream", "answer_stream"]
 
 _POLL_SECONDS = 0.05
 _HISTORY = 50_000
-_DAMAGED = "begin anew with another checkpoint"
+_DAMAGED = "start again with another checkpoint"
 
 
 def answer_stream(
@@ -83,34 +83,34 @@ def answer_stream(
 ) -> AnswerStream:
     """Answer queries over a streaming DataFrame, for as long as it runs, in the session that it belongs to.
 
-    The order of the stream is that of its timestamps. Each source (objects; queries, if they are a stream too) gives
+    The order of the stream is that of its timestamps. Each source (objects; queries, if they are a stream too) delivers
     its records in time order from micro-batch to micro-batch; within one the order does not matter. Answers reach up
-    to where all sources are; a source that has been silent for ``idle`` ms is not waited for, and what comes from it
-    later with an earlier timestamp is late: it counts from when it comes.
+    to the time that all sources have reached; a source that has been silent for ``idle`` ms is not waited for, and what
+    it delivers later with an earlier timestamp is late: it counts from its arrival.
 
-    Called again with the same checkpoint it goes on where it was stopped or killed: nothing is lost, and no row comes
+    Called again with the same checkpoint it continues where it was stopped or killed: nothing is lost, and no row comes
     twice, provided that the sources can be read again from where Spark's checkpoint says (files and Kafka can).
 
     Args:
         objects: a streaming DataFrame with the columns ``id``, ``t`` (ms, timestamp, or ISO 8601), ``lon``, ``lat``
-            (``x``, ``y`` in planar spaces) and ``text``, or ``terms`` (an array of strings). Values are taken as what
-            they mean, as in :func:`answer`.
-        queries: a streaming DataFrame with the fields of queries as columns; or queries that are there from the
-            start, as in :func:`answer`.
+            (``x``, ``y`` in planar spaces) and ``text``, or ``terms`` (an array of strings). Values are converted to
+            what they mean, as in :func:`answer`.
+        queries: a streaming DataFrame with the fields of queries as columns; or queries that exist from the start, as
+            in :func:`answer`.
         checkpoint: folder of the stream's state, on a disk that all of Spark's processes share.
         spark: the session that does the work; default: that of ``objects``.
         output: folder of ``results`` and ``rejected``, JSON Lines; default: ``output`` in the checkpoint.
         history: objects like those to come, by which the space is divided; default: the first micro-batch.
-        slots: worker slots; default: one for each core, two at least. As ``space``, ``interval``, ``retention`` and
-            ``rule`` it must not change in the stream's life.
-        leaves: least number of leaves of the QT-tree (θ).
+        slots: worker slots; default: one for each core, at least two. Like ``space``, ``interval``, ``retention`` and
+            ``rule`` it must not change during the stream's lifetime.
+        leaves: minimum number of leaves of the QT-tree (θ).
         space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
         interval: Δ: granularity in which old objects are dropped. This and the other durations are ms, or text such as
             ``"30m"``, or time differences.
         retention: how far snapshot queries can look back; None keeps everything.
-        idle: time without input after which a source is left out.
-        disorder: time by which the records of a source may be out of order; all answers are later by it.
-        epoch_records: records an epoch, about; a larger micro-batch becomes several epochs.
+        idle: time without input after which a source is not waited for.
+        disorder: time by which the records of a source may be out of order; it delays all answers.
+        epoch_records: approximate maximum of records per epoch; a larger micro-batch becomes several epochs.
         rule: term extraction.
         time_unit: of times that are numbers, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; default: ms, and
             times that look as if they were of another unit are refused: queries that are there from the start at once,
@@ -122,9 +122,9 @@ def answer_stream(
 
     Raises:
         SettingError: a setting or a column is unusable, times look as if they were not ms, or ``objects`` is no
-            stream.
+            streaming DataFrame.
         StateError: the checkpoint belongs to a stream with other settings or queries, or is damaged.
-        RunError: what was under way when the stream ended before cannot be finished.
+        RunError: the turn that was in progress when the stream last ended cannot be finished.
     """
     space = Space.of(space)
     settings = StreamSettings(
@@ -142,7 +142,7 @@ def answer_stream(
     if not 1 <= whole_number(leaves, "leaves") <= 65_536:
         raise SettingError("leaves", f"{leaves} is out of range; give 1 to 65536")
     if is_url(str(checkpoint)):
-        raise SettingError("checkpoint", f"{checkpoint} is no folder: Spark's own checkpoint has to lie beside it")
+        raise SettingError("checkpoint", f"{checkpoint} is not a folder: Spark's own checkpoint must be beside it")
     folder = Path(checkpoint).absolute()
     storage = Folder(folder)
     unit, sure = "ms" if time_unit is None else unit_of(time_unit, "time_unit"), time_unit is not None
@@ -175,12 +175,12 @@ def answer_stream(
 
 @contextmanager
 def _engine(session: SparkSession, world: World) -> Iterator[Engine]:
-    """Seats on half of the session's cores, for Spark needs some to read the frames; with one core, this process."""
+    """Actors on half of the session's cores, because Spark needs some to read the frames; with one core, no actors."""
     cores = session.sparkContext.defaultParallelism
     if cores < 2:
         yield Inline(world)
         return
-    with SeatEngine(world, SparkSeating(session, cores // 2, "answer_stream")) as engine:
+    with ActorEngine(world, SparkActorLauncher(session, cores // 2, "answer_stream")) as engine:
         yield engine
 
 
@@ -188,10 +188,10 @@ def _source(objects: DataFrame, queries: Queries, space: Space, unit: str) -> Da
     """Both streams as one, as rows of (kind, value).
 
     Raises:
-        SettingError: a column is unusable, or ``objects`` is no stream.
+        SettingError: a column is unusable, or ``objects`` is no streaming DataFrame.
     """
     if not getattr(objects, "isStreaming", False):
-        problem = "is not a streaming DataFrame; use spark.readStream, or answer() for objects that are all there"
+        problem = "is not a streaming DataFrame; use spark.readStream, or answer() for a static one"
         raise SettingError("objects", problem)
     source = object_lines(objects, space, unit=unit)
     if isinstance(queries, DataFrame):
@@ -215,17 +215,16 @@ def _query_lines(queries: Queries, unit: str) -> pa.Buffer | None:
 
 
 def _keep_queries(lines: pa.Buffer | None, storage: Storage) -> str | None:
-    """The name of the file of the queries that are there from the start; None if they are a stream.
+    """The name of the file of the queries that exist from the start; None if they are a stream.
 
     Raises:
-        StateError: the stream was begun with other ones.
+        StateError: the stream was started with other queries.
     """
     name, record = "queries.jsonl", "queries.json"
     digest = "stream" if lines is None else hashlib.sha256(lines).hexdigest()
     if find(storage, record) is not None and get_json(storage, record, _DAMAGED) != digest:
         raise StateError(
-            f"{storage.place} belongs to a stream with other queries; those that are there from the start must not "
-            f"change"
+            f"{storage.place} belongs to a stream with other queries; queries that exist from the start must not change"
         )
     if lines is not None:
         storage.put(name, lines)
@@ -239,12 +238,12 @@ def _history_lines(history: DataFrame | pd.DataFrame, space: Space, unit: str) -
     if not isinstance(history, DataFrame):
         raise SettingError("history", f"is of type {type(history).__name__}; give a pandas or a Spark DataFrame")
     if history.isStreaming:
-        raise SettingError("history", "is a streaming DataFrame; give one that is all there")
+        raise SettingError("history", "is a streaming DataFrame; give a static one")
     return object_lines(history, space, "history", unit)
 
 
 def _sampled(lines: DataFrame | Iterator[bytes], settings: StreamSettings) -> ObjectBatch:
-    """Some objects, evenly chosen; what is rejected is left out."""
+    """An even sample of objects, without rejected ones."""
     if isinstance(lines, DataFrame):
         share = min(1.0, 1.2 * _HISTORY / max(1, lines.count()))
         lines = (bytes(row.value) for row in lines.sample(share, seed=1).limit(_HISTORY).collect())
@@ -256,7 +255,7 @@ def _sampled(lines: DataFrame | Iterator[bytes], settings: StreamSettings) -> Ob
 
 @dataclass(frozen=True, slots=True)
 class _IngestTask:
-    """INGEST of rows of (kind, value), as ``mapInArrow`` takes it: intakes as lines of JSON."""
+    """INGEST of rows of (kind, value), for ``mapInArrow``: intakes as lines of JSON."""
 
     stage: Ingest
 
@@ -269,7 +268,7 @@ class _IngestTask:
 
 
 def _ingestion(frame: DataFrame) -> Ingestion:
-    """INGEST of a micro-batch; a line a block comes to the driver, never records."""
+    """INGEST of a micro-batch; one line per block comes to the driver, never records."""
 
     def ingest(stage: Ingest) -> Sequence[Intake]:
         rows = frame.mapInArrow(_IngestTask(stage), "intake string").collect()
@@ -279,11 +278,11 @@ def _ingestion(frame: DataFrame) -> Ingestion:
 
 
 class AnswerStream:
-    """A stream that is being answered; made by :func:`answer_stream`. As a context manager it stops at the end.
+    """A stream that is being answered; created by :func:`answer_stream`. As a context manager it stops at the end.
 
     Attributes:
         query: Spark's query, for its progress and status.
-        output: folder of ``results`` and ``rejected``, JSON Lines: whole files, one an epoch, that never change.
+        output: folder of ``results`` and ``rejected``, JSON Lines: complete files, one per epoch, that never change.
     """
 
     def __init__(
@@ -319,17 +318,17 @@ class AnswerStream:
     # ----------------------------------------------------------------------------------------------------- for the user
 
     def results(self) -> DataFrame:
-        """The rows that there are now, see :func:`result_schema`."""
+        """The current result rows, see :func:`result_schema`."""
         schema = result_schema(self._space)
         return self._session.read.schema(schema).json((self.output / "results").as_uri())
 
     def rejected(self) -> DataFrame:
-        """The records that were unusable, as there are now: rows of source, offset, line, reason and record."""
+        """The records rejected so far: rows of source, offset, line, reason and record."""
         schema = "source string, offset long, line long, reason string, record string"
         return rejected_records(self._session, self.output / "rejected", schema)
 
     def process_all_available(self) -> None:
-        """Wait until all that the sources have now is taken in. What lies ahead of a source that is behind waits on.
+        """Wait until all available input is ingested. Records ahead of a source that is behind keep waiting.
 
         Raises:
             RunError: the stream has failed.
@@ -340,9 +339,9 @@ class AnswerStream:
         self._check()
 
     def flush(self) -> None:
-        """Take in all that the sources have, and answer all of it, as if it were the end of the input.
+        """Ingest all available input, and answer all of it, as if it were the end of the input.
 
-        What comes later with a timestamp that is not later than the latest so far, of any object or query, is late.
+        What comes later is late, unless its timestamp is later than that of every object and query so far.
 
         Raises:
             RunError: the stream has failed, or has been stopped.
@@ -352,7 +351,7 @@ class AnswerStream:
             self._stream.finish()
 
     def await_idle(self, timeout: float | None = None) -> bool:
-        """Wait until all sources have been silent for ``idle`` ms, and all that can be answered without more is.
+        """Wait until all sources have been silent for ``idle`` ms, and all that can be answered so far is answered.
 
         Args:
             timeout: seconds; None waits for ever.
@@ -372,7 +371,7 @@ class AnswerStream:
         return True
 
     def stop(self) -> None:
-        """Finish the micro-batch under way and end; a stream of the same checkpoint goes on from there."""
+        """Finish the micro-batch in progress and end; a stream with the same checkpoint continues from there."""
         self._stream.close()
         self._ending.set()
         self.query.stop()
@@ -401,18 +400,18 @@ class AnswerStream:
         try:
             taken = self._stream.micro_batch(number, _ingestion(frame))
         except (PySparkException, StageError, SpatialStreamError, OSError) as error:
-            if not self._begun.is_set() or self.query.isActive:  # else it has been stopped, and its jobs broken off
+            if not self._begun.is_set() or self.query.isActive:  # else it has been stopped, and its jobs cancelled
                 self._failure = _failure(error)
             raise
         if not taken:
             # The query is about to be stopped, and must not commit the micro-batch. Its stop waits for this function,
-            # and takes nothing but an interruption for its own doing.
+            # and accepts only an interruption as its own doing.
             while self.query.isActive:
                 time.sleep(_POLL_SECONDS)
             raise RunError(INTERRUPTED)
 
     def _follow(self) -> None:
-        """Do the epochs that are due although nothing comes, while Spark sees no input."""
+        """Do the epochs that are due without input, while Spark sees no input."""
         try:
             while self.query.isActive and not self._ending.wait(_POLL_SECONDS):
                 if self._waiting():
@@ -424,7 +423,7 @@ class AnswerStream:
             self._held.close()
 
     def _waiting(self) -> bool:
-        """Whether Spark has looked and found no input."""
+        """Whether Spark has looked for input and found none."""
         return str(self.query.status["message"]).startswith("Waiting for data")
 
     def _check(self) -> None:
@@ -434,7 +433,7 @@ class AnswerStream:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Errors of Spark as one of ours, in a few words."""
+    """Raises errors of Spark as errors of this package, in a few words."""
     try:
         yield
     except (PySparkException, StageError, OSError) as error:
@@ -442,7 +441,7 @@ def _explained() -> Iterator[None]:
 
 
 def _failure(error: Exception) -> SpatialStreamError:
-    """What went wrong in a few words: the message of the Python process that failed, if it was one."""
+    """The error in a few words: the message of the Python process that failed, if one did."""
     if isinstance(error, SpatialStreamError):
         return error
     of_spark = isinstance(error, PySparkException | StageError)

@@ -1,4 +1,4 @@
-"""The same from a notebook: DataFrames in, a DataFrame out."""
+"""Answering queries from a notebook: DataFrames in, a DataFrame out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, desc, first, regexp_replace
 
+from spatialstream.connectors.disk import disk_errors, made
 from spatialstream.model.errors import AllRejected, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.records.reasons import VALUES, all_rejected
-from spatialstream.sources.disk import disk_errors, made
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
 from spatialstream.spark.run import RunSettings, RunSummary, run
@@ -30,13 +30,13 @@ from spatialstream.spark.session import used_session
 __all__ = ["Queries", "RejectedWarning", "answer", "rejected_records", "result_schema"]
 
 Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[str, Any]
-"""Records in the JSON form of queries, or one of them, or a DataFrame with such columns."""
+"""Records in the JSON form of queries, or a single one, or a DataFrame with such columns."""
 
 
 def result_schema(space: Space = WGS84) -> str:
     """The Spark schema of results in a space: a row has one of ``objects``, ``object`` and ``terms``.
 
-    ``complete_after`` is null but for a snapshot query that reaches further back than the retention.
+    ``complete_after`` is null except for a snapshot query that reaches further back than the retention.
     """
     first, second = space.axes
     placed = f"struct<id: string, t: bigint, {first}: double, {second}: double"
@@ -47,7 +47,7 @@ def result_schema(space: Space = WGS84) -> str:
 
 
 class RejectedWarning(UserWarning):
-    """Some records were unusable; they are in ``rejected`` of what :func:`answer` has given."""
+    """Some records were unusable; they are in the attribute ``rejected`` of the result of :func:`answer`."""
 
 
 def answer(
@@ -61,41 +61,41 @@ def answer(
 ) -> DataFrame:
     """Answer queries over objects, exactly as ``spatialstream run`` does over files.
 
-    Values are taken as what they mean, see :mod:`~spatialstream.spark.pandas_records`: whole numbers as ids, floats
-    that are whole as timestamps and counts, dates, times and time differences, NumPy's scalars and arrays; NaN is
+    Values are converted to what they mean, see :mod:`~spatialstream.spark.pandas_records`: whole numbers as ids, floats
+    with whole values as timestamps and counts, dates, times and time differences, NumPy's scalars and arrays; NaN is
     absent. A time without a zone is UTC.
 
     Args:
         objects: columns ``id``, ``t`` (ms, or a time), ``lon``, ``lat`` (``x``, ``y`` in planar spaces) and ``text``,
             or ``terms`` (a list of strings).
-        queries: records in the JSON form of queries, or one of them, or a DataFrame with such columns.
-        spark: the session to use; default: the active one, else a new one for this machine.
-        output: folder for results, rejected records and the checkpoint; default: a temporary one, until Python ends.
+        queries: records in the JSON form of queries, or a single one, or a DataFrame with such columns.
+        spark: the session to use; default: the active one, else a new one on this machine.
+        output: folder for results, rejected records and the checkpoint; default: a temporary one, until Python exits.
             With equal data and settings, the same folder gives the same rows again, without doing the work again.
-        time_unit: of times that are numbers, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; default: ms, and
-            times that look like something else are refused.
+        time_unit: of numeric times, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; default: ms, and
+            times that look like another unit are rejected.
         settings: as in :class:`~spatialstream.spark.run.RunSettings`, such as ``space``, ``slots``, ``leaves``.
 
     Returns:
         The result rows, see :func:`result_schema`; their order is that of the files. The frame has the attribute
-        ``rejected``: the records that were unusable, as rows of source (``objects`` or ``queries``; of a Spark
-        DataFrame with the number of its partition), line (of a pandas DataFrame: the row, from 1), reason and record.
+        ``rejected``: the unusable records, as rows of source (``objects`` or ``queries``; for a Spark DataFrame with
+        the number of its partition), line (for a pandas DataFrame: the row, from 1), reason and record.
 
     Raises:
-        SettingError: a setting is unusable, or a column is missing, or of a type that cannot be meant.
+        SettingError: a setting is unusable, or a column is missing or has an unsuitable type.
         AllRejected: every object, or every query, was unusable; says why.
         StateError: the output folder belongs to other data or settings, or is damaged.
         RunError: the run failed for another reason.
 
     Warns:
-        RejectedWarning: records were unusable; how many, and the commonest reason; three where more than a tenth of
+        RejectedWarning: records were unusable; how many, and the most common reason; three where more than a tenth of
             objects or of queries were.
     """
     if output is None:
         with disk_errors("output"):
             output = Path(tempfile.mkdtemp(prefix="spatialstream-"))
         atexit.register(shutil.rmtree, output, ignore_errors=True)
-    # lines are in ms, whatever the frames are in
+    # lines are in ms, whatever the unit of the frames
     known = None if time_unit is None else "ms"
     setup = RunSettings((Path("objects"),), (), Path(output), time_unit=known, **settings)
     setup.validate()
@@ -158,12 +158,12 @@ def _query_lines(queries: Queries, unit: str) -> DataFrame | Iterator[bytes]:
 
 def _at_rest(frame: DataFrame, setting: str) -> DataFrame:
     if frame.isStreaming:
-        raise SettingError(setting, "is a streaming DataFrame; answer_stream() takes it, or give one that is all there")
+        raise SettingError(setting, "is a streaming DataFrame; pass it to answer_stream(), or give a static one")
     return frame
 
 
 def _keep(lines: DataFrame | Iterator[bytes], folder: Path, name: str) -> tuple[Path, ...]:
-    """Lines as files, whose names are made of what they hold: equal data are the same files, and the same run."""
+    """Lines as files, whose names contain a hash of their content: equal data give the same files, and the same run."""
     aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=made(folder)))
     try:
         if isinstance(lines, DataFrame):

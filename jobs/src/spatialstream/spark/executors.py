@@ -1,9 +1,9 @@
-"""The executors of a job: as many as are asked for in the routing store.
+"""The executors of a job: as many as the routing store requests.
 
-More executors are requested from the cluster manager; their seats get slots between two rounds. Which ones go when
-fewer are wanted is decided here: those that came last. They go once their seats hold nothing any more.
+More executors are requested from the cluster manager; their actors get slots between two rounds. If fewer are wanted,
+the newest ones are removed, once their actors hold nothing any more.
 
-Only where Spark runs on a cluster manager; a local session has the threads that it has.
+Only where Spark runs on a cluster manager; a local session has a fixed number of threads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from spatialstream.actors.engine import ActorEngine
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.seats.engine import SeatEngine
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import asked_executors
 
@@ -26,23 +26,23 @@ __all__ = ["Executors"]
 
 @dataclass(slots=True)
 class Executors:
-    """Keeps the number of executors.
+    """Keeps the number of executors at the requested value.
 
     Attributes:
         session: the Spark session.
         job: ``router`` or ``worker``.
-        engine: has the seats that are in the executors.
-        store: where the number is asked for.
+        engine: has the actors that are in the executors.
+        store: holds the requested number.
         cores: of one executor.
-        observe: is told how many executors are registered, how many cores they have, and for how many seconds of
-            processor time all have worked on tasks since it was told last.
-        report: is told of changes.
-        every: seconds between two looks.
+        observe: called with the number of registered executors, the number of their cores, and the seconds of
+            processor time that all have spent on tasks since the last call.
+        report: called with messages about changes.
+        every: seconds between two checks.
     """
 
     session: SparkSession
     job: str
-    engine: SeatEngine
+    engine: ActorEngine
     store: RoutingStore
     cores: int
     observe: Callable[[int, int, float], object]
@@ -53,7 +53,7 @@ class Executors:
     _worked: dict[str, float] = field(default_factory=dict)
 
     def follow(self) -> None:
-        """Look, if it is time to, and ask the cluster manager for what is wanted."""
+        """Check, if that is due, and ask the cluster manager for the requested number."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self.every
@@ -69,7 +69,7 @@ class Executors:
     def _scale(self, wanted: int, registered: list[str]) -> None:
         spark, surplus = self._context(), registered[wanted:]
         if wanted != self._wanted:
-            self.report(f"{wanted} executors are asked for, {len(registered)} are registered")
+            self.report(f"{wanted} executors are requested, {len(registered)} are registered")
         free = self.engine.retire(surplus)
         try:
             spark.requestTotalExecutors(wanted, 0, self._jvm().scala.collection.immutable.HashMap())
@@ -90,8 +90,8 @@ class Executors:
         return sorted((ids.apply(i) for i in range(ids.size())), key=int)
 
     def _worked_lately(self) -> float:
-        """Seconds of processor time of seats since the last look."""
-        known = {seat.name: sum(seat.worked.values()) for seat in self.engine.observed()}
+        """Seconds of processor time of actors since the last check."""
+        known = {actor.name: sum(actor.worked.values()) for actor in self.engine.observed()}
         new = sum(max(0.0, total - self._worked.get(name, 0.0)) for name, total in known.items())
         self._worked = known
         return new

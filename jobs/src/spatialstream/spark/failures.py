@@ -1,4 +1,4 @@
-"""What Spark says of a task that has failed, as the error that it was."""
+"""Turns Spark's message about a failed task into the original error."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _DIED = re.compile(r"exited unexpectedly|Connection (reset|refused)|OutOfMemory"
 
 
 def explained(text: str) -> SpatialStreamError:
-    """The error that a message of Spark tells of, in a few words.
+    """The error that a message of Spark reports, in a few words.
 
-    That trying again helps is said where it may: a process has died, or a disk was full.
+    Says that a retry helps where it may: if a process has died, or a disk was full.
 
     Args:
-        text: the whole message. What the Python process has raised stands before the first SQLSTATE, at the end of its
+        text: the whole message. What the Python process has raised precedes the first SQLSTATE, at the end of its
             traceback.
     """
     lines = [line.strip() for line in text.split("SQLSTATE")[0].splitlines() if line.strip()]
-    cause = lines[-1] if lines else "Spark says nothing of it"
+    cause = lines[-1] if lines else "Spark reports no cause"
     if _ANOTHER_PYTHON.search(text):
         problem = (
             f"Spark's Python processes do not run this Python; set it to {sys.executable} before the session is made"
@@ -38,7 +38,7 @@ def explained(text: str) -> SpatialStreamError:
             return SettingError(setting, problem)
         return StateError(said) if kind == "StateError" else RunError(said)
     if _FULL.search(cause):
-        return RunError(f"{cause}; once there is room, the same again goes on from here")
+        return RunError(f"{cause}; free some space, and run the same again: it continues from here")
     if _DIED.search(text):
-        return RunError(f"{cause}; a process has died; the same again goes on from here")
+        return RunError(f"{cause}; a process has died; run the same again: it continues from here")
     return RunError(cause)

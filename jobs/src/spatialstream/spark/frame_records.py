@@ -1,9 +1,9 @@
 """Rows of DataFrames as records of the stream: lines of JSON, with timestamps in ms.
 
 The columns are those of the formats: for objects ``id``, ``t``, the two coordinates of the space, and ``text`` or
-``terms``; for queries ``id``, ``type``, ``t`` and whatever a query of that type needs. Columns that are missing or of a
-type that cannot be meant are refused before the stream starts; a row that is unusable becomes a dead letter later on.
-Whole numbers are ids too, and counts and timestamps may be held as floats, as pandas does where one is missing.
+``terms``; for queries ``id``, ``type``, ``t`` and whatever a query of that type needs. Missing columns and columns of
+an unsuitable type are an error before the stream starts; an unusable row becomes a dead letter later on. Ids may be
+whole numbers, and counts and timestamps may be floats, which pandas uses if one is missing.
 
 Cost: Spark writes the JSON, in the JVM, as part of the job that decodes it.
 """
@@ -52,7 +52,7 @@ __all__ = ["object_lines", "query_lines"]
 
 _DAY = 86_400_000
 _EXACT_FLOATS = 2.0**24
-"""A float of 32 bits below it is the only one for its whole number."""
+"""A 32-bit float below this value represents exactly one whole number."""
 _COUNTS = {"k", "duration", "window", "step"}
 _MICROS = "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', t)"
 
@@ -62,13 +62,13 @@ def object_lines(objects: DataFrame, space: Space, setting: str = "objects", uni
 
     Args:
         objects: with the columns ``id`` (string or whole number), ``t`` (ms, timestamp, date, or ISO 8601), the two
-            coordinates (numbers), and ``text`` (string) or ``terms`` (array of strings); others are left out.
-        space: the space in which they lie.
-        setting: how errors call it.
-        unit: of times that are numbers.
+            coordinates (numbers), and ``text`` (string) or ``terms`` (array of strings); others are ignored.
+        space: the space of the coordinates.
+        setting: name of the argument in errors.
+        unit: of numeric times.
 
     Raises:
-        SettingError: a column is missing, there twice, or of a type that cannot be meant.
+        SettingError: a column is missing, duplicate, or of an unsuitable type.
     """
     wanted = {"id": _is_id, "t": _is_time, **dict.fromkeys(space.axes, _is_number)}
     words = {"text": _is_string, "terms": _are_strings}
@@ -84,13 +84,13 @@ def query_lines(queries: DataFrame, setting: str = "queries", unit: str = "ms") 
 
     Args:
         queries: with the columns ``id``, ``type`` (a string) and ``t`` (``id`` and ``t`` as in :func:`object_lines`),
-            and those of the other fields of queries that are used, in the form of their JSON; nulls are fields that
-            are absent.
-        setting: how errors call it.
-        unit: of times that are numbers.
+            and those of the other fields of queries that are used, in the form of their JSON; nulls are absent
+            fields.
+        setting: name of the argument in errors.
+        unit: of numeric times.
 
     Raises:
-        SettingError: a column is missing, there twice, no field of a query, or of a type that cannot be meant.
+        SettingError: a column is missing, duplicate, no field of a query, or of an unsuitable type.
     """
     wanted = {"id": _is_id, "type": _is_string, "t": _is_time}
     check_columns(queries.columns, setting, tuple(wanted), (), str.casefold)
@@ -110,7 +110,7 @@ def _lines(frame: DataFrame, kind: str, columns: list[Column]) -> DataFrame:
 
 
 def _id(frame: DataFrame) -> Column:
-    """Column ``id``; a whole number is its decimal digits."""
+    """Column ``id``; a whole number becomes its decimal digits."""
     kind = frame.schema["id"].dataType
     if isinstance(kind, IntegralType):
         return col("id").cast("string").alias("id")
@@ -118,7 +118,7 @@ def _id(frame: DataFrame) -> Column:
 
 
 def _millis(frame: DataFrame, unit: str) -> Column:
-    """Column ``t`` in ms, rounded down; a timestamp without a zone is UTC, and what is a number is of a unit."""
+    """Column ``t`` in ms, rounded down; a timestamp without a zone is UTC, and a number is in the given unit."""
     kind, t = frame.schema["t"].dataType, col("t")
     if isinstance(kind, TimestampType):
         t = unix_millis(t)
@@ -136,7 +136,7 @@ def _millis(frame: DataFrame, unit: str) -> Column:
 def _scaled(t: Column, kind: DataType, micros: int) -> Column:
     """Whole numbers, and strings of their digits, in a unit of so many microseconds: as digits of ms, rounded down.
 
-    NaN is absent, and whatever else is no whole number is passed on as text, which is no time or one in words.
+    NaN is absent, and anything else that is no whole number is passed on as text, which is no time or one in ISO 8601.
     """
     whole = t.try_cast("decimal(20,0)")
     is_whole = t.rlike(r"^-?[0-9]{1,20}$") if isinstance(kind, StringType) else whole == t
@@ -148,10 +148,10 @@ def _scaled(t: Column, kind: DataType, micros: int) -> Column:
 
 
 def _whole(frame: DataFrame, name: str, quote: str = "", below: float = math.inf) -> Column:
-    """A column of whole numbers; where it holds floats or decimals, those that are whole, between quotes if asked.
+    """A column of whole numbers; of floats or decimals those with whole values, between quotes if asked.
 
-    NaN is absent, and another number is passed on as it is, so that the record is rejected with it. So are floats that
-    are not below a limit, those of 32 bits in an object, for as numbers of 64 bits they would be below it.
+    NaN is absent, and another number is passed on unchanged, so that the record is rejected with it. So are floats that
+    are not below a limit; 32-bit floats are passed on in an object, because as 64-bit numbers they would be below it.
     """
     column, kind = col(name), frame.schema[name].dataType
     if not isinstance(kind, FractionalType):
@@ -197,4 +197,4 @@ def _check_types(frame: DataFrame, setting: str, wanted: Mapping[str, Callable[[
     for name, problem_of in wanted.items():
         kind = frame.schema[name].dataType
         if right := problem_of(kind):
-            raise SettingError(setting, f"column {name!r} is of type {kind.simpleString()}; it has to be {right}")
+            raise SettingError(setting, f"column {name!r} is of type {kind.simpleString()}; it must be {right}")

@@ -1,8 +1,8 @@
-"""Where Java is, and Spark's classes as a JVM has them in memory, in a file that the next one maps (JEP 350).
+"""Finds Java, and a file with Spark's classes as a JVM holds them in memory, which the next JVM maps (JEP 350).
 
 A JVM that starts Spark reads, checks and links some ten thousand classes of a few hundred jars: a quarter of the
-processor time that a small run takes. With the file it does not. :mod:`spatialstream.spark.class_data` makes the file,
-for one Java and one Spark; a JVM that finds that it does not fit goes on without it.
+processor time of a small run. The file saves that. :mod:`spatialstream.spark.class_data` creates it, for one Java and
+one Spark; a JVM for which it does not fit starts without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WANTED = 17
 
 
 def java_home() -> str | None:
-    """Where Java is: ``JAVA_HOME``, else what ``make`` has set up for this environment, else None (java on the PATH).
+    """The home of Java: ``JAVA_HOME``, else what ``make`` has set up for this environment, else None (java on PATH).
 
     Raises:
         SettingError: there is no Java at all.
@@ -40,7 +40,7 @@ def java_home() -> str | None:
 
 
 def classes_file() -> Path:
-    """Where the file is, or would be: in the user's cache, named after what it is made of.
+    """The path of the file, which may not exist yet: in the user's cache, named by a hash of Java and Spark's jars.
 
     Raises:
         SettingError: there is no Java.
@@ -58,11 +58,11 @@ def classes_file() -> Path:
 
 
 def mapped_classes() -> str:
-    """The options of a JVM that maps the file; none where it has not been made.
+    """The options of a JVM that maps the file; empty if it has not been created.
 
     Raises:
         SettingError: there is no Java.
     """
     path = classes_file()
-    # that a file does not fit would be told on standard output, among the rows
+    # without Xlog, a JVM for which the file does not fit reports that on standard output, among the rows
     return f'"-XX:SharedArchiveFile={path}" -Xshare:auto -Xlog:cds*=off' if path.exists() else ""

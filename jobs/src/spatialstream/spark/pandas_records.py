@@ -1,11 +1,11 @@
 """Values of pandas, NumPy and Python as records of the stream: lines of JSON, with timestamps in ms.
 
-What is meant is converted: whole numbers as ids, whole numbers that pandas holds as floats because one is missing,
-NumPy's scalars and arrays, dates, times and time differences; NaN, NaT and NA are fields that are absent. A time
-without a zone is UTC, everywhere and in whatever zone Python, Spark or the machine is. A value that means nothing is
-passed on in a form that is no JSON value of its field, so the record becomes a dead letter that shows it.
+Values are converted to what they mean: whole numbers as ids, whole numbers that pandas holds as floats because one is
+missing, NumPy's scalars and arrays, dates, times and time differences; NaN, NaT and NA are absent fields. A time
+without a zone is UTC, everywhere and in whatever zone Python, Spark or the machine is. A value without a meaning is
+passed on in a form that no field accepts, so the record becomes a dead letter that shows it.
 
-Cost: some microseconds a record, on the driver, where the values are.
+Cost: some microseconds per record, on the driver, where the values are.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _REQUIRED_OF_QUERIES = ("id", "type", "t")
 
 
 def object_records(objects: pd.DataFrame, space: Space, setting: str = "objects", unit: str = "ms") -> Iterator[bytes]:
-    """Objects as lines of JSON, without their newlines; columns that are no fields of objects are left out.
+    """Objects as lines of JSON, without their newlines; columns that are no fields of objects are ignored.
 
     Args:
         objects: with the columns ``id``, ``t``, the two coordinates of the space, and ``text`` or ``terms``.
-        space: the space in which they lie.
-        setting: how errors call it.
-        unit: of times that are numbers.
+        space: the space of the coordinates.
+        setting: name of the argument in errors.
+        unit: of numeric times.
 
     Raises:
-        SettingError: a column is missing, or there twice.
+        SettingError: a column is missing or duplicate.
     """
     fields = object_fields(space)
     if _holds_something(objects):
@@ -67,10 +67,10 @@ def query_records(
     Args:
         queries: one record or several, in the form of their JSON; or a frame with such columns, of which ``id``,
             ``type`` and ``t`` are required.
-        unit: of times that are numbers.
+        unit: of numeric times.
 
     Raises:
-        SettingError: it is something else; a column is missing, there twice, or no field of a query.
+        SettingError: it is something else; a column is missing, duplicate, or no field of a query.
     """
     if isinstance(queries, pd.DataFrame):
         if _holds_something(queries):
@@ -92,17 +92,17 @@ def check_columns(
     one_of: Sequence[str] = (),
     key: Callable[[Any], Any] = lambda name: name,
 ) -> None:
-    """Refuse columns that cannot be records.
+    """Check that columns can be records.
 
     Args:
         columns: names of the columns.
-        setting: how errors call what has them.
-        required: columns that have to be there.
-        one_of: columns of which one at least has to be there.
+        setting: name of the argument in errors.
+        required: columns that have to exist.
+        one_of: columns of which at least one has to exist.
         key: two columns are the same one if this is equal for their names.
 
     Raises:
-        SettingError: names the column, and those that are there.
+        SettingError: names the wrong column, and the existing ones.
     """
     there = ", ".join(map(repr, columns))
     for name in required:
@@ -118,10 +118,10 @@ def check_columns(
 
 
 def check_query_columns(columns: Iterable[Any], setting: str) -> None:
-    """Refuse columns that are no fields of queries.
+    """Check that columns are fields of queries.
 
     Raises:
-        SettingError: names the first of them, and the field that was meant.
+        SettingError: names the first one that is not, and the most similar field.
     """
     try:
         check_fields(columns)
@@ -130,7 +130,7 @@ def check_query_columns(columns: Iterable[Any], setting: str) -> None:
 
 
 def _holds_something(frame: pd.DataFrame) -> bool:
-    """Whether a frame has rows or columns: a frame made of nothing lacks nothing."""
+    """Whether a frame has rows or columns: an empty frame lacks no columns."""
     return len(frame) > 0 or len(frame.columns) > 0
 
 
@@ -154,12 +154,12 @@ def _query_lines(queries: Iterable[Any], unit: str) -> Iterator[bytes]:
         if not isinstance(record, Mapping):
             raise SettingError("queries", f"record {number} is of type {type(record).__name__}; give a dict")
         meant = {str(field): _meant(str(field), value, unit) for field, value in record.items()}
-        # what is no field of a query is told where the line is decoded
+        # what is no field of a query is reported where the line is decoded
         yield _line({name: value for name, value in meant.items() if value is not None or name not in QUERY_FIELDS})
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    # half of a surrogate pair is no text, which is found where the line is decoded
+    # half of a surrogate pair is invalid text, which is detected where the line is decoded
     return json.dumps(record, ensure_ascii=False).encode(errors="surrogatepass")
 
 
@@ -167,7 +167,7 @@ def _line(record: dict[str, Any]) -> bytes:
 
 
 def _meant(field: str, value: Any, unit: str) -> Any:
-    """A field's value in the form of JSON; None where it is absent. Times that are numbers are of a unit."""
+    """A field's value in the form of JSON; None if it is absent. Numeric times are in the given unit."""
     if field == "t" and isinstance(value, date | np.datetime64):
         return _time(value)
     if field in _DURATIONS and isinstance(value, timedelta | np.timedelta64):
@@ -186,7 +186,7 @@ def _meant(field: str, value: Any, unit: str) -> Any:
 
 
 def _may_be_several(value: Any) -> bool:
-    """Whether a float may stand for several whole numbers."""
+    """Whether a float may represent several whole numbers."""
     return bool(abs(value) >= 2.0 ** (1 + np.finfo(value.dtype).nmant))
 
 
@@ -223,7 +223,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
-        return str.__str__(value)  # of an enumeration too
+        return str.__str__(value)  # for enumerations too
     if isinstance(value, int):
         return value if value.bit_length() <= _LONGEST_BITS else _nothing_meant(math.inf)
     if isinstance(value, float):
@@ -256,5 +256,5 @@ def _inner(value: Any) -> Any:
 
 
 def _nothing_meant(value: Any) -> dict[str, str]:
-    """What stands for a value that has no form in JSON; no field of a record takes it."""
+    """Represents a value that has no form in JSON; no field of a record accepts it."""
     return {type(value).__name__: str(value)}

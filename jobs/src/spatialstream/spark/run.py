@@ -1,7 +1,7 @@
-"""The embedded run: a stream of files that are all there, to result files, in one Spark application.
+"""The embedded run: a bounded stream of files to result files, in one Spark application.
 
 All input comes in with the first epoch; then epochs follow until none of it waits. A run is a function of its files. It
-can be killed at any moment and started again with the same settings: everything it leaves on disk is either whole or
+can be killed at any moment and started again with the same settings: everything it leaves on disk is either complete or
 invisible, and its records say which epoch is next.
 """
 
@@ -19,29 +19,29 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spatialstream.actors.engine import ActorEngine
+from spatialstream.connectors.contracts import find
+from spatialstream.connectors.disk import disk_errors, undamaged, write_whole
+from spatialstream.connectors.folder import Folder
+from spatialstream.connectors.input_files import InputFiles
+from spatialstream.connectors.object_store import ObjectStorage
+from spatialstream.connectors.owned import REJECTED, RESULTS, RUN
+from spatialstream.connectors.places import storage_at
+from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, time_unit, whole_number
 from spatialstream.model.unicode_data import UNICODE
-from spatialstream.seats.engine import SeatEngine
-from spatialstream.sources.contracts import find
-from spatialstream.sources.disk import disk_errors, undamaged, write_whole
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.input_files import InputFiles
-from spatialstream.sources.object_store import ObjectStorage
-from spatialstream.sources.owned import REJECTED, RESULTS, RUN
-from spatialstream.sources.places import storage_at
-from spatialstream.sources.result_files import ResultFiles
+from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.failures import explained
-from spatialstream.spark.seating import SparkSeating
 from spatialstream.spark.session import used_session
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.route import dead_letters
 from spatialstream.stages.state import FORMAT, get_json
 from spatialstream.stages.turns import NEVER, Run
-from spatialstream.stream.beginning import locked
+from spatialstream.stream.bootstrap import locked
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
 from spatialstream.stream.engine import Engine, StageError
 from spatialstream.stream.router import EpochRecord, ends_of_epochs, latest_epoch
@@ -53,10 +53,10 @@ __all__ = ["Progress", "RunSettings", "RunSummary", "open_run", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where a run keeps its things.
+    """The paths of a run.
 
     Attributes:
-        storage: its state.
+        storage: of its state.
         local: folder of this machine for what is no state: the checkpoint, if that is a folder.
         results, rejected: folders of its output.
     """
@@ -68,34 +68,34 @@ class Paths:
 
     @property
     def frames(self) -> Path:
-        """What DataFrames were given as, see :func:`spatialstream.spark.answers.answer`."""
+        """Folder of the lines of DataFrames, see :func:`spatialstream.spark.answers.answer`."""
         return self.local / "frames"
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Everything that an embedded run is told.
+    """All settings of an embedded run.
 
     Attributes:
-        objects, queries: input files (JSON Lines, CSV, Parquet; the first two may be gzipped). The order of files
-            decides between queries of one timestamp.
+        objects, queries: input files (JSON Lines, CSV, Parquet; the first two may be gzipped). Queries with one
+            timestamp are in the order of the files.
         output: folder for ``results/`` and ``rejected/``.
         slots: worker slots. Results do not depend on it, nor on ``leaves`` or ``epoch_records``.
-        leaves: least number of leaves of the QT-tree (θ).
-        interval: Δ: granularity in which old objects are dropped; this and the retention are ms, or given as text such
-            as ``"30m"``, or as time differences.
+        leaves: minimum number of leaves of the QT-tree (θ).
+        interval: Δ: granularity in which old objects are dropped; this and the retention are ms, or text such as
+            ``"30m"``, or time differences.
         retention: how far snapshot queries can look back; None keeps everything.
         space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
         checkpoint: the run's state: a folder, or ``s3://bucket/prefix``; default ``output/.checkpoint``.
         columns: our field name -> name in the input, for objects.
         rule: term extraction.
-        time_unit: of times that are numbers, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; None: ms, and
-            times that look like something else are refused.
+        time_unit: of numeric times, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; None: ms, and
+            times that look like another unit are rejected.
         strict: stop at the first rejected record.
-        epoch_records: records an epoch, about.
+        epoch_records: approximate number of records per epoch.
         cores: cores to use; default all.
-        overwrite: forget an earlier run in ``output``. Only what runs have written is deleted; where there is more, the
-            run is refused.
+        overwrite: delete an earlier run in ``output``. Only what runs have written is deleted; if there is more, the
+            run does not start.
     """
 
     objects: tuple[Path, ...]
@@ -116,10 +116,10 @@ class RunSettings:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        """Take the settings as what they mean.
+        """Convert the settings to their types.
 
         Raises:
-            SettingError: one of them means nothing.
+            SettingError: one of them is invalid.
         """
         meant: dict[str, Any] = {
             "objects": _paths(self.objects, "objects"),
@@ -136,10 +136,10 @@ class RunSettings:
             object.__setattr__(self, name, value)
 
     def validate(self) -> None:
-        """Refuse what cannot work.
+        """Check the settings.
 
         Raises:
-            SettingError: names the setting and says what would be right.
+            SettingError: names the invalid setting and says what would be right.
         """
         for name, value, low, high in (
             ("slots", self.slots, 1, 1024),
@@ -157,17 +157,17 @@ class RunSettings:
 
     @property
     def paths(self) -> Paths:
-        """Where the run keeps its things."""
+        """The paths of the run."""
         output = self.output.absolute()
         storage = self.checkpoint or Folder(output / ".checkpoint")
         local = storage.path if isinstance(storage, Folder) else output / ".checkpoint"
         return Paths(storage, local, output / "results", output / "rejected")
 
     def stream(self, partitions: int) -> StreamSettings:
-        """The run as a stream.
+        """The run's settings as a stream.
 
         Args:
-            partitions: router partitions.
+            partitions: number of router partitions.
         """
         return StreamSettings(
             "run",
@@ -182,7 +182,7 @@ class RunSettings:
         )
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint belongs to: two runs with equal identities give equal results and can share one."""
+        """The identity of a checkpoint: two runs with equal identities give equal results and can share one."""
         return {
             "format": FORMAT,
             "objects": [_file_identity(path) for path in self.objects],
@@ -235,7 +235,7 @@ def _file_identity(path: Path) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is: which phase, and how much of it is done, in the phase's unit."""
+    """The progress of a run: its phase, and how much of it is done, in the phase's unit."""
 
     phase: str
     done: int
@@ -244,15 +244,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a run did.
+    """The outcome of a run.
 
     Attributes:
-        objects, queries: records that were accepted while decoding.
-        results: rows by query type.
-        rejected: records that were rejected, while decoding or by the registry.
+        objects, queries: number of records accepted while decoding.
+        results: number of rows by query type.
+        rejected: number of records rejected, while decoding or by the registry.
         refused: those of them that were rejected while decoding, by kind; the others are among ``queries``.
-        repeated: queries that came again, and were taken for what they are.
-        unknown: how many of the objects have which fields that are not known: the commonest, and under ``""`` others.
+        repeated: number of queries that came again, and were recognized as such.
+        unknown: the most common unknown fields of objects, and how many objects have each; others under ``""``.
         epochs, epochs_done: of the plan; they differ only after a stop.
         seconds: from the start of this invocation.
     """
@@ -298,7 +298,7 @@ _ANEW = "give another output, or overwrite this one (--overwrite)"
 
 
 def open_run(settings: RunSettings) -> None:
-    """Take possession of the checkpoint: a new one, or one of the same run.
+    """Claim the checkpoint: a new one, or one of the same run.
 
     Raises:
         SettingError: with ``overwrite``, a folder holds files that no run has written; nothing has been deleted then.
@@ -322,7 +322,7 @@ def open_run(settings: RunSettings) -> None:
         if folder.exists() and any(path.name != RESULTS.marker for path in folder.iterdir()):
             raise StateError(f"{folder} holds files of another run; {_ANEW}")
     if taken := RUN.taken(storage):
-        raise StateError(f"{storage.place}/{taken} is not of a run, and in its way; give another checkpoint")
+        raise StateError(f"{storage.place}/{taken} is in the way: it is no run's; give another checkpoint")
     RESULTS.mark(paths.results)
     REJECTED.mark(paths.rejected)
     if not storage.create(RUN.marker, json.dumps(identity | _belongs(paths)).encode()):
@@ -330,11 +330,11 @@ def open_run(settings: RunSettings) -> None:
 
 
 def _forget(settings: RunSettings) -> None:
-    """Delete what an earlier run has left, if all of that is of a run."""
+    """Delete what an earlier run has left, if all of that was written by a run."""
     paths = settings.paths
     folders = [(RESULTS, paths.results), (REJECTED, paths.rejected)]
     remote = None if isinstance(paths.storage, Folder) else paths.storage
-    if remote is None or (paths.local / RUN.marker).exists():  # otherwise there are a lock and a log, of no checkpoint
+    if remote is None or (paths.local / RUN.marker).exists():  # otherwise it holds a lock and a log, but no checkpoint
         folders.append((RUN, paths.local))
     for owned, folder in folders:
         owned.check(folder, "overwrite")
@@ -347,18 +347,18 @@ def _forget(settings: RunSettings) -> None:
 
 
 def _belongs(paths: Paths) -> dict[str, str]:
-    """By what a checkpoint that is no folder is known to be of this output, whose folder is locked.
+    """What ties a checkpoint that is no folder to this output, whose folder is locked.
 
-    Two runs on two machines could not see each other's locks: so each has a checkpoint that is its own.
+    Two runs on two machines could not see each other's locks: so each has a checkpoint of its own.
     """
     return {} if isinstance(paths.storage, Folder) else {"output": RESULTS.mark(paths.results)}
 
 
 def _check_output(paths: Paths) -> None:
-    """Make sure that no run with another output may be at a checkpoint that is to be emptied.
+    """Make sure that a checkpoint to be emptied is not in use by a run with another output.
 
     Raises:
-        StateError: one may be.
+        StateError: it may be.
     """
     anew = "give another checkpoint"
     if find(paths.storage, RUN.marker) is not None:
@@ -370,7 +370,7 @@ def _check_output(paths: Paths) -> None:
 
 
 def _check_published(settings: RunSettings) -> None:
-    """Make sure that the rows are still there which an earlier start of this run has written.
+    """Make sure that the rows that an earlier start of this run has written still exist.
 
     Raises:
         StateError: some are missing.
@@ -404,10 +404,11 @@ def run(
     """Run, or continue a run that was stopped or killed.
 
     Args:
-        settings: what to run.
+        settings: of the run.
         spark: a session to use; default: the active one, else one for this run, which is stopped at its end.
-        report: is told the progress now and then.
-        stop: is asked now and then; once true, the epoch under way is finished and the run ends, to be continued later.
+        report: called with the progress periodically.
+        stop: called periodically; once it returns true, the current epoch is finished and the run ends, to be continued
+            later.
 
     Raises:
         SettingError: a setting is unusable.
@@ -417,7 +418,7 @@ def run(
     settings.validate()
     started = time.monotonic()
     settings.identity()
-    # before anything is written: what is refused for its files or columns leaves nothing behind
+    # before anything is written: input with invalid files or columns leaves nothing behind
     given = settings.objects, settings.queries, settings.space, settings.rule, settings.columns
     source = InputFiles.of(*given, settings.time_unit or "ms")
     with ExitStack() as held:
@@ -426,7 +427,7 @@ def run(
             held.enter_context(locked(settings.paths.local, "run"))
         held.enter_context(disk_errors())
         compile_kernels(lambda _, done, total: report(Progress("compiling kernels (once)", done, total)))
-        if settings.time_unit is None:  # before there is anything that the right command would have to forget
+        if settings.time_unit is None:  # before there is anything that the corrected command would have to delete
             source.check_times()
         with disk_errors("output"):
             open_run(settings)
@@ -447,16 +448,16 @@ def _answered(
     report: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> RunSummary:
-    """Have seats, and answer with them."""
-    paths, seating = settings.paths, SparkSeating(session, name="spatialstream run")
-    stream = settings.stream(seating.count)
+    """Start actors, and answer with them."""
+    paths, launcher = settings.paths, SparkActorLauncher(session, name="spatialstream run")
+    stream = settings.stream(launcher.count)
     world = embedded_world(stream, paths.storage, ResultFiles(paths.results, paths.rejected), source)
-    with SeatEngine(world, seating) as engine:
+    with ActorEngine(world, launcher) as engine:
         return _Run(settings, stream, source, engine, report).answer(stop)
 
 
 class _Run:
-    """A run that is under way."""
+    """A run in progress."""
 
     def __init__(
         self,
@@ -477,12 +478,12 @@ class _Run:
         )
 
     def answer(self, stop: Callable[[], bool]) -> RunSummary:
-        """Do the epochs that are not done yet, up to the one during which the stop is asked for.
+        """Do the epochs that are not done yet, up to the one during which a stop is requested.
 
         Raises:
             RecordError: with ``strict``, the first rejected record.
         """
-        stop()  # whoever asks may have something to set right now that Spark has started
+        stop()  # the caller may have something to set up right after Spark has started
         self._stream.recover()
         record = self._stream.router.last or self._stream.turn(self._ingest)
         while True:
@@ -494,7 +495,7 @@ class _Run:
             record = self._stream.turn(nothing)
 
     def _ingest(self, stage: Ingest) -> Sequence[Intake]:
-        """All input, which ends with it."""
+        """Ingest all input, including its end."""
         source, size = self._source, self._source.size
         self._report(Progress("reading", 0, size))
         intakes = self._stream.turns.ingestion(source.bounds())(stage)
@@ -508,15 +509,15 @@ class _Run:
         return [*intakes, *(ended(list(source.bounds()), max(run.last for run in runs)) if runs else ())]
 
     def _epochs(self, runs: Sequence[Run], after: int = NEVER) -> int:
-        """Into how many epochs time is cut from ``after`` to the end of some runs."""
+        """The number of epochs into which time is cut from ``after`` to the end of some runs."""
         latest = max((run.last for run in runs), default=NEVER)
         return len(list(ends_of_epochs(runs, after, latest, self._settings.epoch_records))) if latest > after else 0
 
     def _counted(self, record: EpochRecord) -> tuple[int, int]:
-        """How many epochs are done, and how many there are; there is none without records."""
+        """How many epochs are done, and how many there are; without records there are none."""
         epoch = record.epoch
-        done = epoch.number + 1 if epoch.upto > NEVER else 0
-        return done, done + self._epochs(epoch.runs, epoch.upto)
+        done = epoch.number + 1 if epoch.watermark > NEVER else 0
+        return done, done + self._epochs(epoch.runs, epoch.watermark)
 
     def _tell(self, record: EpochRecord) -> None:
         self._report(Progress("answering", *self._counted(record)))
@@ -538,10 +539,10 @@ def _first_rejection(folder: Path) -> SpatialStreamError:
 
 
 def _failure(error: Exception, log: Path) -> SpatialStreamError:
-    """What went wrong in a few words; all of it goes into a file."""
+    """The error in a few words; its full text is written to a file."""
     text = str(error)
     write_whole(log, text.encode())
     failure = explained(text)
     if isinstance(failure, RunError):
-        return RunError(f"the run has failed: {failure} (all of it in {log})")
+        return RunError(f"the run has failed: {failure} (details in {log})")
     return failure

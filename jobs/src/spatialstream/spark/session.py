@@ -1,7 +1,7 @@
-"""The Spark session of the jobs, and what its Python processes start with.
+"""The Spark session of the jobs, and the environment of its Python processes.
 
-Spark's driver listens for executors, and whoever it takes for one is given jars and tasks. So a session made here
-always authenticates both sides by a secret of this one application, and encrypts what they say, whatever its ``master``
+Spark's driver listens for executors, and sends jars and tasks to whatever it takes for one. So a session created here
+always authenticates both sides by a secret of this one application, and encrypts their traffic, whatever its ``master``
 is: loopback is shared by all users of a machine, and a pod's address by all pods of a cluster.
 """
 
@@ -21,9 +21,9 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spatialstream.connectors.disk import private_file
+from spatialstream.connectors.process_memory import ARENAS
 from spatialstream.model.errors import RunError, SettingError
-from spatialstream.sources.disk import private_file
-from spatialstream.sources.process_memory import ARENAS
 from spatialstream.spark.java import java_home, mapped_classes
 
 __all__ = [
@@ -38,34 +38,34 @@ __all__ = [
 ]
 
 _LASTING = 1_000_000
-"""How often Spark starts a task that is to stay before it gives up."""
+"""How often Spark starts a long-running task before it gives up."""
 
 _GUARD = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     # the key exchange and the cipher that Spark recommends; its defaults are older, for compatibility. GCM is
-    # right since 4.2 (SPARK-56227)
+    # correct since 4.2 (SPARK-56227)
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
-    # otherwise a client could choose the mechanism before, which does not encrypt
+    # otherwise a client could choose the older mechanism, which does not encrypt
     "spark.network.crypto.saslFallback": "false",
 }
 _GUARDED = ("spark.authenticate", "spark.network.crypto.")
 _SECRET_BYTES = 32
 _ENDING_SECONDS = 5.0
-"""For which a process is waited for that does not answer any more."""
+"""Maximum wait for a process that does not respond any more."""
 
 INTERRUPTED = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling the micro-batch\n: java.lang.InterruptedException"
 )
-"""What Spark takes for the end of a micro-batch that was broken off because the query is being stopped.
+"""What Spark takes for the end of a micro-batch that was cancelled because the query is being stopped.
 
 Stopping a query waits for the function of ``foreachBatch``; if that simply returned, Spark would commit a micro-batch
 that was not done, and any other error would count as the query's failure.
 """
 
 _LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of a JVM whose heavy work is in Python: it compiles less, starts in half the time, and leaves the cores to that."""
+"""For a JVM whose heavy work is in Python: it compiles less, starts in half the time, and leaves the cores to that."""
 
 
 def _quiet_logging() -> str:
@@ -73,7 +73,7 @@ def _quiet_logging() -> str:
 
 
 def check_conf(conf: Mapping[str, str]) -> None:
-    """Refuse settings of Spark that would weaken how processes of an application authenticate each other.
+    """Reject settings of Spark that would weaken how processes of an application authenticate each other.
 
     Raises:
         SettingError: there is one.
@@ -97,40 +97,40 @@ def embedded_session(
     lasting: bool = False,
     java: str | None = None,
 ) -> SparkSession:
-    """A Spark session for ``cores`` cores (default: all) in this process, that listens on loopback only.
+    """A Spark session for ``cores`` cores (default: all) in this process, which listens on loopback only.
 
     With a ``master`` of another kind than ``local``, the tasks run in executors that Spark gets from there; then the
     driver listens where Spark's own settings say.
 
     The secret that driver and executors share is new in every session. Within this process Spark keeps it in memory. On
-    Kubernetes Spark would put it into the executors' pods as an environment variable, for everyone to see who may look
-    at pods; with ``secret`` they read it from that file. The master of a standalone cluster has to know the secret
+    Kubernetes Spark would put it into the executors' pods as an environment variable, visible to everyone who may read
+    pods; with ``secret`` they read it from that file. The master of a standalone cluster has to know the secret
     beforehand: there it is ``spark.authenticate.secret`` in the ``spark-defaults.conf`` of all machines.
 
-    Python processes are forked from a daemon that has the package and its compiled kernels loaded, so a new one costs
+    Python processes are forked from a daemon that has loaded the package and its compiled kernels, so a new one costs
     nothing; see :mod:`spatialstream.spark.daemon`.
 
     Args:
         name: of the application.
         cores: see above.
         master: where Spark runs, if not in this process.
-        conf: settings that go before those made here, but for those that guard the session.
+        conf: settings that override those made here, except for those that guard the session.
         secret: with a Kubernetes ``master``: the file of :func:`new_secret`, which the executors see at the same path.
-        lasting: whether nothing is to be done in it but tasks that stay (:mod:`~spatialstream.spark.seating`): they are
-            started again however often they go. Other tasks would be, too, whatever they fail of.
+        lasting: whether the session is only for long-running tasks (:mod:`~spatialstream.spark.actor_launcher`): they
+            are restarted without limit. Other tasks would be, too, whatever their failure.
         java: more options of the JVMs; None: those by which they map their classes, see
-            :mod:`~spatialstream.spark.java`. Executors on other machines have no such file, and do without.
+            :mod:`~spatialstream.spark.java`. Executors on other machines have no such file, and start without it.
 
     Raises:
-        SettingError: there is no Java, ``conf`` holds what cannot be set, or ``master`` needs a secret that Spark's
-            configuration does not have.
+        SettingError: there is no Java, ``conf`` has settings that must not be set, or ``master`` needs a secret that
+            Spark's configuration does not have.
         RunError: Spark's process has ended meanwhile.
     """
     check_conf(conf or {})
     if home := java_home():
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("MALLOC_ARENA_MAX", str(ARENAS))  # of the JVM that is begun, and of the processes below it
+    os.environ.setdefault("MALLOC_ARENA_MAX", str(ARENAS))  # for the JVM that is started, and the processes below it
     java = mapped_classes() if java is None else java
     settings = _GUARD | {
         "spark.ui.enabled": "false",
@@ -139,7 +139,7 @@ def embedded_session(
         "spark.driver.extraJavaOptions": f"{_LEAN} {_quiet_logging()} {java}",
         "spark.executor.extraJavaOptions": f"{_LEAN} {_quiet_logging()} {java}",
         "spark.sql.adaptive.enabled": "false",
-        # rows are few and large: code made and compiled for each plan takes longer than it saves
+        # rows are few and large: generating and compiling code for each plan takes longer than it saves
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.ui.explainMode": "simple",
@@ -148,7 +148,7 @@ def embedded_session(
         # an epoch without input makes no micro-batch: the epoch's number and the micro-batch's are one
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
-        # rows are blocks of megabytes, of 64 MiB at most: a batch is as many as make no more than these bytes, or one
+        # rows are blocks of at most 64 MiB: a batch has as many as fit into these bytes, or one
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.python.daemon.module": "spatialstream.spark.daemon",
@@ -172,14 +172,14 @@ def embedded_session(
         if "A secret key must be specified" in str(error.java_exception.getMessage()):
             raise SettingError(
                 "master",
-                f"{master} needs spark.authenticate.secret in spark-defaults.conf, as all its machines have it",
+                f"{master} needs spark.authenticate.secret in spark-defaults.conf, equal on all its machines",
             ) from None
         raise
 
 
 @contextmanager
 def while_java_lives() -> Iterator[None]:
-    """What fails within because the JVM has ended fails with an error that says so: each call of it fails otherwise.
+    """Turns any error within into one that says that the JVM has ended, if it has: each call to it fails differently.
 
     Raises:
         RunError: it has ended.
@@ -189,7 +189,7 @@ def while_java_lives() -> Iterator[None]:
         yield
     except Exception as error:
         process = getattr(SparkContext._gateway, "proc", None)
-        with suppress(TimeoutExpired):  # it may be about to
+        with suppress(TimeoutExpired):  # the JVM may be about to end
             status = None if process is None else process.wait(_ENDING_SECONDS if _is_lost(error) else 0)
             if status is not None or "JAVA_GATEWAY_EXITED" in str(error):
                 told = "" if status is None else f" (status {status})"
@@ -203,10 +203,10 @@ def _is_lost(error: Exception) -> bool:
 
 
 def new_secret(path: Path) -> bytes:
-    """A new secret, in a file that nobody but this user may read.
+    """Write a new secret to a file that only this user may read; returns the secret.
 
     Raises:
-        SettingError: it cannot be written.
+        SettingError: the file cannot be written.
     """
     secret = secrets.token_hex(_SECRET_BYTES).encode()
     try:
@@ -217,7 +217,7 @@ def new_secret(path: Path) -> bytes:
 
 
 class _Sessions:
-    """The session that has been made here for whoever needs one; it ends when nobody does any more."""
+    """The session that was created here for callers without one; it ends with its last user."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -252,12 +252,12 @@ _sessions = _Sessions()
 def used_session(
     spark: SparkSession | None = None, cores: int | None = None, keep: bool = False
 ) -> Iterator[SparkSession]:
-    """A session to work in, from any thread: the one given, else that of this process, else one that is made now.
+    """A session to work in, from any thread: the one passed, else that of this process, else a new one.
 
     Args:
         spark: the session to use.
-        cores: of a session that is made; default: all.
-        keep: whether a session that is made is left to the caller; else it ends with the last of its users.
+        cores: of a new session; default: all.
+        keep: whether a new session is left to the caller; otherwise it ends with the last of its users.
     """
     session = spark or _sessions.take(cores, keep)
     right_python(session)
@@ -277,9 +277,9 @@ def _existing() -> SparkSession | None:
 
 
 def right_python(session: SparkSession) -> None:
-    """Let a session on this machine start its Python processes with this Python, unless it was told another.
+    """Let a session on this machine start its Python processes with this Python, unless another one is configured.
 
-    Spark's own choice is the ``python3`` of the ``PATH``, which need not have this package, nor be of this version.
+    Spark's own choice is the ``python3`` of the ``PATH``, which need not have this package, nor this version.
     """
     context = session.sparkContext
     told = "PYSPARK_PYTHON" in os.environ or context.getConf().get("spark.pyspark.python")

@@ -1,1 +1,1 @@
-"""INGEST, ROUTE, WORK and MERGE: what computes, as pure functions over batches and state files."""
+"""The stages INGEST, ROUTE, WORK and MERGE as pure functions over batches and state files."""

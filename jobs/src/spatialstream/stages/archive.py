@@ -1,4 +1,4 @@
-"""The archive: what retention drops, as Parquet files by day that other tools read.
+"""The archive: objects dropped by retention, as Parquet files by day that other tools can read.
 
 Names: ``day=2026-11-21/<name>.parquet``, hive style, by the UTC day of the objects' timestamps. Each file is a
 GeoParquet 1.1 file (https://geoparquet.org/releases/v1.1.0) with the columns
@@ -11,7 +11,7 @@ terms     list<string>            in no particular order
 geometry  binary                  the point as WKB; longitude and latitude (OGC:CRS84), or no CRS
 ========  ======================  ==================================================================
 
-A name stands for one content: doing the same again overwrites files with equal ones, and a file is there as a whole or
+A name always has the same content: a repetition overwrites files with equal ones, and a file exists completely or
 not at all. Days outside the years 0001 to 9999 go to the hive's default partition, where ``day`` is null.
 
 Cost: about a microsecond an object.
@@ -26,9 +26,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
 
 __all__ = ["write_archive"]
 
@@ -43,13 +43,13 @@ _LITTLE_ENDIAN, _POINT = 1, 1
 
 
 def write_archive(objects: ObjectBatch, space: Space, archive: Storage, name: str) -> list[str]:
-    """Write objects to one file a day.
+    """Write objects to one file per day.
 
     Args:
-        objects: in any order; within a day it is kept.
+        objects: in any order, which is kept within a day.
         space: of the objects.
-        archive: where they go.
-        name: of the files, without the ending. Another content needs another name.
+        archive: the storage to write to.
+        name: of the files, without the suffix. Other content needs another name.
 
     Returns:
         Names of the files, by day; none if there are no objects.
@@ -102,5 +102,5 @@ def _geo(objects: ObjectBatch, space: Space) -> dict[str, object]:
     bounds = [objects.x.min(), objects.y.min(), objects.x.max(), objects.y.max()]
     column: dict[str, object] = {"encoding": "WKB", "geometry_types": ["Point"], "bbox": [float(at) for at in bounds]}
     if not space.geographic:
-        column["crs"] = None  # left out, it would be longitude and latitude
+        column["crs"] = None  # without the field, it would be longitude and latitude
     return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}

@@ -1,12 +1,12 @@
-"""Who does what for a query where that is divided by hash of its id: admission, and MERGE.
+"""Division of the work for queries by hash of their ids: of admission, and of MERGE.
 
-Queries are dealt out to :data:`BUCKETS` by the stable hash of their ids. The number that a query gets bears its bucket,
-so whatever bears the number can be divided without the id: partials, rows, cancellations. Numbers go by the order of
-the stream first, so nothing else is ordered by buckets.
+Queries are assigned to :data:`BUCKETS` by the stable hash of their ids. The number of a query contains its bucket, so
+whatever contains the number can be divided without the id: partials, rows, cancellations. Numbers ascend in stream
+order first, so nothing else is ordered by buckets.
 
-Which bucket is whose is a remainder: part p of n has those of which bucket % n is p. So an id is always of the same
-part, also when it is used again; and whoever knows an id knows the part of its rows. Whoever chooses ids can choose
-ones that are all of one part, and make that one slow, as one could by asking much of one place.
+Part p of n has the buckets for which bucket % n is p. So an id always belongs to the same part, also when it is used
+again; and whoever knows an id knows the part of its rows. Whoever chooses ids can choose ids that all belong to one
+part, and make that one slow, just as by asking many queries about one place.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import pyarrow as pa
 from spatialstream.model.errors import StateError
 from spatialstream.model.hashing import hash_strings
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 
-__all__ = ["BUCKETS", "PER_EPOCH", "PartRow", "buckets_of", "divided", "numbers_of", "parts_of"]
+__all__ = ["BUCKETS", "PER_EPOCH", "PartBlock", "buckets_of", "divided", "numbers_of", "parts_of"]
 
 BUCKETS = 64
-"""How many there are; no more parts than these have anything to do."""
+"""Number of buckets; more parts than these have nothing to do."""
 
 PER_EPOCH = 2**32
-"""Numbers of an epoch's queries and objects start at the epoch's times this: it has fewer objects, and fewer queries by
-:data:`BUCKETS`."""
+"""Numbers of an epoch's queries and objects start at the epoch's number times this: an epoch has fewer objects, and,
+divided by :data:`BUCKETS`, fewer queries."""
 
-PartRow = tuple[int, Row]
-"""A row, and the part that it is for."""
+PartBlock = tuple[int, Block]
+"""A row, and its part."""
 
 
 def buckets_of(ids: pa.StringArray) -> npt.NDArray[np.int64]:
@@ -59,15 +59,15 @@ def numbers_of(epoch: int, row: npt.NDArray[np.int64], bucket: npt.NDArray[np.in
 
 
 def parts_of(number: npt.NDArray[np.int64], parts: int) -> npt.NDArray[np.int64]:
-    """The part, of so many, of each query by its number, or by its bucket."""
+    """The part of each query, out of ``parts``, by its number or its bucket."""
     return number % BUCKETS % parts
 
 
-def divided(rows: Iterable[Row], parts: int) -> Iterator[PartRow]:
-    """Partials by the part of MERGE that they are for.
+def divided(rows: Iterable[Block], parts: int) -> Iterator[PartBlock]:
+    """Partials by their part of MERGE.
 
-    What bears numbers of queries goes to theirs; ends of queries go to all, for a part passes over those that it does
-    not know; what is of no query goes to the first.
+    Rows with numbers of queries go to the parts of these; ends of queries go to all parts, which ignore queries that
+    they do not know; rows that belong to no query go to the first part.
     """
     for slot, kind, content in rows:
         if parts > 1 and kind == messages.ENDED:

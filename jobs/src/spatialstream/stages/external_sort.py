@@ -1,12 +1,12 @@
 """Sorted runs of rows that are merged without being in memory: an external merge sort whose last pass is by cuts.
 
-A *run* is what one producer gives, block after block, in the order of a key; there are few runs (a slot's matches, the
-changes of CKQs) and any number of blocks. Each block's first key is remembered; the blocks themselves are kept in
-memory while they are small together, and go to an unlinked temporary file beyond that. Blocks are then taken in the
-order of their first keys: every row whose key is below the first key of the next block can be given out, because no
-block that is still to come has an earlier one. So what is held is about one block a run, whatever the number of rows.
+A *run* is the output of one producer, block after block, in the order of a key; there are few runs (a slot's matches,
+the changes of CKQs) and any number of blocks. Each block's first key is remembered; the blocks themselves are kept in
+memory while they are small together, and go to an unlinked temporary file beyond that. Blocks are then read in the
+order of their first keys: every row whose key is below the first key of the next block can be emitted, because no later
+block has an earlier one. So about one block per run is held, whatever the number of rows.
 
-Nothing relies on that: blocks that overlap more are merged as correctly, and held longer.
+Correctness does not rely on that: blocks that overlap more are merged correctly too, and held longer.
 
 Cost: each row is written and read at most once, and sorted once, among the rows between two cuts. Files are compressed
 (LZ4), and vanish with the process.
@@ -38,7 +38,7 @@ _BYTES_IN_MEMORY = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A sorted block that waits: its first key, and itself or where it is in the file."""
+    """A sorted block that waits: its first key, and its content or its place in the file."""
 
     first: tuple[int, int]
     content: pa.RecordBatch | None
@@ -47,7 +47,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Held:
-    """A block that has been taken up, and how far it has been given out."""
+    """A block that is being emitted, and the position up to which that is done."""
 
     number: int
     keys: tuple[Ints, Ints]
@@ -55,7 +55,7 @@ class _Held:
     at: int = 0
 
     def below(self, key: tuple[int, int], number: int, whole: bool) -> int:
-        """How many rows come before the first one of another block, which has this key."""
+        """The number of rows that come before the first row of another block, which has this key."""
         major, minor = self.keys
         low = int(np.searchsorted(major, key[0], "left"))
         if whole:
@@ -65,18 +65,18 @@ class _Held:
 
 
 class Spool:
-    """Takes rows in runs, gives all of them in the order of a key; equal keys in the order in which they came.
+    """Takes rows in runs, and returns all of them in the order of a key; equal keys in the order of arrival.
 
     Args:
         major: name of the int64 column that is the key.
-        minor: a second one, by which rows of equal ``major`` are ordered. Without it these are given together, however
-            many they are, and the rows of a table are in the order of their blocks.
-        block_bytes: size of the pieces that are kept, about.
-        bytes_in_memory: size up to which no file is made.
+        minor: a second key, by which rows with equal ``major`` are ordered. Without it these are returned together,
+            however many they are, and the rows of a table are in the order of their blocks.
+        block_bytes: approximate size of the pieces that are kept.
+        bytes_in_memory: size up to which no file is created.
 
     Attributes:
-        rows: how many have been taken.
-        most_held: the most rows that had been taken up at once while they were given out.
+        rows: number of rows taken.
+        most_held: the maximum number of rows held at once while they were emitted.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Spool:
         self.most_held = 0
 
     def add(self, content: pa.RecordBatch) -> None:
-        """Take some rows, in any order, at best in that of the key, and the next ones of the same run after them."""
+        """Take some rows, in any order, preferably that of the key, and before the next ones of the same run."""
         made()
         if not content.num_rows:
             return
@@ -124,7 +124,7 @@ class Spool:
             self._blocks.append(_Block(first, content))
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=_local_folder())  # noqa: SIM115 -- it is open as long as this is
+            self._file = tempfile.TemporaryFile(dir=_local_folder())  # noqa: SIM115 -- open as long as this object
             waiting, self._blocks = self._blocks, []
             for block in waiting:
                 assert block.content is not None
@@ -140,13 +140,13 @@ class Spool:
         return _Block(first, None, place)
 
     def close(self) -> None:
-        """Let go of what has not been given: nobody wants it."""
+        """Discard the rows that have not been returned."""
         if self._file is not None:
             self._file.close()
         self._file, self._blocks = None, []
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """All rows in order, in tables of about a block each; nothing is kept of what has been given."""
+        """All rows in order, in tables of about a block each; what has been returned is not kept."""
         file, blocks = self._file, self._blocks
         self._file, self._blocks = None, []
         if file is None:
@@ -196,5 +196,5 @@ def _read(block: _Block, file: IO[bytes] | None) -> pa.RecordBatch:
 
 
 def _local_folder() -> str | None:
-    """Where Spark keeps what it spills; None outside of Spark: where the system keeps temporary files."""
+    """Where Spark keeps its spill files; None outside of Spark: where the system keeps temporary files."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

@@ -1,22 +1,23 @@
-"""INGEST: what a source gives becomes runs: decoded, sorted by time, written where ROUTE finds them.
+"""INGEST: decodes what a source delivers into runs, sorted by time, which ROUTE reads.
 
-A message holds one record or many (JSON Lines). A message with the key ``clock`` is a mark (``{"clock": t}``): nothing
-earlier than t follows in its partition. A record or mark that cannot be used becomes a dead letter that names topic
-partition, offset, and line within the message; a line that is too long likewise, because a block with it might not fit
-into a message downstream. Files are decoded by their source; a dead letter of theirs names file and line.
+A message holds one record or many (JSON Lines). A message with the key ``clock`` is a watermark (``{"clock": t}``):
+nothing earlier than t follows in its partition. A record or watermark that cannot be used becomes a dead letter that
+names topic partition, offset, and line within the message; so does a line that is too long, because a block with it
+might not fit into a message downstream. Files are decoded by their source; their dead letters name file and line.
 
-Whatever bytes a topic holds, the stage gives an intake. A line on which decoding itself fails, which it should never
-do, is found by halves and *left out*: it becomes a dead letter too, is counted by itself, and everything else is as it
-would be without it. The intake is the decision: once it is in the epoch's record, nobody decodes these messages again.
-What fails for want of memory or disk, or without any line, is no line's fault, and fails the epoch.
+Whatever bytes a topic holds, the stage returns an intake. If decoding itself fails on a line, which should never
+happen, the line is found by bisection and *quarantined*: it becomes a dead letter too, is counted separately, and
+everything else is as it would be without it. The intake is the decision: once it is in the epoch's record, these
+messages are not decoded again. A failure for lack of memory or disk, or without any line, is no line's fault, and fails
+the epoch.
 
 Everything is named after epoch, topic partition and block, so a task that is tried twice overwrites equal files. An
-epoch that is tried twice may read other messages the second time, for more have come, while a task of the first time is
-still at work: so each try has a name of its own, which its files bear.
+epoch that is tried twice may read other messages the second time, because more have come, while a task of the first try
+is still running: so each try has a name of its own, which is part of its file names.
 
-Where a put takes long, nobody waits for the files of messages: a run then says of which messages it was made, and by
-which rules, and where its file was lost with the process that was putting it, it is made once more from these, which
-the broker keeps for days. What is known of it is in the epoch's record, so another outcome is noticed.
+If puts take long, nobody waits for the files of messages: a run then records the messages from which it was made, and
+by which rules. If its file was lost with the process that was putting it, it is made again from these messages, which
+the broker keeps for days. The epoch's record contains the run's properties, so a different outcome is detected.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.connectors.contracts import Records, Source, Storage
 from spatialstream.model.arrays import Flags, Ints, numpy_view
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.jsonable import to_json
@@ -49,40 +51,38 @@ from spatialstream.records.decode import (
     rejected_line,
 )
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
-from spatialstream.sources.contracts import Records, Source, Storage
-from spatialstream.stages.leaving import AMBIENT
+from spatialstream.stages.quarantine import AMBIENT
 from spatialstream.stages.rows import quoted
 from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run
 from spatialstream.stages.turns import Origin, Run
 
-__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "Part", "files_of", "mark"]
+__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "Part", "files_of", "watermark"]
 
 _RUN, _REJECTED = ".arrow", ".rejected"
-"""How the names of files end: of runs, and of dead letters."""
+"""Suffixes of files: of runs, and of dead letters."""
 
 CLOCK = b"clock"
-"""Key of the messages that are marks."""
+"""Key of watermark messages."""
 
 _BLOCK_BYTES, _MOST_BYTES = 32 << 20, 64 << 20
-"""Of messages that are decoded at once: about, where there are as many, and at most, but for a message alone."""
+"""Of messages that are decoded at once: about, if there are as many, and at most, except for a single message."""
 
 _BLOCK_LINES = 1 << 18
-"""Lines that are decoded at once: what a rejected line takes in memory is a hundred times what it takes in a
-message."""
+"""Lines that are decoded at once: a rejected line takes a hundred times as much memory as it takes in a message."""
 
 _ECHOED_TERMS = 50
 _LETTERS_PER_MESSAGE = 1_000
-"""Dead letters of a message; a last one counts the rest, for a message may hold millions of lines."""
+"""Maximum dead letters of a message; a last one counts the rest, because a message may hold millions of lines."""
 
-_LONGEST_MARK = 1_000
+_LONGEST_WATERMARK = 1_000
 
 _BYTES_PER_TERM = 8
 
 LARGEST_ID = 4 << 20
-"""Bytes of an id as JSON, at most: a row of results may have two, and has to fit into a message."""
+"""Maximum bytes of an id as JSON: a row of results may contain two, and has to fit into a message."""
 
 LARGEST_RECORD = 8 << 20
-"""Bytes of a record's id and terms, at most, with what a block needs besides for each term."""
+"""Maximum bytes of a record's id and terms, including what a block needs in addition for each term."""
 
 _SURELY_SHORT = 256 << 10
 """Bytes of a message up to which no record in it can be as long as that. (No character has a case-folded NFKC of more
@@ -91,26 +91,26 @@ than eleven times its bytes.)"""
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
 
 
-def mark(t: int) -> bytes:
-    """The value of a mark: nothing earlier than t follows in its partition."""
+def watermark(t: int) -> bytes:
+    """The value of a watermark message: nothing earlier than t follows in its partition."""
     return json.dumps({"clock": t}).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What one block of one topic partition has given: all that the driver sees of it.
+    """The outcome of one block of one topic partition: all that the driver sees of it.
 
     Attributes:
         partition: such as ``"objects/0"``.
-        clock: the largest timestamp or mark; None if there is none.
+        clock: the largest timestamp or watermark; None if there is none.
         run: the run, if any record was accepted.
         rejected: name of the file of dead letters, if there are any.
-        records: records accepted.
-        refused: records and marks rejected.
+        records: number of accepted records.
+        refused: number of rejected records and watermarks.
         last: offset of the last message.
-        left: those of ``refused`` on which decoding failed.
+        left: number of those of ``refused`` on which decoding failed.
         reasons: ``refused`` by :func:`~spatialstream.records.reasons.reason_class`.
-        unknown: how many of the accepted objects have which fields that are not known, the commonest of them.
+        unknown: the most common unknown fields of the accepted objects, and how many objects have each.
         kind: ``"objects"`` or ``"queries"``, which those rejected were to be; empty if none was.
     """
 
@@ -128,30 +128,31 @@ class Intake:
 
 
 def files_of(run: Run, letters: Iterable[str]) -> Iterator[str]:
-    """The names of a run's file and of its dead letters', if these are among some."""
+    """The names of a run's file and of its dead letters' file, if that is among ``letters``."""
     yield INPUT + run.name
     if (file := run.name.removesuffix(_RUN) + _REJECTED) in letters:
         yield INPUT + file
 
 
 Part = tuple[str, int, int]
-"""A part of what has come: partition, and offsets [start, end)."""
+"""A part of the input: partition, and offsets [start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """What a source gives, to intakes.
+    """Makes intakes of what a source delivers.
 
     Attributes:
         epoch: number of the epoch.
-        storage: where runs go.
+        storage: of the runs.
         space: of the stream.
-        rule: which terms count.
-        longest: bytes of a record beyond which it is rejected.
-        floor: objects of that time and before are too old: retention has dropped what was with them; None: none are.
-        ceiling: records and marks of later times are from the future; None: none are.
-        attempt: which try of the epoch this is.
-        late: whether nobody waits for files that can be made once more (:meth:`again`).
+        rule: term extraction.
+        longest: maximum bytes of a record; longer ones are rejected.
+        floor: objects with this timestamp or an earlier one are too old: retention has dropped the objects of that
+            time; None: none are.
+        ceiling: records and watermarks with later timestamps are from the future; None: none are.
+        attempt: name of the try of the epoch.
+        late: whether nobody waits for files that can be made again (:meth:`again`).
     """
 
     epoch: int
@@ -165,7 +166,7 @@ class Ingest:
     late: bool = False
 
     def part(self, source: Source, part: Part) -> Iterator[str]:
-        """INGEST of a part of what has come: intakes as JSON."""
+        """INGEST of a part of the input: intakes as JSON."""
         partition, start, end = part
         last = start - 1
         for intake in self._begun(partition, source.read(*part)):
@@ -175,15 +176,15 @@ class Ingest:
             yield to_json(Intake(partition, None, None, "", 0, 0, end - 1))
 
     def intakes(self, partition: str, given: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
-        """Decode what a source gives of a partition, in the order of its offsets; then all is there."""
+        """Decode what a source delivers of a partition, in the order of offsets; at the end all files exist."""
         yield from self._begun(partition, given)
         self.storage.await_puts()
 
     def again(self, source: Source, run: Run) -> None:
-        """Make the files of a run once more.
+        """Make the files of a run again.
 
         Raises:
-            StateError: the source has other messages now than those of which it was made, or not all of them.
+            StateError: the source now has other messages than those from which it was made, or not all of them.
             Unavailable: the source cannot be reached.
         """
         origin = run.origin
@@ -193,11 +194,11 @@ class Ingest:
         name, messages = run.name.removesuffix(_RUN), pa.concat_batches(given) if given else None
         if messages is None or stage._of_messages(messages, run.source, name).run != run:
             raise StateError(
-                f"{run.source}: messages {origin.start} to {origin.end} are not those of which {run.name} was made"
+                f"{run.source}: messages {origin.start} to {origin.end} are not those from which {run.name} was made"
             )
 
     def _begun(self, partition: str, given: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
-        """As :meth:`intakes`, but the files may still be on their way."""
+        """As :meth:`intakes`, but puts may still be in progress."""
         kind, _, number = partition.partition("/")
         for block, each in enumerate(_blocks(given)):
             place = block if isinstance(each, Records) else each.column("offset")[0].as_py()
@@ -208,7 +209,7 @@ class Ingest:
                 yield self._of_messages(each, partition, name)
 
     def _of_records(self, given: Records, partition: str, name: str) -> Intake:
-        """A block that its source has decoded."""
+        """The intake of a block that its source has decoded."""
         decoded, letters = given.decoded, _Letters(given.origin)
         for row in decoded.rejected.to_pylist():
             letters.add(None, row["line"], row["reason"], row["record"])
@@ -217,13 +218,13 @@ class Ingest:
         return self._intake(partition, name, run, None if run is None else run.last, letters, 0)
 
     def _of_messages(self, given: pa.RecordBatch, partition: str, name: str) -> Intake:
-        """A block of messages."""
-        is_mark = pc.fill_null(pc.equal(given.column("key"), CLOCK), False)
+        """The intake of a block of messages."""
+        is_watermark = pc.fill_null(pc.equal(given.column("key"), CLOCK), False)
         has_value = pc.is_valid(given.column("value"))
         letters, offset = _Letters(partition), given.column("offset")
         origin = Origin(offset[0].as_py(), offset[len(offset) - 1].as_py() + 1, self.floor, self.ceiling)
-        clock = self._clock(given.filter(pc.and_(is_mark, has_value)), letters)
-        records = given.filter(pc.and_(pc.invert(is_mark), has_value))
+        clock = self._clock(given.filter(pc.and_(is_watermark, has_value)), letters)
+        records = given.filter(pc.and_(pc.invert(is_watermark), has_value))
         run = None
         if records.num_rows:
             offsets = numpy_view(records.column("offset"))
@@ -236,7 +237,7 @@ class Ingest:
         return self._intake(partition, name, run, clock, letters, origin.end - 1)
 
     def _run(self, name: str, batch: Any, line: Ints, source: str, origin: Origin | None = None) -> Run | None:
-        """Write a run, if there are any records; one that is of messages has an origin."""
+        """Write a run, if there are any records; a run of messages has an origin."""
         if not len(batch):
             return None
         kind, file = "objects" if isinstance(batch, ObjectBatch) else "queries", name + _RUN
@@ -248,7 +249,7 @@ class Ingest:
     def _intake(
         self, partition: str, name: str, run: Run | None, clock: int | None, letters: _Letters, last: int
     ) -> Intake:
-        """What a block has given; its dead letters are written."""
+        """The intake of a block; writes its dead letters."""
         file = name + _REJECTED if letters.count else ""
         if file:
             put = self.storage.begin_put if run is None or run.origin is None else self.storage.put_later
@@ -262,12 +263,14 @@ class Ingest:
             kind=partition.partition("/")[0] if letters.count else "",
         )
 
-    def _clock(self, marks: pa.RecordBatch, letters: _Letters) -> int | None:
-        """The largest time of some marks."""
+    def _clock(self, watermarks: pa.RecordBatch, letters: _Letters) -> int | None:
+        """The largest time of some watermarks."""
         times = []
-        for offset, value in zip(marks.column("offset").to_pylist(), marks.column("value").to_pylist(), strict=True):
+        for offset, value in zip(
+            watermarks.column("offset").to_pylist(), watermarks.column("value").to_pylist(), strict=True
+        ):
             try:
-                t = _mark_time(value)
+                t = _watermark_time(value)
                 if self.ceiling is not None and t > self.ceiling:
                     raise RecordError("clock", in_the_future(t, self.ceiling))
                 times.append(t)
@@ -278,13 +281,13 @@ class Ingest:
     def _records(
         self, data: pa.Buffer, cuts: list[int], partition: str, places: _Places, letters: _Letters
     ) -> tuple[Any, Ints]:
-        """The records of a block that can be used, and their places."""
+        """The valid records of a block, and their places."""
         found: list[tuple[Any, Ints]] = []
         is_objects = partition.startswith("objects/")
         decode = decode_objects if is_objects else decode_queries
 
         def decoded(text: pa.Buffer, first: int) -> Decoded[Any]:
-            return decode(text, first + 2, self.space, self.rule)  # that of line 1 would be without its byte order mark
+            return decode(text, first + 2, self.space, self.rule)  # a line 1 would lose its byte order mark
 
         line = 0
         for start, end in pairwise(cuts):
@@ -308,7 +311,7 @@ class Ingest:
         return whole, np.concatenate([np.empty(0, np.int64), *(part for _, part in found)])
 
     def _short(self, batch: _Batch, places: Ints, values: pa.BinaryArray, letters: _Letters) -> tuple[_Batch, Ints]:
-        """Without the records that no message could carry on: their terms may be longer than their texts."""
+        """The batch without records that fit into no message: their terms may be longer than their texts."""
         if pc.max(pc.binary_length(values)).as_py() <= _SURELY_SHORT:
             return batch, places
         name = pc.binary_length(quoted(batch.ids)).to_numpy().astype(np.int64)
@@ -323,7 +326,7 @@ class Ingest:
         return self._without(batch, places, reasons, letters)
 
     def _in_time(self, batch: _Batch, places: Ints, letters: _Letters) -> tuple[_Batch, Ints]:
-        """Without the records that are too old or from the future."""
+        """The batch without records that are too old or from the future."""
         late = np.zeros(len(batch), np.bool_)
         if self.floor is not None and isinstance(batch, ObjectBatch):
             late = batch.t <= self.floor
@@ -337,7 +340,7 @@ class Ingest:
     def _without(
         self, batch: _Batch, places: Ints, reasons: Mapping[int, str], letters: _Letters
     ) -> tuple[_Batch, Ints]:
-        """Without the rows that are refused, of which each becomes a letter."""
+        """The batch without the rejected rows, each of which becomes a dead letter."""
         if not reasons:
             return batch, places
         for row, reason in reasons.items():
@@ -346,7 +349,7 @@ class Ingest:
         return batch.take(kept), places[kept]
 
     def _echo(self, record: SpatialObject | Query | Cancellation) -> str:
-        """A record as it was understood, of an object the first terms."""
+        """A record as it was parsed; of an object only the first terms."""
         if isinstance(record, SpatialObject):
             x, y = self.space.axes
             fields = {"id": record.id, "t": record.t, x: record.x, y: record.y, "terms": record.terms[:_ECHOED_TERMS]}
@@ -354,7 +357,7 @@ class Ingest:
         return json.dumps(record.to_record(), ensure_ascii=False)
 
     def _lines(self, values: pa.BinaryArray, offsets: Ints, letters: _Letters) -> tuple[pa.Buffer, Ints, list[int]]:
-        """All lines one after the other, blank where they are too long.
+        """All lines one after the other, blank if they are too long.
 
         With the first line of each message, from 0, and where to cut so that no part has too many lines.
         """
@@ -376,7 +379,7 @@ class Ingest:
         return text, np.cumsum(lines) - lines, _cuts(ends_line)
 
     def _without_long_lines(self, value: bytes, offset: int, letters: _Letters) -> bytes:
-        """A message with nothing where its lines are too long."""
+        """A message with its lines that are too long replaced by nothing."""
         ends = np.append(np.flatnonzero(np.frombuffer(value, np.uint8) == ord("\n")), len(value))
         starts = np.append(0, ends[:-1] + 1)
         kept, last = [], 0
@@ -390,7 +393,7 @@ class Ingest:
 
 
 def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
-    """What the terms of each record take in a block of its own."""
+    """The bytes of the terms of each record in a block of its own."""
     terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
     each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
     ends: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
@@ -398,12 +401,12 @@ def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
 
 
 class _Letters:
-    """The dead letters of a block, and what else there is to say of its records.
+    """The dead letters of a block, and statistics of its records.
 
     Attributes:
-        count: records and marks that are rejected; there may be fewer letters.
-        left: those of them on which decoding has failed.
-        reasons: all of them, by class.
+        count: number of rejected records and watermarks; there may be fewer letters.
+        left: number of those on which decoding has failed.
+        reasons: number of rejected ones by class.
         unknown: the unknown fields of its objects, see :attr:`Intake.unknown`.
     """
 
@@ -416,7 +419,7 @@ class _Letters:
         self.unknown: Mapping[str, int] = {}
 
     def add(self, offset: int | None, line: int, reason: str, record: str) -> None:
-        """One for a line of a message, or where there is no offset of a file."""
+        """Add a letter for a line of a message, or, without an offset, of a file."""
         self.count += 1
         name = reason_class(reason)
         self.reasons[name] = self.reasons.get(name, 0) + 1
@@ -429,7 +432,7 @@ class _Letters:
         self._of_message[offset] = known + 1, line if known == _LETTERS_PER_MESSAGE else first
 
     def text(self) -> bytes:
-        """All letters, a line each."""
+        """All letters, one per line."""
         for offset, (known, line) in self._of_message.items():
             if known > _LETTERS_PER_MESSAGE:
                 more = known - _LETTERS_PER_MESSAGE
@@ -440,7 +443,7 @@ class _Letters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Places:
-    """Where the lines of a block stood.
+    """The places of the lines of a block.
 
     Attributes:
         starts: int64[n], the first line of each message, from 0.
@@ -459,19 +462,19 @@ class _Places:
 def _decoded(
     decode: Callable[[pa.Buffer, int], Decoded[Any]], text: pa.Buffer, first: int
 ) -> Iterator[tuple[Decoded[Any] | tuple[str, str], int]]:
-    """Parts of a text with their first lines: decoded, or of a line that cannot be, what happened, and its echo.
+    """Parts of a text with their first lines: decoded, or for a line that fails to decode, the reason and its echo.
 
-    Costs a few times as much as decoding, and more by the logarithm of the lines for each that is found.
+    Costs a few times as much as decoding, and more by the logarithm of the lines for each line that is found.
 
     Raises:
-        Exception: decoding fails with no line at all, or for want of something else.
+        Exception: decoding fails without any line, or for lack of resources.
     """
     try:
         yield decode(text, first), first
         return
     except AMBIENT:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told in a dead letter, or raised
+    except Exception as error:  # noqa: BLE001 - any: it goes into a dead letter, or is raised
         decode(text.slice(0, 0), first)
         if _newlines(text) < 2:
             line = text.to_pybytes().rstrip(b"\n")
@@ -488,7 +491,7 @@ def _newlines(text: pa.Buffer) -> int:
 
 
 def _middle(text: pa.Buffer) -> int:
-    """After which byte to cut lines into halves."""
+    """The byte after which to cut lines into halves."""
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
     return int(ends[(len(ends) - 1) // 2]) + 1
 
@@ -506,29 +509,29 @@ def _cuts(ends_line: Flags) -> list[int]:
 
 
 def _echo_of(value: bytes) -> str:
-    """What is echoed of a line, as JSON."""
+    """The echo of a line, as JSON."""
     return json_value(value[: 4 * LONGEST_ECHO])[2]
 
 
-def _mark_time(value: bytes) -> int:
-    """The time of a mark.
+def _watermark_time(value: bytes) -> int:
+    """The time of a watermark.
 
     Raises:
-        RecordError: it is none.
+        RecordError: it is invalid.
     """
-    if len(value) > _LONGEST_MARK:
-        raise RecordError("clock", f"a mark of {len(value)} bytes; the most is {_LONGEST_MARK}")
+    if len(value) > _LONGEST_WATERMARK:
+        raise RecordError("clock", f"a watermark of {len(value)} bytes; the most is {_LONGEST_WATERMARK}")
     record, error, _ = json_value(value)
     if error is not None:
         raise error
     t = record.get("clock") if isinstance(record, dict) else None
     if not isinstance(t, int) or isinstance(t, bool):
-        raise RecordError("clock", 'a mark is {"clock": t} with t in integer milliseconds')
+        raise RecordError("clock", 'a watermark is {"clock": t} with t in integer milliseconds')
     return parse_time(t, "clock")
 
 
 def _blocks(given: Iterable[pa.RecordBatch | Records]) -> Iterator[pa.RecordBatch | Records]:
-    """What a source gives, in blocks of bounded size that are large enough to be decoded well."""
+    """What a source delivers, in blocks of bounded size that are large enough to be decoded efficiently."""
     held: list[pa.RecordBatch] = []
     size = 0
     for each in given:
@@ -545,7 +548,7 @@ def _blocks(given: Iterable[pa.RecordBatch | Records]) -> Iterator[pa.RecordBatc
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Messages cut into parts of bounded size, one message at least."""
+    """Messages cut into parts of bounded size, at least one message each."""
     size = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy(), dtype=np.int64)
     first = 0
     while first < batch.num_rows:

@@ -1,12 +1,11 @@
-"""The sample of the live stream that J is made from, kept up to date (SSTD, sections 4.1.1 and 5.3).
+"""The sample of the live stream from which J is made, kept up to date (SSTD, sections 4.1.1 and 5.3).
 
-With each epoch, each router partition leaves some of its queries, and partition 0 some of its objects. Now and then the
-router's driver adds what has come since the last time to the sample (:mod:`spatialstream.index.sample`), which is kept
-in the routing store, where the rebalancer reads it: J, and the objects from which a tree is built anew, are made from
-it there.
+With each epoch, each router partition writes a sample of its queries, and partition 0 one of its objects. Periodically
+the router's driver adds the new samples to the overall sample (:mod:`spatialstream.index.sample`), which is kept in the
+routing store, where the rebalancer reads it: it makes J, and the objects from which a tree is rebuilt, from it.
 
-Cost: bounded samples an epoch; some 100 ms each time the sample is renewed. ZooKeeper, which keeps its last 500 changes
-in memory, gets a sample of megabytes once a minute or two, and a small one each time.
+Cost: bounded samples per epoch; some 100 ms for each update of the sample. ZooKeeper, which keeps its last 500 changes
+in memory, gets a sample of megabytes once every minute or two, and a small one each time.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.index.sample import MEMORY, Sample
 from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import Unavailable
@@ -26,7 +26,6 @@ from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.state import get_records, records_file
 from spatialstream.stages.turns import Epoch
 from spatialstream.store.base import RoutingStore
@@ -35,28 +34,28 @@ from spatialstream.store.reports import read_sample, save_sample
 __all__ = ["SAMPLES", "Learner", "drop_samples", "write_sample"]
 
 SAMPLES = "samples/"
-"""What the names of samples begin with."""
+"""Prefix of the names of sample files."""
 
 _PER_EPOCH = 2_000
 _ENDS_PER_EPOCH = 20_000
 _MOST_EPOCHS = 100
 _RATE = 64 << 10
-"""Bytes a second at which samples go into the routing store, at most."""
+"""Maximum bytes per second of samples saved to the routing store."""
 
 
 def write_sample(
     storage: Storage, epoch: Epoch, partition: int, objects: ObjectBatch | None, queries: QueryBatch | None
 ) -> None:
-    """Leave a sample of what a router partition has in an epoch.
+    """Write a sample of a router partition's records in an epoch.
 
-    Of queries those are drawn whose ids have the smallest hashes, and cancellations likewise: so the ends of the
-    queries that are in the sample are in it too, for what has one id is of one partition.
+    Queries are selected by the smallest hashes of their ids, and cancellations likewise: so the cancellations of the
+    queries in the sample are in it too, because all records with one id belong to one partition.
 
     Args:
-        storage: where samples go.
+        storage: of the samples.
         epoch: the epoch.
         partition: of the router.
-        objects: those that stand for all of the epoch; of one partition.
+        objects: those that represent all of the epoch; passed by one partition.
         queries: those of this partition.
     """
     told = {"span": str(max(0, epoch.span))}
@@ -79,7 +78,7 @@ def write_sample(
 
 
 def _smallest(queries: QueryBatch, rows: Ints, most: int) -> Ints:
-    """Of these rows, at most so many, with the smallest hashes of their ids."""
+    """At most so many of these rows: those with the smallest hashes of their ids."""
     if len(rows) <= most:
         return rows
     hashes = hash_strings(queries.ids)[rows]
@@ -91,7 +90,7 @@ def _epoch_of(name: str) -> int:
 
 
 def drop_samples(storage: Storage) -> None:
-    """Go on without the samples that have come."""
+    """Discard the samples that have come."""
     storage.delete(storage.list(SAMPLES))
 
 
@@ -99,11 +98,11 @@ class Learner:
     """Keeps the sample.
 
     Args:
-        storage: where the samples of epochs are.
+        storage: of the samples of epochs.
         store: the routing store.
         space: the stream's space.
-        memory: ms of the stream in which what is known fades to 1/e.
-        clock: seconds that go on.
+        memory: ms of the stream in which old records decay to 1/e.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -125,10 +124,10 @@ class Learner:
         self._save_at = clock()
 
     def learn(self) -> bool:
-        """Add the samples that have come, and keep the whole if it is time to; whether any had come."""
+        """Add the new samples, and save the overall sample if that is due; returns whether there were new ones."""
         learned = self._add()
         if self._unsaved and self._known is not None and self._clock() >= self._save_at:
-            with contextlib.suppress(Unavailable):  # the next time will do
+            with contextlib.suppress(Unavailable):  # retried next time
                 size = save_sample(self._store, self._known)
                 self._unsaved, self._save_at = False, self._clock() + size / _RATE
         return learned
@@ -145,7 +144,7 @@ class Learner:
         return True
 
     def drop(self) -> None:
-        """Go on without the samples that have come: nothing can be learnt from them."""
+        """Discard the new samples: nothing can be learnt from them."""
         drop_samples(self._storage)
 
     def _restore(self) -> bool:
@@ -157,7 +156,7 @@ class Learner:
         return True
 
     def _recent(self, names: list[str]) -> tuple[Sample, QueryBatch]:
-        """What has come, each record for those that it stands for, and the cancellations among it."""
+        """The new records, each with its weight, and the cancellations among them."""
         objects, queries = [ObjectBatch.of([])], [QueryBatch.of([])]
         weights = [np.empty(0)], [np.empty(0)]
         span = 0

@@ -1,24 +1,24 @@
 """MERGE: partials of all slots become the result rows of a round.
 
-All slots answer within it, so a snapshot query is complete when the partials are in; but for SKQs whose first phase
-shows that more slots matter (:mod:`spatialstream.stages.two_phase`). State is the answers of the live CKQs, and the
-catalogue of what stands, which can be asked for between the rounds.
+All slots answer within the round, so a snapshot query is complete when the partials are in; except for SKQs whose first
+phase shows that more slots matter (:mod:`spatialstream.stages.two_phase`). State is the answers of the live CKQs, and
+the catalogue of registered continuous queries, which can be listed between rounds.
 
-With what stands MERGE keeps how many rows each query has had, and when the last one was
+With each continuous query MERGE keeps the number of its rows, and the time of the last one
 (:mod:`~spatialstream.local.row_counts`). A round adds its rows to the state that the round before has left. So each row
-is counted once, however often its round is done, and in whichever process; also where that is for the state alone, and
-no row leaves: then the slots count the matches that they do not write, and the changes and steps are those that were
-written. The oracle is who counts the rows of the results by query (``tests/unit/stream/test_row_counts.py``).
+is counted once, however often its round is done, and in whichever process. That includes replays for the state only,
+which publish no rows: then the slots count the matches that they do not write, and the changes and steps are those that
+were written. The oracle counts the rows of the results by query (``tests/unit/stream/test_row_counts.py``).
 
 Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, snapshot queries, CTQ steps;
 and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
-the order of their files, are the same bytes for any number of slots, leaves, and any cut into epochs.
+the order of their files, are the same bytes for any number of slots and leaves, and any cut into epochs.
 
 MERGE may be divided by hash of the queries' ids (:mod:`~spatialstream.stages.division`). Each part is an owner of its
-own state, and gives the rows of its queries in that order.
+own state, and returns the rows of its queries in that order.
 
-Partials and rows of an epoch may be many times the memory there is. What grows with rows comes in blocks, waits in a
-:class:`~spatialstream.stages.external_sort.Spool`, and is merged and given out block by block.
+Partials and rows of an epoch may be many times the available memory. What grows with rows comes in blocks, waits in a
+:class:`~spatialstream.stages.external_sort.Spool`, and is merged and emitted in blocks.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.local.catalogue import Catalogue
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.local.row_counts import Counts, RowCounts
@@ -44,10 +45,9 @@ from spatialstream.model.errors import Lost
 from spatialstream.model.kinds import QueryType, Route, having
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages, views
 from spatialstream.stages.external_sort import Spool
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
 from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.state import OwnerState
@@ -76,19 +76,19 @@ _SPOOLED = {
     messages.SNAPSHOT_TERMS: "number",
     messages.STEPS: "now",
 }
-"""Partials that wait in a spool: kind -> the key by which they are put together."""
+"""Partials that wait in a spool: kind -> the key by which they are grouped."""
 
 _MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
-"""Classes of rows at one timestamp, in the order in which they are written."""
+"""Classes of rows with one timestamp, in the order in which they are written."""
 
 
 @dataclass(slots=True)
 class Merged:
-    """What a part of MERGE keeps.
+    """The state of a part of MERGE.
 
     Attributes:
         nearest: the answers of its CKQs.
-        catalogue: its queries that stand.
+        catalogue: its continuous queries.
     """
 
     nearest: NearestMerger
@@ -101,15 +101,15 @@ class Merged:
 
 @dataclass(slots=True)
 class RoundResults:
-    """What a round gives.
+    """The results of a round.
 
     Attributes:
-        lines: result lines in order, some thousands at a time; they can be gone through once.
+        lines: result lines in order, some thousands at a time; can be iterated over once.
         rejected: dead letters.
-        counts: its rows by query type, ``rejected`` for dead letters, and ``repeated`` for queries that came again.
-        loads: load statistics of each slot, as far as they tell them.
+        counts: its rows by query type, ``rejected`` for dead letters, and ``repeated`` for repeated queries.
+        loads: load statistics of each slot, as far as reported.
         second: the SKQs that need a second phase; their lines are not among ``lines``.
-        foreign: messages among the blocks that were passed over, for they are not the router's.
+        foreign: number of skipped messages among the blocks, which the router has not written.
     """
 
     lines: Iterable[pa.LargeStringArray]
@@ -121,7 +121,7 @@ class RoundResults:
 
 
 def merger_owner(part: int) -> str:
-    """The owner of the state of a part of MERGE."""
+    """The name of a part of MERGE as an owner of state."""
     return f"merger-{part:04d}"
 
 
@@ -131,21 +131,21 @@ def merger_state(part: int, turn: Round, storage: Storage) -> OwnerState:
 
 
 def merge(
-    rows: Iterable[Row], turn: Round, space: Space, storage: Storage, limits: RowLimits | None = None, part: int = 0
+    rows: Iterable[Block], turn: Round, space: Space, storage: Storage, limits: RowLimits | None = None, part: int = 0
 ) -> RoundResults:
-    """Merge one round's partials; the merger's state is then that of the round. Of a known round only that is of use.
+    """Merge one round's partials; the merger's state is then that of the round. In a replay only the state matters.
 
     Args:
-        rows: the partials of all slots for this part, gone through once; those of a slot in the order in which it gave
-            them.
+        rows: the partials of all slots for this part, iterated over once; those of a slot in the order in which it
+            made them.
         turn: the round.
         space: the stream's space.
         storage: of the state.
-        limits: how long rows may be; None: any length.
-        part: which one, see :mod:`~spatialstream.stages.division`; what is of no query is told by the first.
+        limits: maximum length of rows; None: unlimited.
+        part: its number, see :mod:`~spatialstream.stages.division`; the first one handles what belongs to no query.
 
     Raises:
-        Lost: the state of the round before is in no memory any more.
+        Lost: the state of the round before is not in memory any more.
     """
     with ExitStack() as unfinished:
         lines, spools = _Lines(), {kind: Spool(key) for kind, key in _SPOOLED.items()}
@@ -158,7 +158,7 @@ def merge(
 
 
 def _merge(
-    rows: Iterable[Row],
+    rows: Iterable[Block],
     turn: Round,
     space: Space,
     storage: Storage,
@@ -167,7 +167,7 @@ def _merge(
     lines: _Lines,
     spools: Mapping[str, Spool],
 ) -> RoundResults:
-    kept, counted = list[Row](), RowCounts()
+    kept, counted = list[Block](), RowCounts()
     for slot, kind, content in rows:
         if kind == messages.COUNTED:
             counted.add(Counts(numbers(content, "number"), numbers(content, "rows"), numbers(content, "last")))
@@ -177,7 +177,7 @@ def _merge(
             spools[kind].add(content)
         else:
             kept.append((slot, kind, content))
-    kept.sort(key=lambda row: row[0])  # they come in any order, and what is written of them has to be the same again
+    kept.sort(key=lambda row: row[0])  # they come in any order, and a repetition has to write the same
     by_kind = _by_kind(kept)
     state = merger_state(part, turn, storage)
     merged = state.begin(partial(restored, space))
@@ -185,7 +185,7 @@ def _merge(
 
     _register(by_kind, merged)
     shown = None if turn.known else lines
-    _add_changes(_changes(spools[messages.ARRIVALS], nearest, turn.upto), space, shown, counted, limits)
+    _add_changes(_changes(spools[messages.ARRIVALS], nearest, turn.watermark), space, shown, counted, limits)
     second = second_phase(kept, turn.routing(storage), space) if turn.two_phase else None
     later = None if second is None else second.numbers
     lists, terms = spools[messages.SNAPSHOT_LISTS], spools[messages.SNAPSHOT_TERMS]
@@ -202,7 +202,7 @@ def _merge(
     if second is not None:
         counts[QueryType.SKQ.value] = counts.get(QueryType.SKQ.value, 0) + len(second.numbers)
     if turn.checkpoint:
-        merged.catalogue.drop(turn.upto)
+        merged.catalogue.drop(turn.watermark)
     state.end(merged)
     views.keep(storage.place, ~part, ListingView.of(merged.catalogue, turn))
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
@@ -210,30 +210,30 @@ def _merge(
     return RoundResults(lines, rejected, counts, loads, second, foreign)
 
 
-def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = None) -> Iterable[pa.LargeStringArray]:
+def merge_second(rows: Sequence[Block], space: Space, limits: RowLimits | None = None) -> Iterable[pa.LargeStringArray]:
     """The lines of SKQs after their second phase, some thousands at a time.
 
     Args:
         rows: what :class:`~spatialstream.stages.two_phase.Second` kept of the first phase, and all slots' answers in
             the second.
         space: the stream's space.
-        limits: how long rows may be; None: any length.
+        limits: maximum length of rows; None: unlimited.
     """
     lines = _Lines()
     _add_snapshots(lines, answers(_by_kind(rows), (), (), space, None, limits))
     return lines
 
 
-def ask(slot: int, rows: Sequence[Row], turn: Round, storage: Storage) -> Iterator[Row]:
+def ask(slot: int, rows: Sequence[Block], turn: Round, storage: Storage) -> Iterator[Block]:
     """A slot's part in the second phase of a round that it has done; rows are what was kept of the first phase.
 
     Raises:
-        Lost: the slot is not as the round has left it.
+        Lost: the slot's state after the round is not available.
     """
     return answer_second(slot, rows, slot_objects(slot, turn, storage, done=False))
 
 
-def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
+def _by_kind(rows: Iterable[Block]) -> dict[str, list[pa.RecordBatch]]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
@@ -241,7 +241,7 @@ def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
 
 
 def restored(space: Space, manifest: Manifest | None, read: ReadFile) -> Merged:
-    """What a part has kept at a checkpoint; without a manifest that is nothing."""
+    """The state of a part at a checkpoint; without a manifest an empty one."""
     if manifest is None:
         return Merged(NearestMerger(space))
     nearest = NearestMerger.restore(space, manifest["nearest"], read)
@@ -249,23 +249,23 @@ def restored(space: Space, manifest: Manifest | None, read: ReadFile) -> Merged:
 
 
 def view(part: int, turn: Round, space: Space, storage: Storage) -> ListingView:
-    """What stands of a part after a round, which is done.
+    """The continuous queries of a part after a round, which is done.
 
     Raises:
-        Lost: it is not in this process's memory, and the round has not ended with a checkpoint.
+        Lost: they are not in this process's memory, and the round has not ended with a checkpoint.
     """
     merged: Merged | None = merger_state(part, turn, storage).ended()
     if merged is None and not turn.checkpoint:
-        raise Lost(f"part {part} of MERGE as round {turn.number} has left it is in no memory any more")
+        raise Lost(f"the state of part {part} of MERGE after round {turn.number} is not in memory any more")
     if merged is None:
-        done = turn.number, turn.take
+        done = turn.number, turn.revision
         after = merger_state(part, replace(turn, number=turn.number + 1, left=(), before=done, since=done), storage)
         merged = restored(space, after.previous(), after.read)
     return ListingView.of(merged.catalogue, turn)
 
 
 class _Lines:
-    """Takes lines with their keys (t, class, rank), and gives them in order."""
+    """Takes lines with their keys (t, class, rank), and returns them in order."""
 
     def __init__(self) -> None:
         self._spool = Spool("key", "rank")
@@ -273,7 +273,7 @@ class _Lines:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of lines."""
         return self._spool.rows
 
     def add(
@@ -285,7 +285,7 @@ class _Lines:
         lines: pa.StringArray | pa.LargeStringArray,
         row: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Lines of one class; equal (t, rank) keep the order in which they are given.
+        """Add lines of one class; equal (t, rank) keep the order in which they are added.
 
         Args:
             kind: type of the queries.
@@ -293,7 +293,7 @@ class _Lines:
             row_class: one of the four.
             rank: of each row.
             lines: its text.
-            row: the row of each line, where rows have several; None: one each.
+            row: the row of each line, if rows have several; None: one each.
         """
         if len(lines):
             # |t| is below 2**53, so one integer holds (t, class); 64-bit offsets, because chunks are put together
@@ -304,11 +304,11 @@ class _Lines:
             self.counts[kind.value] = self.counts.get(kind.value, 0) + len(t)
 
     def close(self) -> None:
-        """Let go of lines that nobody wants."""
+        """Discard lines that nobody wants."""
         self._spool.close()
 
     def __iter__(self) -> Iterator[pa.LargeStringArray]:
-        """All lines in order, for once."""
+        """All lines in order; can be iterated over once."""
         for table in self._spool:
             yield table.column("line").combine_chunks()
 
@@ -340,14 +340,14 @@ def _add_changes(
         rank += len(changes)
 
 
-def _changes(arrivals: Spool, nearest: NearestMerger, upto: int) -> Iterator[Changes]:
-    """The changes of CKQs up to ``upto``, in order."""
+def _changes(arrivals: Spool, nearest: NearestMerger, watermark: int) -> Iterator[Changes]:
+    """The changes of CKQs up to ``watermark``, in order."""
     waiting = Arrivals.concat([])
     for table in arrivals:
         if len(waiting):
             yield from nearest.changes(waiting, int(waiting.t.max()))
         waiting = Arrivals.concat([_arrivals(content) for content in table.to_batches()])
-    yield from nearest.changes(waiting, upto)
+    yield from nearest.changes(waiting, watermark)
 
 
 def _arrivals(content: pa.RecordBatch) -> Arrivals:

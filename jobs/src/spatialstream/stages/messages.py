@@ -1,7 +1,6 @@
-"""What travels between the stages: rows of (slot, kind, data), where data is an Arrow IPC stream of one record batch.
+"""The blocks between stages: rows of (slot, kind, data), where data is an Arrow IPC stream of one record batch.
 
-One row is one block, whatever number of objects is in it, so that the cost of crossing from process to process is per
-block.
+One row is one block with any number of objects, so that the cost of crossing a process boundary is per block.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = [
     "SNAPSHOT_QUERIES",
     "SNAPSHOT_TERMS",
     "STEPS",
-    "Row",
+    "Block",
     "blocks",
     "columns",
     "messages",
@@ -45,14 +44,14 @@ __all__ = [
     "unpack",
 ]
 
-Row = tuple[int, str, pa.RecordBatch]
+Block = tuple[int, str, pa.RecordBatch]
 """One block: (slot, kind, content)."""
 
 LARGEST_VALUE = 64 << 20
-"""Bytes beyond which a block is cut on its way between Spark's tasks, whose values have 2 GiB at most."""
+"""Bytes beyond which a block is split on its way between Spark's tasks, whose values are limited to 2 GiB."""
 
 _TOGETHER = 1 << 20
-"""Bytes of a batch of small blocks, at most."""
+"""Maximum bytes of a batch of small blocks."""
 
 BLOCK_TYPE = "slot int, kind string, data binary"
 """The Spark schema of all three stages' rows."""
@@ -61,17 +60,17 @@ BLOCK_TYPE = "slot int, kind string, data binary"
 OBJECTS = "objects"
 """Objects of one router partition for one slot, in (t, id, x, y) order."""
 REGISTERED = "registered"
-"""Admitted queries of one router partition with their numbers, in stream order, which is that of the numbers."""
+"""Admitted queries of one router partition with their numbers, in stream order, which is ascending by number."""
 ENDED = "ended"
 """Cancellations: numbers of queries and the times at which they end."""
 MARKER = "marker"
-"""End of the epoch from one router partition: (epoch, upto, router partitions)."""
+"""End of the epoch from one router partition: (epoch, watermark, router partitions)."""
 
-# WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of queries that stand)
+# WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of continuous queries)
 LINES = "lines"
 """Finished result lines (CRQ): (t, seq, line)."""
 COUNTED = "counted"
-"""How many result lines (CRQ) each query has, be they out or not: (number, rows, last), with the last one's t."""
+"""Number of result lines (CRQ) of each query, written now or before: (number, rows, last), with the last line's t."""
 ARRIVALS = "arrivals"
 """Objects that entered a slot's answer to a CKQ."""
 SNAPSHOT_QUERIES, SNAPSHOT_OBJECTS, SNAPSHOT_TERMS = "snapshot_queries", "snapshot_objects", "snapshot_terms"
@@ -79,19 +78,19 @@ SNAPSHOT_QUERIES, SNAPSHOT_OBJECTS, SNAPSHOT_TERMS = "snapshot_queries", "snapsh
 SNAPSHOT_LISTS = "snapshot_lists"
 """A slot's partials of SRQs: objects."""
 ASKED = "asked"
-"""The SKQs that a slot has answered, whole."""
+"""The complete SKQs that a slot has answered."""
 LOAD = "load"
 """Load statistics of a slot."""
 FOREIGN = "foreign"
-"""How many messages among a slot's blocks are none."""
+"""Number of messages among a slot's blocks that are no blocks."""
 STEPS = "steps"
 """A slot's partial term counts of CTQ steps."""
 
 # ROUTE -> MERGE
 REJECTED = "rejected"
-"""Dead letters of queries, and the order in which they go out: (order, line)."""
+"""Dead letters of queries, and the order in which they are written: (order, line)."""
 REPEATED = "repeated"
-"""How many queries came again that had been admitted."""
+"""Number of queries that were repetitions of admitted ones."""
 
 
 def pack(batch: pa.RecordBatch, compression: str | None = None) -> pa.Buffer:
@@ -105,7 +104,7 @@ def pack(batch: pa.RecordBatch, compression: str | None = None) -> pa.Buffer:
 
 
 def unpack(data: Any) -> pa.RecordBatch:
-    """The record batch of :func:`pack`."""
+    """Unpack the record batch of :func:`pack`."""
     made()
     return pa.ipc.open_stream(data).read_next_batch()
 
@@ -123,15 +122,15 @@ def numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
 
 
 def messages(slot: int, kind: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A block as rows of a stage's output: one, or several where it is too large to travel as one value.
+    """A block as rows of a stage's output: one, or several if it is too large to travel as one value.
 
-    Whoever takes blocks takes several of a kind from one slot as well as one.
+    Receivers of blocks accept several of one kind from a slot.
     """
     return (_message([(slot, kind, pack(piece))]) for piece in _pieces(batch))
 
 
-def together(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Blocks as with :func:`messages`, small ones in one batch: on its way a batch costs more than a small block."""
+def together(rows: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """Blocks as with :func:`messages`, small ones in one batch: transporting a batch costs more than a small block."""
     waiting: list[tuple[int, str, pa.Buffer]] = []
     size = 0
     for slot, kind, batch in rows:
@@ -168,8 +167,10 @@ def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:
     return [(slot[i].as_py(), kind[i].as_py(), unpack(data[i].as_buffer())) for i in range(rows.num_rows)]
 
 
-def marker(epoch: int, upto: int, partitions: int) -> pa.RecordBatch:
+def marker(epoch: int, watermark: int, partitions: int) -> pa.RecordBatch:
     """The content of a :data:`MARKER`."""
     return columns(
-        epoch=np.array([epoch], np.int64), upto=np.array([upto], np.int64), partitions=np.array([partitions], np.int64)
+        epoch=np.array([epoch], np.int64),
+        watermark=np.array([watermark], np.int64),
+        partitions=np.array([partitions], np.int64),
     )

@@ -1,23 +1,23 @@
-"""How continuous queries move between slots when a new routing version is adopted (SSTD, sections 5.2 and 5.3).
+"""Moves of continuous queries between slots on the adoption of a new routing version (SSTD, sections 5.2 and 5.3).
 
 Objects never move. A query moves when a slot will become responsible for a part of its region that other slots have
 now. In terms of the control records of epochs:
 
-1. *prepare N*: of all slots that have a query now, the lowest writes it down for each slot that will need it and does
-   not have it. From this epoch on the router sends new queries to the slots of both versions, and every slot remembers
-   the cancellations that come.
-2. *load N*, once all slots have done so: the receivers register what was written for them, and apply the remembered
+1. *prepare N*: of all slots that have a query now, the lowest exports it for each slot that will need it and does not
+   have it. From this epoch on the router sends new queries to the slots of both versions, and every slot remembers the
+   cancellations that come.
+2. *load N*, once all slots have done so: the receivers register what was exported for them, and apply the remembered
    cancellations.
 3. *activate N*: the version is active from this epoch on, once all slots have done so. A slot then drops the range
    queries that do not concern it any more. A terms query is kept as long as its windows reach back to objects that the
    slot holds; until then its counts are the sum over the old and the new slots, of different objects.
-4. *abort N* takes 1 and 2 back: what was registered stays, unused, until the next change of version; no object of its
+4. *abort N* cancels 1 and 2: what was registered stays, unused, until the next change of version; no object of its
    region comes to the slot.
 
 Nearest queries are on all slots anyway. Every step may be repeated: files are named after version and slots, and a
 query that is known is not registered again.
 
-Cost: routing the slot's queries under both versions, about 1 us each, once a change.
+Cost: routing the slot's queries under both versions, about 1 us each, once per change.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.connectors.contracts import Storage, find
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.state import Manifest
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.state import get_records, put_records
@@ -48,9 +48,9 @@ __all__ = [
 ]
 
 TRANSFERS = "transfers/"
-"""What the names of transfers begin with."""
+"""Prefix of the names of transfer files."""
 
-Standing = tuple[npt.NDArray[np.int64], QueryBatch]
+Registrations = tuple[npt.NDArray[np.int64], QueryBatch]
 """Numbers and queries."""
 
 
@@ -59,11 +59,11 @@ class Moves:
     """What a slot remembers of changes of version.
 
     Attributes:
-        version: number of the version under which the slot's queries are; None before the first epoch.
+        version: number of the version under which the slot has its queries; None before the first epoch.
         pending: number of the version that is being prepared.
         ended: (number, t) of the cancellations since ``prepare``.
-        fading: number of a terms query that is not this slot's any more -> time from which its windows hold none of
-            the slot's objects.
+        fading: number of a terms query that does not concern this slot any more -> time from which its windows contain
+            none of the slot's objects.
     """
 
     version: int | None = None
@@ -72,12 +72,12 @@ class Moves:
     fading: dict[int, int] = field(default_factory=dict)
 
     def remember(self, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
-        """Cancellations have come."""
+        """Remember cancellations while a version is being prepared."""
         if self.pending is not None:
             self.ended.extend(zip(number.tolist(), t.tolist(), strict=True))
 
     def forget(self) -> None:
-        """No version is being prepared any more."""
+        """No version is being prepared any more: drop the remembered cancellations."""
         self.pending = None
         self.ended.clear()
 
@@ -99,24 +99,24 @@ def _name(version: int, source: int, target: int) -> str:
 
 
 def drop_transfers(storage: Storage, active: int) -> None:
-    """Delete what was written down for a version, and for those before it: it is active now."""
+    """Delete the transfers of a version, which is active now, and of those before it."""
     storage.delete(name for name in storage.list(TRANSFERS) if int(name.split("/")[1]) <= active)
 
 
 def export_queries(
-    slot: int, standing: Sequence[Standing], active: RoutingVersion, coming: RoutingVersion, storage: Storage
+    slot: int, continuous: Sequence[Registrations], active: RoutingVersion, coming: RoutingVersion, storage: Storage
 ) -> int:
-    """Write down what other slots will need of this slot's queries; returns how many queries that are.
+    """Export the queries of this slot that other slots will need; returns their number.
 
     Args:
         slot: this slot.
-        standing: its range queries, its terms queries.
+        continuous: its range queries, its terms queries.
         active: the version under which they are here.
         coming: the version that is being prepared.
-        storage: where transfers are kept, shared by all slots.
+        storage: of the transfers, shared by all slots.
     """
-    leaving: dict[int, list[Standing]] = {}
-    for number, queries in standing:
+    leaving: dict[int, list[Registrations]] = {}
+    for number, queries in continuous:
         for target, rows in _targets(slot, queries, active, coming).items():
             leaving.setdefault(target, []).append((number[rows], queries.take(rows)))
     for target in range(coming.slots):
@@ -139,7 +139,7 @@ def _targets(
     row, source = active.route_queries(queries)
     row, first = np.unique(row, return_index=True)
     lowest = np.minimum.reduceat(source, first)
-    mine = row[lowest == slot].astype(np.int64)  # the lowest of the slots that have a query speaks for it
+    mine = row[lowest == slot].astype(np.int64)  # the lowest of the slots that have a query exports it
     chosen = queries.take(mine)
     needed = np.setdiff1d(_keys(coming, chosen), _keys(active, chosen))
     target = needed % coming.slots
@@ -152,8 +152,8 @@ def _keys(version: RoutingVersion, queries: QueryBatch) -> npt.NDArray[np.int64]
     return row.astype(np.int64) * version.slots + slot
 
 
-def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterator[Standing]:
-    """What other slots have written down for this one."""
+def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterator[Registrations]:
+    """The queries that other slots have exported for this one."""
     for source in range(slots):
         name = _name(version, source, slot)
         if find(storage, name) is not None:
@@ -163,7 +163,7 @@ def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterat
 
 def release_queries(
     slot: int,
-    upto: int,
+    watermark: int,
     moves: Moves,
     coming: RoutingVersion,
     ranges: ContinuousRangeIndex,
@@ -173,19 +173,19 @@ def release_queries(
 
     Args:
         slot: this slot.
-        upto: the time up to which objects may have come to it under the old version.
-        moves: what the slot remembers; its ``fading`` is written.
+        watermark: objects up to this time may have come to the slot under the old version.
+        moves: what the slot remembers; its ``fading`` is updated.
         coming: the version that is active now.
         ranges: the slot's range queries.
         terms: its terms queries.
     """
-    number, queries = ranges.standing(upto)
+    number, queries = ranges.continuous(watermark)
     ranges.drop(number[_foreign(slot, queries, coming)])
-    number, queries = terms.standing(upto)
+    number, queries = terms.continuous(watermark)
     foreign = _foreign(slot, queries, coming)
     kept = set(number[~foreign].tolist())
     moves.fading = {each: until for each, until in moves.fading.items() if each not in kept}
-    until = upto + queries.window[foreign]
+    until = watermark + queries.window[foreign]
     for each, deadline in zip(number[foreign].tolist(), until.tolist(), strict=True):
         moves.fading.setdefault(each, deadline)
 
@@ -199,9 +199,9 @@ def _foreign(slot: int, queries: QueryBatch, version: RoutingVersion) -> npt.NDA
     return foreign
 
 
-def drop_faded(moves: Moves, terms: ContinuousTermsIndex, upto: int) -> None:
-    """Drop the terms queries whose windows have left the slot's objects behind."""
-    faded = [number for number, until in moves.fading.items() if until <= upto]
+def drop_faded(moves: Moves, terms: ContinuousTermsIndex, watermark: int) -> None:
+    """Drop the terms queries whose windows contain none of the slot's objects any more."""
+    faded = [number for number, until in moves.fading.items() if until <= watermark]
     if faded:
         terms.drop(np.array(sorted(faded), np.int64))
         for number in faded:

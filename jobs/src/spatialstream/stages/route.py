@@ -6,9 +6,9 @@ section 4.2). Every router partition ends the epoch with a marker to every slot,
 everything.
 
 Objects are divided between router partitions by time, queries by hash of their ids
-(:mod:`~spatialstream.stages.division`): whether an id is free depends on what came of that id alone, so each partition
-has a registry of its own. A query's number is that of its place among all queries of the epoch. So neither what is
-admitted, nor its number, nor the order of dead letters depends on how many partitions there are.
+(:mod:`~spatialstream.stages.division`): whether an id is free depends only on earlier records with that id, so each
+partition has a registry of its own. A query's number is its position among all queries of the epoch. So neither what is
+admitted, nor its number, nor the order of dead letters depends on the number of partitions.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.keys import block_key
 from spatialstream.local.registry import QueryRegistry
 from spatialstream.local.state import Manifest, ReadFile
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.records.decode import rejected_line
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
 from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.learning import write_sample
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.runs import INPUT, ObjectShare, QueryShare, queries_of_epoch, route_share, unpack_place
 from spatialstream.stages.state import OwnerState
@@ -52,16 +52,16 @@ __all__ = [
 ]
 
 LARGEST_BLOCK = 6 << 20
-"""Bytes beyond which a block is cut in two. What cannot be cut, a record alone, is bounded by
-:data:`~spatialstream.stages.ingest.LARGEST_RECORD`; the topic of blocks takes messages of more than that."""
+"""Bytes beyond which a block is cut in two. What cannot be cut, a single record, is bounded by
+:data:`~spatialstream.stages.ingest.LARGEST_RECORD`; the topic of blocks accepts larger messages than that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one router partition has to route in one epoch."""
+    """The share of one router partition in one epoch."""
 
     epoch: int
-    upto: int
+    watermark: int
     partition: int
     partitions: int
     objects: ObjectShare | None
@@ -71,20 +71,20 @@ class Share:
 def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tuple[int, bytes, pa.Buffer]]:
     """ROUTE for one router partition: blocks (slot, key, content).
 
-    It leaves a sample of its queries too; partition 0 also one of its objects.
+    It writes a sample of its queries too; partition 0 also one of its objects.
     """
     queries = queries_of_epoch(epoch, partition, storage)
     objects = route_share(epoch, partition, storage)
-    share = Share(epoch.number, epoch.upto, partition, epoch.partitions, objects, queries)
+    share = Share(epoch.number, epoch.watermark, partition, epoch.partitions, objects, queries)
     registry = registry_state(epoch, partition, storage)
     sent: dict[int, int] = {}
     before, packed = None, list[pa.Buffer]()
     for slot, kind, content in route(share, epoch.routing(storage), registry):
-        if content is not before:  # what all slots are told is packed once
+        if content is not before:  # a block for all slots is packed once
             before, packed = content, [messages.pack(part) for part in _parts(kind, content)]
         for data in packed:
             number = sent[slot] = sent.get(slot, -1) + 1
-            yield slot, block_key(epoch.number, partition, number, kind, epoch.take), data
+            yield slot, block_key(epoch.number, partition, number, kind, epoch.revision), data
     if epoch.measured:
         came = None if objects is None or partition else objects.objects
         asked = None if queries is None else queries.queries
@@ -92,7 +92,7 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
 
 
 def registry_owner(partition: int) -> str:
-    """The owner of the state of a router partition's registry."""
+    """The name of a router partition's registry as an owner of state."""
     return f"registry-{partition:04d}"
 
 
@@ -102,10 +102,10 @@ def registry_state(epoch: Epoch, partition: int, storage: Storage) -> OwnerState
 
 
 def admit(epoch: Epoch, partition: int, storage: Storage) -> None:
-    """Admit a router partition's queries of an epoch whose blocks have been sent, for the registry's state alone.
+    """Admit a router partition's queries of an epoch whose blocks have been sent, only for the registry's state.
 
     Raises:
-        Lost: the state of the epoch before is in no memory any more.
+        Lost: the state of the epoch before is not in memory any more.
     """
     share = queries_of_epoch(epoch, partition, storage)
     state = registry_state(epoch, partition, storage)
@@ -147,16 +147,16 @@ def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             yield from _parts(kind, piece)
 
 
-def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Row]:
+def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Block]:
     """Route one share.
 
     Args:
         share: objects and queries, each in stream order.
-        routing: what the epoch is routed by.
+        routing: of the epoch.
         state: that of the partition's registry at this epoch.
 
     Raises:
-        Lost: the registry's state after the epoch before is in no memory any more.
+        Lost: the registry's state after the epoch before is not in memory any more.
     """
     registry = state.begin(restored)
     if share.queries is not None:
@@ -164,12 +164,12 @@ def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Row]:
     state.end(registry)
     if share.objects is not None:
         yield from _route_objects(share.objects, share.epoch, routing)
-    marker = messages.marker(share.epoch, share.upto, share.partitions)
+    marker = messages.marker(share.epoch, share.watermark, share.partitions)
     for slot in range(routing.slots):
         yield slot, messages.MARKER, marker
 
 
-def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator[Row]:
+def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator[Block]:
     objects, base = share.objects, epoch * PER_EPOCH + share.first
     leaves = routing.active.index.route_objects(objects)
     slots = routing.active.mapping[leaves]
@@ -181,7 +181,7 @@ def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator
         yield slot, messages.OBJECTS, block
 
 
-def _route_queries(share: QueryShare, routing: Routing, registry: QueryRegistry) -> Iterator[Row]:
+def _route_queries(share: QueryShare, routing: Routing, registry: QueryRegistry) -> Iterator[Block]:
     queries = share.queries
     admission = registry.admit(queries, share.number)
     if admission.reasons:
@@ -198,7 +198,7 @@ def _route_queries(share: QueryShare, routing: Routing, registry: QueryRegistry)
         yield from _blocks_of_queries(queries.take(rows), admission.number[rows], routing)
 
 
-def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], routing: Routing) -> Iterator[Row]:
+def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], routing: Routing) -> Iterator[Block]:
     row, slot = routing.route_queries(queries)
     for each in np.unique(slot).tolist():
         mine = np.sort(row[slot == each])
@@ -211,7 +211,7 @@ def queries_with_numbers(queries: QueryBatch, number: npt.NDArray[np.int64]) -> 
 
 
 def _rejections(share: QueryShare, reasons: dict[int, str]) -> pa.RecordBatch:
-    """Dead letters of queries that were not admitted; the record is echoed as it was understood."""
+    """Dead letters of queries that were not admitted; each echoes the record as it was parsed."""
     rows = sorted(reasons)
     lines = []
     for row in rows:

@@ -2,9 +2,9 @@
 
 Objects go by the active version alone, so each is stored once and never moves. A continuous query goes to the slots
 that it concerns under the active version and, while a new version is being prepared, under that one too: so the slots
-that will be responsible have it before the first object comes to them. CKQs concern the whole space: they go to every
-slot, whether or not it has a leaf now, and so never move. A snapshot query goes wherever objects of its
-time may be: to its slots under every version whose range of object timestamps meets its own.
+that will be responsible have it before their first object comes. CKQs concern the whole space: they go to every slot,
+whether or not it has a leaf now, and so never move. A snapshot query goes wherever objects of its time may be: to its
+slots under every version whose range of object timestamps meets its own.
 
 Cost: that of routing under one version, times the versions consulted, which for most queries is one.
 """
@@ -47,14 +47,14 @@ class PastVersion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routing:
-    """What an epoch is routed by; fixed before the epoch runs.
+    """The routing of an epoch; fixed before the epoch runs.
 
     Attributes:
         active: the version of the epoch.
-        pending: the version that is being prepared, if one is.
-        past: earlier versions of which objects are kept.
-        two_phase: whether an SKQ goes to the slot nearest to it alone, which then finds out who else matters (section
-            6.2); otherwise it goes to all slots at once.
+        pending: the version that is being prepared, if there is one.
+        past: earlier versions under which objects that are kept were routed.
+        two_phase: whether an SKQ goes only to the nearest slot, which then determines the other slots that matter
+            (section 6.2); otherwise it goes to all slots at once.
     """
 
     active: RoutingVersion
@@ -87,7 +87,7 @@ class Routing:
         return self._distinct(parts)
 
     def slots_of(self, query: Query) -> list[int]:
-        """The slots of one snapshot query, ascending: as :meth:`route_queries`, sooner than in a batch of its own."""
+        """The slots of one snapshot query, ascending: as :meth:`route_queries`, but faster than a batch of one."""
         if self.two_phase and isinstance(query.selection, Nearest):
             (leaf,) = self.active.index.nearest_leaves(np.array([[query.selection.x, query.selection.y]]))
             return [int(self.active.mapping[leaf])]
@@ -110,9 +110,8 @@ class Routing:
 
         Args:
             at: float64[n, 2].
-            radius: float64[n], in the unit of distances, rounded up by whoever has computed it; infinite for
-                everywhere.
-            since: int64[n], ms; objects of (since, t] are looked for.
+            radius: float64[n], in the unit of distances, rounded up by the caller; infinite for everywhere.
+            since: int64[n], ms; only objects of (since, t] matter.
             t: int64[n], ms.
         """
         bounded = np.isfinite(radius)

@@ -1,8 +1,8 @@
-"""Result rows as JSON text, encoded column-wise: a stream of matches is mostly the writing of its results.
+"""Result rows as JSON text, encoded column-wise: with many matches, most time goes into writing results.
 
-A row that holds a list may be of any length. A broker takes messages up to a size, so in a live stream a long list
-leaves in *parts*: rows that say which one of how many they are, and that a consumer puts together again
-(:class:`~spatialstream.sources.delivery.Assembler`). Files hold whole rows.
+A row that contains a list may have any length. A broker limits the size of messages, so in a live stream a long list
+is published in *parts*: rows that say which part of how many they are, and that a consumer reassembles
+(:class:`~spatialstream.connectors.delivery.Assembler`). Files contain complete rows.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ __all__ = ["RowLimits", "match_lines", "object_texts", "quoted", "row_lines", "t
 _ESCAPED = r'["\\\x00-\x1f\x7f]'
 _IS_ESCAPED = np.array([bool(re.search(_ESCAPED, chr(byte))) for byte in range(256)])
 _MOST_ESCAPED = 6
-"""Bytes that a byte of a string takes in JSON, at most."""
+"""Maximum bytes that a byte of a string takes in JSON."""
 
 _ROOM = 2**31 - 1
-"""Bytes of an array of strings with 32-bit offsets, at most."""
+"""Maximum bytes of an array of strings with 32-bit offsets."""
 
 _FEW = 32
-"""Rows that are joined one by one: to begin a kernel of Arrow's costs as much."""
+"""Up to so many rows are joined one by one: starting an Arrow kernel costs as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """How long rows with a list may be, in bytes.
+    """Maximum length of rows with a list, in bytes.
 
     Attributes:
-        longest: of a whole row; a longer one says so in place of its list.
+        longest: of a complete row; a longer one has an error in place of its list.
         part: of a list; a longer one is cut between its items.
     """
 
@@ -48,7 +48,7 @@ class RowLimits:
 
 
 def _joined(*parts: Any) -> pa.StringArray | pa.LargeStringArray:
-    """Arrays and texts put together row by row; with 64-bit offsets where 32 bits may not do."""
+    """Arrays and texts concatenated row by row; with 64-bit offsets if 32 bits may not suffice."""
     arrays = [part for part in parts if isinstance(part, pa.Array)]
     size = sum(each.nbytes for each in arrays) + len(arrays[0]) * sum(len(p) for p in parts if isinstance(p, str))
     large = size > _ROOM or any(pa.types.is_large_string(each.type) for each in arrays)
@@ -77,7 +77,7 @@ def quoted(strings: pa.StringArray | pa.LargeStringArray) -> pa.StringArray | pa
 
 
 def _has_escaped(strings: pa.StringArray | pa.LargeStringArray) -> bool:
-    """Whether a string has a byte that JSON escapes: a look at each, a third of the time of a regular expression."""
+    """Whether a string has a byte that JSON escapes: a look-up of each byte, a third of the time of a regex."""
     if not isinstance(strings, pa.StringArray):
         return bool(pc.any(pc.match_substring_regex(strings, _ESCAPED)).as_py())
     offsets, data = string_view(strings)
@@ -87,7 +87,7 @@ def _has_escaped(strings: pa.StringArray | pa.LargeStringArray) -> bool:
 def object_texts(
     space: Space, ids: pa.StringArray, t: Ints, x: Floats, y: Floats, distance: Floats | None = None
 ) -> pa.StringArray | pa.LargeStringArray:
-    """Each object as the JSON object that results show: id, t, place, and the distance where one is given."""
+    """Each object as the JSON object that results contain: id, t, place, and the distance if there is one."""
     first, second = space.axes
     n, numbers = len(t), [x, y] if distance is None else [x, y, distance]
     shown = pc.cast(pa.array(np.concatenate(numbers)), pa.string())
@@ -109,7 +109,7 @@ def object_texts(
 def match_lines(
     queries: pa.StringArray, t: Ints, objects: pa.StringArray | pa.LargeStringArray, which: Codes
 ) -> pa.StringArray | pa.LargeStringArray:
-    """CRQ result lines, one a match.
+    """CRQ result lines, one per match.
 
     Args:
         queries: the query id of each match.
@@ -135,7 +135,7 @@ def row_lines(
     complete_after: pa.Int64Array | None = None,
     limits: RowLimits | None = None,
 ) -> tuple[pa.LargeStringArray, Ints]:
-    """Result lines that hold a list each: of objects (SRQ, SKQ, CKQ) or of terms (STQ, CTQ).
+    """Result lines that contain a list each: of objects (SRQ, SKQ, CKQ) or of terms (STQ, CTQ).
 
     Args:
         kind: the type of query.
@@ -143,14 +143,14 @@ def row_lines(
         t: int64[n].
         field: ``"objects"`` or ``"terms"``.
         offsets: int32[n + 1], from 0 on; the list of row i is ``items[offsets[i]:offsets[i + 1]]``.
-        items: JSON already.
-        complete_after: where it is not null, objects of that time and before are not kept any more, and the row says
-            so.
-        limits: how long rows may be; None: all rows are whole.
+        items: already JSON.
+        complete_after: if not null, objects with this timestamp or an earlier one are not kept any more, and the row
+            says so.
+        limits: maximum length of rows; None: all rows are complete.
 
     Returns:
-        m lines, and int64[m], the row that each belongs to. The lines are in the order of the rows, and the parts of a
-        row in theirs.
+        m lines, and int64[m], the row of each line. The lines are in the order of the rows, and the parts of a row in
+        their order.
     """
     head = ['{"query": ', quoted(queries), f', "type": "{kind}", "t": ', pc.cast(pa.array(t), pa.string())]
     if complete_after is not None and complete_after.null_count < len(complete_after):
@@ -180,15 +180,15 @@ def row_lines(
 
 
 def _lists(offsets: Codes, items: pa.LargeStringArray) -> pa.LargeStringArray:
-    """The items of each list, with commas between them."""
+    """The items of each list, separated by commas."""
     comma = pa.scalar(", ", pa.large_string())
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), items), comma)
 
 
 def _cut(offsets: Codes, items: pa.LargeStringArray, most: int) -> tuple[Codes, Ints]:
-    """Lists of more than ``most`` bytes cut between their items: (offsets of all parts, parts of each list).
+    """Lists of more than ``most`` bytes cut between their items: (offsets of all parts, number of parts of each list).
 
-    A part has as many items as fit, and one at least.
+    A part has as many items as fit, at least one.
     """
     ends = np.concatenate([[0], np.cumsum(pc.binary_length(items).to_numpy() + len(", "))])
     parts = np.ones(len(offsets) - 1, np.int64)
@@ -212,7 +212,7 @@ def _cut(offsets: Codes, items: pa.LargeStringArray, most: int) -> tuple[Codes, 
 def _tails(
     whole: Ints, lost: Flags, row: Ints, number: Ints, parts: Ints, before: str, limits: RowLimits
 ) -> pa.LargeStringArray:
-    """What comes between a line's head and its list: which part it is, or in place of a list why there is none."""
+    """The text between a line's head and its list: the number of the part, or an error in place of the list."""
     texts = []
     for each, part in zip(row.tolist(), number.tolist(), strict=True):
         if lost[each]:
@@ -226,5 +226,5 @@ def _tails(
 
 
 def term_texts(terms: pa.StringArray, counts: Ints) -> pa.StringArray | pa.LargeStringArray:
-    """Each term and its count as the JSON object that results show."""
+    """Each term and its count as the JSON object that results contain."""
     return _joined('{"term": ', quoted(terms), ', "count": ', pc.cast(pa.array(counts), pa.string()), "}")

@@ -1,11 +1,11 @@
-"""Runs: what has come in, in any order, as files sorted by time, of which each epoch reads its share.
+"""Runs: the input, which comes in any order, as files sorted by time, of which each epoch reads its share.
 
 Every block of the input is decoded once, in parallel, into a *run*: an Arrow file sorted by time. An epoch reads its
 share of every run that reaches into it, memory-mapped, and sorts just that. So ordering costs one pass, and memory is
 bounded by the size of an epoch, whatever the size of the input.
 
-An epoch is a range of time (previous upto, upto]: records of one timestamp are never divided between epochs. The driver
-sees a run's name, size, range and a thinned-out list of its timestamps, never its records.
+An epoch is a range of time (previous watermark, watermark]: records of one timestamp are never divided between epochs.
+The driver sees a run's name, size, range and a sample of its timestamps, never its records.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.division import buckets_of, numbers_of, parts_of
 from spatialstream.stages.state import get_records, records_file
 from spatialstream.stages.turns import Epoch, Run
@@ -40,10 +40,10 @@ __all__ = [
 ]
 
 INPUT = "input/"
-"""What the names of the files of runs begin with, and of dead letters that go out with the epoch."""
+"""Prefix of the names of run files, and of files of dead letters that are published with the epoch."""
 
 _TIMES_PER_RUN = 128
-"""Timestamps of a run that the driver sees."""
+"""Size of the sample of a run's timestamps that the driver sees."""
 
 
 _LINE_BITS = 24
@@ -63,9 +63,9 @@ def unpack_place(place: int) -> tuple[int, int]:
 def write_run(
     put: Callable[[str, pa.Buffer], None], name: str, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]
 ) -> tuple[int, ...]:
-    """Put a run, sorted by time (stable), or begin to; returns the thinned-out timestamps.
+    """Put a run, sorted by time (stable), or begin to; returns the sample of its timestamps.
 
-    A run of queries keeps each query's line in its file, because it may yet be rejected when it comes to be admitted.
+    A run of queries keeps each query's line in its file, because it may still be rejected at admission.
     """
     if np.any(batch.t[1:] < batch.t[:-1]):
         order = np.argsort(batch.t, kind="stable")
@@ -88,7 +88,7 @@ _KINDS: dict[type, str] = {ObjectBatch: "objects", QueryBatch: "queries"}
 
 
 def sample(storage: Storage, runs: Iterable[Run], batch: type[_Batch], most: int) -> _Batch:
-    """Every so-many-th record of the runs of objects, or of queries, so that there are ``most`` at most."""
+    """A sample of the records of the runs of objects, or of queries, at regular intervals, of at most ``most``."""
     mine = [run for run in runs if run.kind == _KINDS[batch]]
     stride = max(1, -(-sum(run.rows for run in mine) // most))
     records = [_read_run(storage, run.name).take(pa.array(np.arange(0, run.rows, stride))) for run in mine]
@@ -116,7 +116,7 @@ def _slices(epoch: Epoch, kind: str, storage: Storage) -> list[_Slice]:
 
 
 def _used(epoch: Epoch, part: _Slice) -> pa.RecordBatch:
-    """The rows of a part of a run that the epoch does not leave out."""
+    """The rows of a part of a run without those that the epoch quarantines."""
     run, first, record = part
     left = np.array(epoch.left_of(run), np.int64) - first
     return record.take(pa.array(np.setdiff1d(np.arange(record.num_rows), left))) if len(left) else record
@@ -124,11 +124,11 @@ def _used(epoch: Epoch, part: _Slice) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryShare:
-    """What one router partition takes of an epoch's queries, in stream order (by t, ties in input order).
+    """The share of one router partition in an epoch's queries, in stream order (by t, ties in input order).
 
     Attributes:
         queries: n queries and cancellations, at least one.
-        number: int64[n], the number of each if it is admitted, ascending: that of its place among all of the epoch's.
+        number: int64[n], the number of each if it is admitted, ascending: its position among all of the epoch's.
         source: int64[n]: position in ``sources``.
         line: int64[n].
         sources: names of the input files or topic partitions.
@@ -144,10 +144,10 @@ class QueryShare:
 
 
 def queries_of_epoch(epoch: Epoch, partition: int, storage: Storage) -> QueryShare | None:
-    """The share of an epoch's queries that one router partition takes; None when empty.
+    """The share of one router partition in an epoch's queries; None when empty.
 
-    Partitions divide them by hash of their ids (:mod:`~spatialstream.stages.division`). The others' are looked at for
-    the order alone.
+    Partitions divide them by hash of their ids (:mod:`~spatialstream.stages.division`). The others' queries matter only
+    for the order.
     """
     slices = [(part[0], _used(epoch, part)) for part in _slices(epoch, "queries", storage)]
     slices = [(run, part) for run, part in slices if part.num_rows]
@@ -164,7 +164,7 @@ def queries_of_epoch(epoch: Epoch, partition: int, storage: Storage) -> QuerySha
     taken = [np.flatnonzero(parts_of(each, epoch.partitions) == partition) for each in buckets]
     mine = [part.take(pa.array(rows)) for (_, part), rows in zip(slices, taken, strict=True)]
     queries = QueryBatch.concat([QueryBatch.from_arrow(_without_line(part)) for part in mine])
-    if epoch.partitions > 1:  # what is done with them costs by the words that they might have
+    if epoch.partitions > 1:  # further processing costs by the size of the vocabulary
         queries = replace(queries, keywords=queries.keywords.compact())
     source = np.repeat(np.arange(len(slices)), [part.num_rows for part in mine])
     line = np.concatenate([numpy_view(part.column("line")) for part in mine])
@@ -175,11 +175,11 @@ def queries_of_epoch(epoch: Epoch, partition: int, storage: Storage) -> QuerySha
 
 @dataclass(frozen=True, slots=True)
 class ObjectShare:
-    """What one router partition takes of an epoch's objects.
+    """The share of one router partition in an epoch's objects.
 
     Attributes:
         objects: in (t, id, x, y) order, at least one.
-        first: how many of the epoch come before it, those that are left out among them.
+        first: number of the epoch's objects that come before it, including quarantined ones.
     """
 
     objects: ObjectBatch
@@ -187,7 +187,7 @@ class ObjectShare:
 
 
 def route_share(epoch: Epoch, partition: int, storage: Storage) -> ObjectShare | None:
-    """The share of an epoch's objects that one router partition takes; None when empty.
+    """The share of one router partition in an epoch's objects; None when empty.
 
     Partitions divide the epoch by time, so the partitions' shares follow one another in order.
     """
@@ -198,7 +198,7 @@ def route_share(epoch: Epoch, partition: int, storage: Storage) -> ObjectShare |
 
 
 def records_of_share(epoch: Epoch, partition: int, storage: Storage) -> Iterator[_Slice]:
-    """What a router partition takes of an epoch, with what is left out, record by record: (run, its row, it)."""
+    """A router partition's share in an epoch, with quarantined records, one by one: (run, its row, the record)."""
     for run, first, part in _slices(epoch, "queries", storage):
         mine = parts_of(buckets_of(part.column("id")), epoch.partitions) == partition
         yield from ((run, first + row, part.slice(row, 1)) for row in np.flatnonzero(mine).tolist())
@@ -207,7 +207,7 @@ def records_of_share(epoch: Epoch, partition: int, storage: Storage) -> Iterator
 
 
 def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> tuple[int, list[_Slice]]:
-    """The objects of a router partition, after how many others; that does not depend on those that are left out."""
+    """The objects of a router partition, and how many come before; neither depends on which are quarantined."""
     slices, partitions = _slices(epoch, "objects", storage), epoch.partitions
     if not slices:
         return 0, []
@@ -226,7 +226,7 @@ def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> tuple[int, 
 
 
 def in_order(objects: ObjectBatch) -> ObjectBatch:
-    """Objects in (t, id, x, y) order: by time first; only where timestamps are equal are ids looked at."""
+    """Objects in (t, id, x, y) order: by time first; ids are compared only for equal timestamps."""
     t = objects.t
     order: npt.NDArray[np.int64] | None = None
     if np.any(t[1:] < t[:-1]):

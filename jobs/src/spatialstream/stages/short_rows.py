@@ -1,7 +1,7 @@
-"""Rows of snapshot queries that are short, each made by itself.
+"""Short rows of snapshot queries, built one by one.
 
-They are, to the byte, those of :func:`~spatialstream.stages.snapshots.rows_of`, which makes many rows column by column:
-for one that is short, to begin its kernels takes ten times as long as the row.
+They are, to the byte, those of :func:`~spatialstream.stages.snapshots.rows_of`, which builds many rows column by
+column: for a single short row, starting its kernels takes ten times as long as building the row.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from spatialstream.model.space import Space
 __all__ = ["SHORT", "items_of", "short_row"]
 
 SHORT = 200
-"""Objects or terms of rows which are made here, at most: with some 300 both ways cost the same."""
+"""Maximum objects or terms of rows that are built here: with some 300 both ways cost the same."""
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def items_of(query: Query, parts: Sequence[Mapping[str, Any]]) -> int:
-    """How many objects or terms the row of a query has, at most, before more than k are left out of an SKQ's."""
+    """Upper bound of the objects or terms of a query's row, before those of an SKQ are cut to k."""
     found = sum(len(part["number"]) for part in parts)
     return min(found, query.k) if isinstance(query.selection, TopTerms) else found
 
@@ -37,7 +37,8 @@ def short_row(query: Query, parts: Sequence[Mapping[str, Any]], after: int | Non
     Args:
         query: a snapshot query, with its time.
         parts: what slots have found, see :func:`~spatialstream.stages.snapshots.search`.
-        after: objects of that time, ms, and before are not kept any more, and the row says so; None: all are there.
+        after: objects with this timestamp, ms, or an earlier one are not kept any more, and the row says so; None: all
+            are kept.
         space: of the stream.
     """
     if isinstance(query.selection, TopTerms):
@@ -82,7 +83,7 @@ def _objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Space) ->
 
 
 def _number(value: float) -> str:
-    """As Arrow writes it, by which rows are made column by column; Python writes others otherwise."""
+    """The text that Arrow writes, as in rows built column by column; Python formats other numbers differently."""
     if 1e-4 <= abs(value) < 1e10 or value == 0.0:
         return repr(value).removesuffix(".0")
     text: str = pa.scalar(value).cast(pa.string()).as_py()

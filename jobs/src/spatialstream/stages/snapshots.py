@@ -1,10 +1,10 @@
-"""Snapshot queries (SRQ, SKQ, STQ): what one slot finds for them, and the rows that this makes with what others find.
+"""Snapshot queries (SRQ, SKQ, STQ): the search of one slot, and the rows made from what all slots find.
 
-WORK and MERGE do both within a round; between rounds, so do views (:mod:`~spatialstream.stages.views`) and whoever asks
-them (:mod:`~spatialstream.stages.questions`). It is the same code, so a question has the same row on both ways.
+WORK and MERGE do both within a round; between rounds, views (:mod:`~spatialstream.stages.views`) and their clients
+(:mod:`~spatialstream.stages.snapshot_queries`) do. It is the same code, so a query has the same row either way.
 
 Cost: a slot's part is that of its searches (:mod:`spatialstream.local.snapshot.views`); a row is a sort of what is
-found. Lists and counts may be many times the memory there is; they come and go in blocks.
+found. Lists and counts may be many times the available memory; they are processed in blocks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spatialstream.model.progress import made
 from spatialstream.model.queries import Everything, Nearest, Query, QueryBatch, TopTerms, coded, named
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row, columns, numbers
+from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
 
@@ -48,12 +48,12 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 4 << 20
-"""Size of a block of partials, about."""
+"""Approximate size of a block of partials."""
 
 _NEAREST = having(lambda kind: kind.route is Route.NEAREST)
 
 Objects = SegmentStore | ObjectsView
-"""A slot's objects: those that it has, or those that it had after a round."""
+"""A slot's objects: the current ones, or those after a round."""
 
 Columns = dict[str, Any]
 """Named numpy or Arrow arrays of one length: what a slot has found for a query."""
@@ -65,33 +65,33 @@ _PARTIALS: Mapping[type, str] = {
 }
 
 Reach = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
-"""From when on each query looks at objects, (since, t], and whether that is all that it asks for."""
+"""The start of each query's range of objects, (since, t], and whether the range is all that the query asks for."""
 
 
 # ------------------------------------------------------------------------------------------------------------- one slot
 
 
-def reach(queries: QueryBatch, retention: int | None, upto: int | None) -> Reach:
+def reach(queries: QueryBatch, retention: int | None, watermark: int | None) -> Reach:
     """How far back snapshot queries look.
 
     Args:
         queries: the queries.
         retention: ms that they can look back; None: for ever.
-        upto: the time up to which everything had come when they came; None: nothing had. A query that comes late
-            finds what is kept now, not what was kept at its time.
+        watermark: the watermark when they came; None: nothing had arrived. A query that comes late finds what is kept
+            now, not what was kept at its time.
     """
     asked: npt.NDArray[np.int64] = queries.t - queries.duration
     if retention is None:
         return asked, np.ones(len(queries), np.bool_)
-    floor = queries.t if upto is None else np.maximum(queries.t, upto)
+    floor = queries.t if watermark is None else np.maximum(queries.t, watermark)
     since = np.maximum(asked, floor - retention)
     return since, since == asked
 
 
-def reach_of(query: Query, retention: int | None, upto: int) -> tuple[int, bool]:
-    """What :func:`reach` gives for one query."""
+def reach_of(query: Query, retention: int | None, watermark: int) -> tuple[int, bool]:
+    """The result of :func:`reach` for one query."""
     asked = query.t - query.lifetime.duration
-    since = asked if retention is None else max(asked, max(query.t, upto) - retention)
+    since = asked if retention is None else max(asked, max(query.t, watermark) - retention)
     return since, since == asked
 
 
@@ -104,18 +104,18 @@ def answer(
     *,
     two_phase: bool,
     alone: npt.NDArray[np.bool_] | None = None,
-) -> Iterator[Row]:
-    """A slot's partials of snapshot queries; a slot without a match still says that it was asked.
+) -> Iterator[Block]:
+    """A slot's partials of snapshot queries; a slot without a match still reports that it was asked.
 
     Args:
-        slot: which one.
+        slot: number of the slot.
         objects: its objects.
-        queries: n of them.
+        queries: n queries.
         number: int64[n], distinct.
         looked_at: see :func:`reach`.
-        two_phase: whether SKQs are told whole, for a second phase.
-        alone: bool[n], which of them no other slot is asked: of an STQ, the terms that cannot be among the k first are
-            not given then; None: that is not known.
+        two_phase: whether complete SKQs are included, for a second phase.
+        alone: bool[n], the queries for which no other slot is asked: for such an STQ, the terms that cannot be among
+            the first k are omitted; None: not known.
     """
     if not len(queries):
         return
@@ -146,15 +146,15 @@ def answer(
 
 
 def search(objects: Objects, query: Query, number: int, since: int, *, alone: bool, within: float = np.inf) -> Columns:
-    """What a slot has for a snapshot query.
+    """A slot's result for a snapshot query.
 
     Args:
         objects: of the slot.
         query: the query.
-        number: stands for it.
+        number: identifies it.
         since: it looks at objects of (since, t].
         alone: see :func:`answer`.
-        within: nothing farther than this is wanted of an SKQ, in the unit of distances.
+        within: an SKQ does not need farther objects than this, in the unit of distances.
     """
     region, keywords = query.predicate.region, query.predicate.expression.literals
     match query.selection:
@@ -173,7 +173,7 @@ def nbytes(part: Columns) -> int:
 
 
 def _pieces(content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A block cut into ones of about the size that blocks should have."""
+    """A block cut into pieces of about :data:`BLOCK_BYTES`."""
     rows = max(1, content.num_rows * BLOCK_BYTES // max(1, content.nbytes))
     for first in range(0, max(1, content.num_rows), rows):
         yield content.slice(first, rows)
@@ -213,7 +213,7 @@ class Answers:
         number: int64[n], ascending.
         t: int64[n], their times.
         lines: m lines of JSON.
-        row: int64[m], the query that each belongs to: several lines are the parts of one row.
+        row: int64[m], the query of each line: several lines are the parts of one row.
     """
 
     kind: QueryType
@@ -235,11 +235,11 @@ def answers(
 
     Args:
         by_kind: heads, and nearest objects, of all slots.
-        lists: objects of SRQs, ascending by number; a number's are in one table.
+        lists: objects of SRQs, ascending by number; those of one number are in one table.
         terms: counts of STQs, likewise.
         space: of the stream.
-        later: numbers of queries that are left out; None: of none.
-        limits: how long rows may be; None: any length.
+        later: numbers of queries to skip; None: of none.
+        limits: maximum length of rows; None: unlimited.
     """
     heads = by_kind.get(messages.SNAPSHOT_QUERIES, ())
     if not heads:
@@ -278,14 +278,14 @@ def _answered(
 def rows_of(
     kind: Kind, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, limits: RowLimits | None
 ) -> Answers:
-    """A row for each of some queries of one type, made of the slots' parts.
+    """One row per query of one type, made from the slots' parts.
 
     Args:
         kind: the type.
         asked: the queries: ``number`` (ascending), ``id``, ``t``, ``k``, and :func:`reach` as ``since`` and ``whole``.
-        parts: what slots have found; those of an STQ, and those of an SRQ, are all here.
+        parts: what slots have found; for STQs and SRQs all parts of these queries.
         space: of the stream.
-        limits: how long rows may be; None: any length.
+        limits: maximum length of rows; None: unlimited.
     """
     made()
     is_terms = kind.selects is Selects.TERMS
@@ -314,7 +314,7 @@ def _no_lists(asked: pa.RecordBatch) -> _Lists:
 def _first_of_each(
     asked: pa.RecordBatch, owners: npt.NDArray[np.int64], limit: npt.NDArray[np.int64] | None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """The lists of queries in rows sorted by query: (offsets, rows), at most ``limit`` rows a query."""
+    """The lists of queries in rows sorted by query: (offsets, rows), at most ``limit`` rows per query."""
     number = numbers(asked, "number")
     low, high = np.searchsorted(owners, number, "left"), np.searchsorted(owners, number, "right")
     length = high - low if limit is None else np.minimum(high - low, limit)
@@ -325,7 +325,7 @@ def _first_of_each(
 
 
 def _objects(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, *, nearest: bool) -> _Lists:
-    """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the k first by (distance, t descending, id, x, y)."""
+    """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the first k by (distance, t descending, id, x, y)."""
     found = pa.concat_batches(parts)
     number, t = numbers(found, "number"), numbers(found, "t")
     order = _sorted_by(number, numbers(found, "distance") if nearest else t)
@@ -344,23 +344,23 @@ def _objects(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Spac
 
 
 def _sorted_by(major: npt.NDArray[np.int64], minor: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
-    """The order by two keys; None where both are equal, and more are needed."""
+    """The order by two keys; None if rows are equal in both, and more keys are needed."""
     order = np.lexsort((minor, major))
     major, minor = major[order], minor[order]
     return None if ((major[1:] == major[:-1]) & (minor[1:] == minor[:-1])).any() else order
 
 
 def _top_terms(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch]) -> _Lists:
-    """Counts of a term summed over slots, then the k first by (count descending, term)."""
+    """Counts of a term summed over slots, then the first k by (count descending, term)."""
     found = pa.concat_batches(parts)
-    # by codes, because Arrow's hash of texts has no key
+    # by codes, because Arrow's hash of strings is not keyed
     codes, firsts = distinct(found.column("term"))
     place = np.searchsorted(numbers(asked, "number"), numbers(found, "number"))
     keys, inverse = np.unique(place * len(firsts) + codes, return_inverse=True)
     counts = np.zeros(len(keys), np.int64)
     np.add.at(counts, inverse, numbers(found, "count"))
     place, codes = np.divmod(keys, len(firsts))
-    # what is not among the k first but for its term need not be put in the order of terms
+    # only terms whose count is among the first k have to be sorted by term
     order = np.lexsort((-counts, place))
     place, codes, counts = place[order], codes[order], counts[order]
     starts = np.searchsorted(place, np.arange(asked.num_rows))

@@ -1,35 +1,37 @@
 """State of the owners (slots, registries, mergers): in memory from turn to turn, in files at checkpoints.
 
-An owner's structures stay in the process that has done its last turn. A *checkpoint* writes down what is new of them:
-immutable files of arrays, and a manifest that names all files of which the structures consist. Which turns end with a
-checkpoint is in their records, so all owners have one at the same place of the stream, and so has whoever does a turn
-again. Names in the storage, for each owner::
+An owner's structures stay in the process that has done its last turn. A *checkpoint* writes what is new in them:
+immutable files of arrays, and a manifest that names all files of which the structures consist. The records of turns say
+which turns end with a checkpoint, so all owners checkpoint at the same point of the stream, and so does every
+repetition of a turn. Names in the storage, for each owner::
 
-    state/<owner>/epoch-000000017.json           the manifest: what the owner's structures looked like after turn 17
+    state/<owner>/epoch-000000017.json           the manifest of the owner's structures after turn 17
     state/<owner>/000000017-003-segment.arrays   files written at the checkpoint of turn 17
 
 Interface
-    :class:`OwnerState` is one owner's part in one turn: :meth:`~OwnerState.begin` gives the structures as the turn
-    before has left them, :meth:`~OwnerState.end` takes those that the turn leaves, and at the end of some turns, when
-    all that these give is out, :meth:`~OwnerState.checkpoint` begins to write them down. On a storage that is far away
-    that goes on beside the turns that follow, and :meth:`~OwnerState.written` says how far it is.
+    :class:`OwnerState` is one owner's state in one turn: :meth:`~OwnerState.begin` returns the structures that the turn
+    before has left, :meth:`~OwnerState.end` takes those that this turn leaves, and at the end of some turns, when their
+    output is complete, :meth:`~OwnerState.checkpoint` begins to write them. On a remote storage that continues
+    concurrently with the following turns, and :meth:`~OwnerState.written` returns its progress.
 
 Invariant
-    The structures after a turn are a function of its record, of those before and of the input that these name, whether
-    they were restored or have stayed in memory. So are the files of a checkpoint, and their names. So when turns are
-    done again from the last checkpoint on, because memory was lost with a process, or because a task was tried twice,
-    that overwrites files with equal content, and whichever attempt finishes last, the state is the same. What is in
-    memory bears the number of its turn, so it is never taken for the state of another.
+    The structures after a turn are a function of its record, of the structures before and of the input that these name,
+    whether they were restored or have stayed in memory. So are the files of a checkpoint, and their names. So when
+    turns are replayed from the last checkpoint, because memory was lost with a process, or because a task was tried
+    twice, files are overwritten with equal content, and whichever attempt finishes last, the state is the same. State
+    in memory is tagged with its turn, so it is never taken for the state of another.
 
-Only a turn that leaves records out (:mod:`~spatialstream.stages.leaving`) is another than before the decision: each
-decision begins a *take*, of which the names of files and manifests bear the number, if it is not the first.
+Only a turn that quarantines records (:mod:`~spatialstream.stages.quarantine`) differs from the turn before the
+decision: each decision begins a *revision*, whose number is part of the names of files and manifests, if it is not the
+first.
 
-The files of an owner's checkpoint are put at once, in any order, and its manifest after all of them: where that is, all
-is. A process that dies meanwhile leaves some of them, of a turn from which nobody goes on: nobody asks for these.
+The files of an owner's checkpoint are put at once, in any order, and its manifest after all of them: if the manifest
+exists, all files exist. A process that dies meanwhile leaves some files of a turn from which nobody restores: nobody
+reads them.
 
-At a checkpoint the files go that neither it nor the last one names that is known to be there: from that one turns are
-done again until this one is known to be there too, and only then another one begins. Which files there are is asked by
-a process at its first checkpoint of an owner; then it knows.
+A checkpoint deletes the files that neither it nor the last complete checkpoint names: turns are replayed from that one
+until this one is known to be complete too, and only then another one begins. A process lists the existing files at its
+first checkpoint of an owner; afterwards it knows them.
 
 Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabytes through the Python state interface).
 """
@@ -45,13 +47,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.connectors.contracts import File, Puts, Storage, find
+from spatialstream.connectors.disk import DAMAGED, is_full, undamaged
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import Lost, Missing, StateError
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.progress import made
-from spatialstream.sources.contracts import File, Puts, Storage, find
-from spatialstream.sources.disk import DAMAGED, is_full, undamaged
 
 __all__ = [
     "FORMAT",
@@ -72,7 +74,7 @@ __all__ = [
 ]
 
 FORMAT = 10
-"""Of all that is kept in a checkpoint; one with another number cannot be gone on with, and is refused."""
+"""Format of all that is kept in a checkpoint; a checkpoint with another number is rejected."""
 
 T = TypeVar("T")
 
@@ -83,12 +85,12 @@ def put_json(storage: Storage, name: str, value: Any) -> None:
 
 
 def get_json(storage: Storage, name: str, way_out: str = DAMAGED) -> Any:
-    """A file of the project's own that holds JSON.
+    """Read a file of the project's own that contains JSON.
 
     Args:
-        storage: where it is.
+        storage: of the file.
         name: of the file.
-        way_out: what to do about a damaged one, as the end of a sentence.
+        way_out: what to do about a damaged file, as the end of a sentence.
 
     Raises:
         StateError: it is missing, cannot be read, or is damaged.
@@ -98,12 +100,12 @@ def get_json(storage: Storage, name: str, way_out: str = DAMAGED) -> Any:
 
 
 def put_value(storage: Storage, name: str, value: object) -> None:
-    """Write a file that holds a dataclass, see :mod:`~spatialstream.model.jsonable`."""
+    """Write a file that contains a dataclass, see :mod:`~spatialstream.model.jsonable`."""
     storage.put(name, to_json(value).encode())
 
 
 def get_value(storage: Storage, name: str, kind: type[T]) -> T:
-    """What :func:`put_value` wrote.
+    """Read what :func:`put_value` wrote.
 
     Raises:
         StateError: it is missing, cannot be read, or is damaged.
@@ -133,10 +135,10 @@ def get_records(storage: Storage, name: str) -> list[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The last of a job's epochs or rounds that is known to be done, in a file of its own.
+    """The last epoch or round of a job that is known to be done, in a file of its own.
 
     Attributes:
-        storage: where the file is.
+        storage: of the file.
         name: of the file.
     """
 
@@ -148,13 +150,13 @@ class Progress:
         return self._read()[0]
 
     def counts(self) -> dict[str, int]:
-        """What has been counted of all that is done."""
+        """The counts of all that is done."""
         return self._read()[1]
 
     def save(self, number: int, counts: Mapping[str, int] | None = None) -> None:
-        """This one is done, and so are all before it; so much has been counted of them.
+        """Save that this turn and all turns before it are done, and the counts of them.
 
-        It need not be kept at once: a turn that is not known to be done is done again, with the same outcome.
+        It need not be durable at once: a turn that is not known to be done is redone, with the same outcome.
         """
         self.storage.put_later(self.name, f"{number}\n{json.dumps(dict(counts or {}))}".encode())
 
@@ -168,7 +170,7 @@ class Progress:
 
 
 def _names(value: object) -> Iterator[str]:
-    """Every file name in a manifest, wherever it is nested."""
+    """Every file name in a manifest, at any depth."""
     if isinstance(value, str):
         if value.endswith(".arrays"):
             yield value
@@ -181,7 +183,7 @@ def _names(value: object) -> Iterator[str]:
 
 
 Turn = tuple[int, int]
-"""An epoch or a round by its number, and by its take."""
+"""An epoch or a round: its number, and its revision."""
 
 
 class _Told(Protocol):
@@ -191,7 +193,7 @@ class _Told(Protocol):
     def number(self) -> int: ...
 
     @property
-    def take(self) -> int: ...
+    def revision(self) -> int: ...
 
     @property
     def before(self) -> Turn | None: ...
@@ -208,26 +210,26 @@ class Checkpointed(Protocol):
 
 
 _kept: dict[tuple[str, str], tuple[Turn, Any]] = {}
-"""Structures that this process has in memory: (place, owner) -> (turn that they are the state after, structures)."""
+"""Structures in the memory of this process: (place, owner) -> (turn after which they are the state, structures)."""
 
 
 _files: dict[tuple[str, str], tuple[Turn, set[str], set[str]]] = {}
-"""Of the owners of which this process has written the last checkpoint: (turn, its files, all files of the owner)."""
+"""Of the owners whose last checkpoint this process has written: (turn, its files, all files of the owner)."""
 
 
 _sets: dict[tuple[str, str], tuple[Turn, Puts]] = {}
-"""Of the same owners: (turn, the set of its files)."""
+"""Of the same owners: (turn, the set of its puts)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How far a checkpoint is, of one owner or of several.
+    """The progress of a checkpoint, of one owner or of several.
 
     Attributes:
-        there: whether all of it is there.
-        lost: whether it will never be: who has begun to write it is gone.
-        trouble: why it is not there yet, if something has failed.
-        full: whether that is that there is no room.
+        there: whether it is complete.
+        lost: whether it will never be: the process that has begun to write it is gone.
+        trouble: why it is not complete yet, if something has failed.
+        full: whether the cause is that the storage is full.
     """
 
     there: bool = True
@@ -237,7 +239,7 @@ class Written:
 
     @classmethod
     def of_all(cls, owners: Iterable[Written]) -> Written:
-        """What those of several owners are together."""
+        """The combined progress of several owners."""
         known = list(owners)
         there, lost = all(each.there for each in known), any(each.lost for each in known)
         trouble = next((each for each in known if each.trouble), cls())
@@ -248,8 +250,8 @@ def forget(storage: Storage | None = None, owner: str | None = None) -> None:
     """Drop what this process has in memory, as if it had died.
 
     Args:
-        storage: of this one only; None: of all.
-        owner: of this one only; None: of all.
+        storage: only for this one; None: for all.
+        owner: only for this one; None: for all.
     """
     place = None if storage is None else storage.place
     for known in (_kept, _files, _sets):
@@ -262,10 +264,10 @@ class OwnerState:
 
     Args:
         storage: of all state.
-        owner: whose it is.
-        turn: which one.
-        before: the one that the owner has done before; None if this is its first.
-        since: the last one before of which a checkpoint is there; None if there is none.
+        owner: name of the owner.
+        turn: the turn.
+        before: the turn that the owner has done before; None if this is its first.
+        since: the last turn before whose checkpoint is complete; None if there is none.
     """
 
     def __init__(
@@ -278,16 +280,16 @@ class OwnerState:
     @classmethod
     def of(cls, storage: Storage, owner: str, turn: _Told) -> OwnerState:
         """The state of an owner in an epoch or a round."""
-        return cls(storage, owner, (turn.number, turn.take), turn.before, turn.since)
+        return cls(storage, owner, (turn.number, turn.revision), turn.before, turn.since)
 
     def begin(self, restore: Callable[[Manifest | None, ReadFile], T]) -> T:
-        """The structures that the turn begins with. They leave this process's memory: if the turn fails, they are gone.
+        """The structures before the turn. They leave this process's memory: if the turn fails, they are gone.
 
         Args:
-            restore: makes structures of a manifest; of None those that are empty.
+            restore: restores structures from a manifest; from None it makes empty ones.
 
         Raises:
-            Lost: the turn before was done by another process, or one that has died, and no checkpoint was after it.
+            Lost: the turn before was done by another process, or one that has died, and no checkpoint came after it.
             StateError: the checkpoint is damaged.
         """
         known, structures = _kept.pop((self._storage.place, self._owner), (None, None))
@@ -297,9 +299,9 @@ class OwnerState:
         return kept
 
     def copy(self, storage: Storage, restore: Callable[[Manifest | None, ReadFile], Checkpointed]) -> None:
-        """Write down in another storage what the turn begins with, as if it had been a checkpoint there.
+        """Write the structures at the beginning of the turn to another storage, as if that were their checkpoint.
 
-        The structures are in no memory then: they know of files that this storage does not have.
+        They are then in no memory: they name files that this storage does not have.
         """
         if self._before is not None:
             other = OwnerState(storage, self._owner, self._before)
@@ -310,22 +312,22 @@ class OwnerState:
         _kept[self._storage.place, self._owner] = self._turn, structures
 
     def checkpoint(self) -> Written:
-        """Begin to write down what is new of the structures that the turn has left; how far it is.
+        """Begin to write what is new in the structures that the turn has left; returns the progress.
 
         Raises:
             Lost: this process does not have them.
         """
         structures: Checkpointed | None = self.ended()
         if structures is None:
-            raise Lost(f"the state of {self._owner} after turn {self._turn[0]} is in no memory any more")
+            raise Lost(f"the state of {self._owner} after turn {self._turn[0]} is not in memory any more")
         self.commit(structures.checkpoint(self.write))
         return self.written()
 
     def written(self, patience: float = 0.0) -> Written:
-        """How far the checkpoint is that :meth:`checkpoint` has begun, in this process or in one that is gone.
+        """The progress of the checkpoint that :meth:`checkpoint` has begun, in this process or in one that is gone.
 
         Args:
-            patience: seconds to wait for it, at most.
+            patience: maximum seconds to wait for its completion.
         """
         turn, puts = _sets.get((self._storage.place, self._owner), (None, None))
         if puts is None or turn != self._turn:
@@ -337,7 +339,7 @@ class OwnerState:
         return Written(there=False, trouble=str(trouble or ""), full=trouble is not None and is_full(trouble))
 
     def ended(self) -> Any:
-        """The structures that the turn has left, to be looked at only; None if this process does not have them."""
+        """The structures that the turn has left, to be read only; None if this process does not have them."""
         known, structures = _kept.get((self._storage.place, self._owner), (None, None))
         return structures if known == self._turn else None
 
@@ -351,13 +353,13 @@ class OwnerState:
         if self._before is None:
             return None
         if self._before != self._since:
-            raise Lost(f"the state of {self._owner} after turn {self._before[0]} is in no memory any more")
+            raise Lost(f"the state of {self._owner} after turn {self._before[0]} is not in memory any more")
         return self._manifest(self._before)
 
     def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
         """See :class:`spatialstream.local.state.WriteFile`."""
         name = f"{turn_name(self._turn)}-{len(self._new):03d}-{kind}.arrays"
-        if self._storage.is_far:  # the turns that follow do not wait, and may change them
+        if self._storage.is_far:  # the following turns do not wait, and may change the arrays
             arrays = {each: np.array(array) if array.flags.writeable else array for each, array in arrays.items()}
         made()
         self._new.append((self._prefix + name, list(pack_arrays(arrays, meta))))
@@ -372,8 +374,8 @@ class OwnerState:
     def commit(self, manifest: Manifest) -> None:
         """Begin to put what has been written, and this turn's manifest; then delete what is not needed any more.
 
-        That is what neither it names nor that of the last checkpoint that is there. It may name what this process has
-        still under way of an earlier one, so that has to be there first.
+        That is what neither this manifest nor that of the last complete checkpoint names. The manifest may name files
+        of an earlier checkpoint that this process is still putting, so these have to be complete first.
         """
         name, key = self._manifest_name(self._turn), (self._storage.place, self._owner)
         _, earlier = _sets.get(key, (None, None))
@@ -390,7 +392,7 @@ class OwnerState:
         _files[key] = self._turn, named, there
 
     def _files(self) -> tuple[set[str], set[str]]:
-        """The files of the last checkpoint that is there, and all that are: as known, if this process wrote it."""
+        """The files of the last complete checkpoint, and all existing files; remembered, if this process wrote it."""
         assert self._since is not None
         turn, named, there = _files.get((self._storage.place, self._owner), (None, set[str](), set[str]()))
         if turn == self._since:
@@ -414,15 +416,15 @@ class OwnerState:
 
 
 _MANIFEST = "epoch-"
-"""What the names of manifests begin with."""
+"""Prefix of the names of manifests."""
 
 
 def turn_name(turn: Turn) -> str:
-    """A turn, as names of files say it."""
-    number, take = turn
-    return f"{number:09d}-take{take}" if take else f"{number:09d}"
+    """A turn, as part of file names."""
+    number, revision = turn
+    return f"{number:09d}-rev{revision}" if revision else f"{number:09d}"
 
 
 def _number_of(name: str) -> int:
-    """The turn that a file of an owner was written in."""
+    """The turn in which a file of an owner was written."""
     return int(name.removeprefix(_MANIFEST)[:9])

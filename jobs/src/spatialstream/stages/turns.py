@@ -1,7 +1,7 @@
-"""What the stages are told of a turn: an epoch's ROUTE, and a round's WORK and MERGE.
+"""The parameters of a turn: of an epoch's ROUTE, and of a round's WORK and MERGE.
 
-A turn is a function of these values and of what lies in the storage: whoever does it again does the same. How they were
-decided is in the records of :mod:`spatialstream.stream`.
+A turn is a function of these values and of the content of the storage: every repetition does the same. The records of
+:mod:`spatialstream.stream` contain how they were decided.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.errors import StateError
-from spatialstream.sources.contracts import Storage
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.state import Turn
 from spatialstream.stages.versions import load_version
@@ -36,12 +36,12 @@ NEVER = -(2**62)
 """Before every timestamp."""
 
 LAST_TURN = 10**9 - 1
-"""The largest number of an epoch or a round: names of files have nine digits, and numbers of queries room for 2**30."""
+"""The largest number of an epoch or a round: file names have nine digits, and numbers of queries room for 2**30."""
 
 PREPARE, LOAD, ABORT, ACTIVATE = "prepare", "load", "abort", "activate"
 
 Control = tuple[str, int]
-"""One of PREPARE, LOAD, ABORT, ACTIVATE, and the number of the version that it is about."""
+"""One of PREPARE, LOAD, ABORT, ACTIVATE, and the number of the version that it concerns."""
 
 Past = tuple[int, int, int]
 """A version that is not active any more: its number, first and last timestamp of the objects routed under it."""
@@ -51,21 +51,21 @@ def next_turn(last: int) -> int:
     """The number of the epoch or round after the last one, -1 for none.
 
     Raises:
-        StateError: there is none; at 20 a second that takes a year and a half.
+        StateError: there is none; at 20 turns a second the numbers last a year and a half.
     """
     if last >= LAST_TURN:
-        raise StateError(f"the stream has had {LAST_TURN + 1} turns, the most it can have; begin it anew")
+        raise StateError(f"the stream has reached the maximum of {LAST_TURN + 1} turns; remove it and create it again")
     return last + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a run was made of, so that it can be made once more.
+    """What a run was made of, so that it can be made again.
 
     Attributes:
         start, end: offsets of its messages, [start, end).
-        floor: objects of that time and before were too old; None: none were.
-        ceiling: records of later times were from the future; None: none were.
+        floor: objects with this timestamp or an earlier one were too old; None: none were.
+        ceiling: records with later timestamps were from the future; None: none were.
     """
 
     start: int
@@ -83,10 +83,10 @@ class Run:
         kind: ``"objects"`` or ``"queries"``.
         rows: number of records.
         source: the input file, or the topic partition.
-        times: every so-many-th timestamp, first and last included, ascending.
+        times: a sample of its timestamps at regular intervals, first and last included, ascending.
         packed: whether its records' lines are places in a topic partition, see
             :func:`~spatialstream.stages.runs.pack_place`.
-        origin: of a run whose file may not be there, for nobody has waited for it; None: it is there.
+        origin: of a run whose file may be missing, because nobody has waited for its put; None: the file exists.
     """
 
     name: str
@@ -110,21 +110,21 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What ROUTE is told.
+    """The parameters of ROUTE.
 
     Attributes:
         number: of the epoch; epochs count from 0 without a gap.
-        partitions: router partitions.
-        after, upto: its range of time (after, upto].
+        partitions: number of router partitions.
+        after, watermark: its range of time (after, watermark].
         version: the active routing version.
         pending: the version that is being prepared.
-        past: the versions before, of which objects are kept.
-        runs: those that have records for it or for later ones, in input order.
+        past: earlier versions under which objects that are kept were routed.
+        runs: the runs that have records for it or for later epochs, in input order.
         letters: names of the files of dead letters that have come in with it, under ``input/``.
-        two_phase: whether an SKQ goes to the slot nearest to it alone, see :mod:`~spatialstream.stages.two_phase`.
-        measured: whether samples are left, from which J is learnt.
-        left: the records that it leaves out; ``what`` is the name of a run, ``number`` a row in it.
-        before: the epoch before that was routed; None if there is none. Where nothing happens, nothing is routed.
+        two_phase: whether an SKQ goes only to the nearest slot first, see :mod:`~spatialstream.stages.two_phase`.
+        measured: whether samples are written, from which J is learnt.
+        left: the quarantined records; ``what`` is the name of a run, ``number`` a row in it.
+        before: the last routed epoch before; None if there is none. An epoch in which nothing happens is not routed.
         since: the last epoch before that ended with a checkpoint of the registry; None if none did.
         checkpoint: whether this one does.
     """
@@ -132,7 +132,7 @@ class Epoch:
     number: int
     partitions: int
     after: int
-    upto: int
+    watermark: int
     version: int
     pending: int | None
     past: tuple[Past, ...]
@@ -140,31 +140,31 @@ class Epoch:
     letters: tuple[str, ...]
     two_phase: bool = True
     measured: bool = True
-    left: tuple[Left, ...] = ()
+    left: tuple[QuarantinedRecord, ...] = ()
     before: Turn | None = None
     since: Turn | None = None
     checkpoint: bool = True
 
     @property
-    def take(self) -> int:
-        """How often it was decided to leave records out, see :mod:`~spatialstream.stages.leaving`."""
+    def revision(self) -> int:
+        """How often it was decided to quarantine records, see :mod:`~spatialstream.stages.quarantine`."""
         return len(self.left)
 
     @property
     def span(self) -> int:
-        """Its length in ms; 0 if nothing is known of what came before."""
-        return self.upto - self.after if self.after > NEVER else 0
+        """Its length in ms; 0 if nothing is known of the time before."""
+        return self.watermark - self.after if self.after > NEVER else 0
 
     def is_new(self, run: Run) -> bool:
-        """Whether a run has come with this epoch: of such a run earlier timestamps belong to it too."""
+        """Whether a run has come with this epoch: then its earlier timestamps belong to the epoch too."""
         return run.name.startswith(f"{self.number:09d}-")
 
     def bounds_of(self, run: Run) -> tuple[int, int]:
-        """The part of a run that belongs to it: timestamps in (after, upto]."""
-        return (NEVER if self.is_new(run) else self.after), self.upto
+        """The part of a run that belongs to it: timestamps in (after, watermark]."""
+        return (NEVER if self.is_new(run) else self.after), self.watermark
 
     def left_of(self, run: Run) -> Sequence[int]:
-        """The rows of a run that it leaves out."""
+        """The quarantined rows of a run."""
         return [left.number for left in self.left if left.what == run.name]
 
     def runs_of(self, kind: str) -> list[Run]:
@@ -172,59 +172,59 @@ class Epoch:
         return [run for run in self.runs if run.kind == kind and self._reaches(run)]
 
     def _reaches(self, run: Run) -> bool:
-        return run.first <= self.upto and (run.last > self.after or self.is_new(run))
+        return run.first <= self.watermark and (run.last > self.after or self.is_new(run))
 
     def routing(self, storage: Storage) -> Routing:
-        """What it is routed by."""
+        """The routing of the epoch."""
         pending = None if self.pending is None else load_version(storage, self.pending)
         return Routing(load_version(storage, self.version), pending, _past(self.past, storage), self.two_phase)
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What WORK and MERGE are told.
+    """The parameters of WORK and MERGE.
 
     Attributes:
         number: of the round; rounds count from 0 without a gap.
-        epochs: those that it holds, ascending; none in a round that is there for its checkpoint alone.
-        takes: for each epoch, the take of it that counts.
-        upto: everything with a timestamp up to here has come.
+        epochs: its epochs, ascending; none in a round that exists only for its checkpoint.
+        revisions: for each epoch, its revision that counts.
+        watermark: all records with this timestamp or an earlier one have arrived.
         version: the routing version of the last epoch.
-        controls: what the router says about versions to come, in order.
-        past: the versions before, of which objects are kept.
-        census: whether the slots count their standing queries by leaf.
+        controls: what the router announces about future versions, in order.
+        past: earlier versions under which objects that are kept were routed.
+        census: whether the slots count their continuous queries by leaf.
         two_phase: whether SKQs have been routed to one slot each, see :class:`Epoch`.
-        measured: whether the slots tell their load.
-        left: the records that it leaves out.
+        measured: whether the slots report their load.
+        left: the quarantined records.
         before: the round before; None if there is none.
         since: the last round before that ended with a checkpoint of all slots and of the merger; None if none did.
         checkpoint: whether this one does.
-        known: whether its rows are out: it is done again for the state alone.
+        known: whether its rows have been published: it is replayed for the state only.
     """
 
     number: int
     epochs: tuple[int, ...]
-    takes: tuple[int, ...]
-    upto: int
+    revisions: tuple[int, ...]
+    watermark: int
     version: int
     controls: tuple[Control, ...] = ()
     past: tuple[Past, ...] = ()
     census: bool = False
     two_phase: bool = True
     measured: bool = True
-    left: tuple[Left, ...] = ()
+    left: tuple[QuarantinedRecord, ...] = ()
     before: Turn | None = None
     since: Turn | None = None
     checkpoint: bool = True
     known: bool = False
 
     @property
-    def take(self) -> int:
-        """How often it was decided to leave records out."""
+    def revision(self) -> int:
+        """How often it was decided to quarantine records."""
         return len(self.left)
 
     def routing(self, storage: Storage) -> Routing:
-        """What tells which slots matter in the second phase of SKQs."""
+        """The routing that determines the slots of the second phase of SKQs."""
         return Routing(load_version(storage, self.version), past=_past(self.past, storage))
 
 

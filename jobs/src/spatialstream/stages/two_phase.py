@@ -2,7 +2,7 @@
 
 In the paper the radius goes back to the router, which sends the query out again. Here the second phase belongs to the
 same round: the slots are still in the state of that round, so both phases see the same objects by construction, and no
-way through router and broker is added. The slots are found as the router would, from the same routing versions.
+path through router and broker is added. The slots are determined as the router does it, from the same routing versions.
 
 An SKQ needs no second phase if no other slot has a leaf within its radius. If the first slot has fewer than k objects,
 the radius is infinite.
@@ -19,13 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import Objects, found_columns, stack
 from spatialstream.stages.state import get_records, records_file, turn_name
@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 _SLACK = 1e-9
-"""Radii are rounded up by this share, and by a hundredth of a metre, which is more than distances to boxes may be
-off."""
+"""Relative and, with a hundredth of a metre, absolute rounding up of radii: more than the error of distances to
+boxes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,29 +59,29 @@ class Second:
     """
 
     numbers: npt.NDArray[np.int64]
-    rows: tuple[Row, ...]
+    rows: tuple[Block, ...]
     slots: tuple[int, ...]
 
     def save(self, storage: Storage, turn: Round, part: int, *, near: bool = False) -> None:
-        """Write the rows to the file of a round and a part of MERGE; ``near``: for processes of this machine alone."""
+        """Write the rows to the file of a round and a part of MERGE; ``near``: only for processes of this machine."""
         batches = [each for row in self.rows for each in messages.messages(*row)]
         put = storage.share if near else storage.put
-        put(second_name(turn.number, turn.take, part), records_file(pa.Table.from_batches(batches)))
+        put(second_name(turn.number, turn.revision, part), records_file(pa.Table.from_batches(batches)))
 
     @staticmethod
-    def load(storage: Storage, turn: Round, part: int) -> list[Row]:
-        """The rows in the file of a round and a part of MERGE."""
-        name = second_name(turn.number, turn.take, part)
+    def load(storage: Storage, turn: Round, part: int) -> list[Block]:
+        """Load the rows from the file of a round and a part of MERGE."""
+        name = second_name(turn.number, turn.revision, part)
         return [row for batch in get_records(storage, name) for row in messages.blocks(batch)]
 
 
-def second_name(number: int, take: int, part: int) -> str:
+def second_name(number: int, revision: int, part: int) -> str:
     """The name of the file of a round for the second phase of a part of MERGE."""
-    return f"rounds/{turn_name((number, take))}-{part:04d}.second"
+    return f"rounds/{turn_name((number, revision))}-{part:04d}.second"
 
 
-def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:
-    """Which SKQs need a second phase, and what of the first one it needs; None if none does."""
+def second_phase(rows: Sequence[Block], routing: Routing, space: Space) -> Second | None:
+    """The SKQs that need a second phase, and what it needs of the first one; None if none does."""
     again = still_to_ask(rows, routing, space)
     if again is None:
         return None
@@ -89,13 +89,13 @@ def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second 
     kept = [(0, messages.ASKED, again)]
     for kind in (messages.SNAPSHOT_QUERIES, messages.SNAPSHOT_OBJECTS):
         parts = [content for _, each, content in rows if each == kind]
-        if parts:  # of a part of MERGE none of whose queries has found anything there are no objects
+        if parts:  # there are no objects if no query of this part of MERGE has found any
             kept.append((0, kind, _only(pa.concat_batches(parts), later)))
     slots = again.column("slots").flatten().to_numpy()
     return Second(later, tuple(kept), tuple(np.unique(slots).tolist()))
 
 
-def still_to_ask(rows: Sequence[Row], routing: Routing, space: Space) -> pa.RecordBatch | None:
+def still_to_ask(rows: Sequence[Block], routing: Routing, space: Space) -> pa.RecordBatch | None:
     """The SKQs that need a second phase, see :func:`requests`, by number and with ``since``; None if none does.
 
     Args:
@@ -134,9 +134,9 @@ def others_within(
     """The slots that may have something nearer than what the first one has found: (row, slot), ascending.
 
     Args:
-        at: float64[n, 2], the places of n queries.
-        radius: float64[n], the distance of the k-th object that was found; infinite where there are fewer.
-        since: int64[n], ms; objects of (since, t] are looked for.
+        at: float64[n, 2], the points of n queries.
+        radius: float64[n], the distance of the k-th object that was found; infinite if there are fewer.
+        since: int64[n], ms; only objects of (since, t] matter.
         t: int64[n], ms.
         slot: int[n], the slots that have been asked.
         routing: where objects are.
@@ -150,19 +150,19 @@ def others_within(
 def others_of(
     query: Query, at: Nearest, radius: float, since: int, slot: int, routing: Routing, space: Space
 ) -> list[int]:
-    """What :func:`others_within` gives for one query, sooner: the slots, ascending."""
+    """The result of :func:`others_within` for one query, computed faster: the slots, ascending."""
     wide = _widened(radius, space)
     region = Circle(at.x, at.y, wide) if wide < np.inf else None
     return [each for each in routing.reaching(region, since, query.t) if each != slot]
 
 
 def requests(record: pa.RecordBatch, row: npt.NDArray[np.integer], slot: npt.NDArray[np.int32]) -> pa.RecordBatch:
-    """Queries with the slots that are to be asked: a list column ``slots``.
+    """Queries with the slots to ask: a list column ``slots``.
 
     Args:
         record: n queries.
-        row: int[m], ascending: which query,
-        slot: int32[m], which slot it is for.
+        row: int32[m], ascending: the row of a query.
+        slot: int32[m], the slot to ask for it.
     """
     offsets = np.searchsorted(row, np.arange(record.num_rows + 1)).astype(np.int32)
     return record.append_column("slots", pa.ListArray.from_arrays(pa.array(offsets), pa.array(slot)))
@@ -173,7 +173,7 @@ def _widened(radius: Any, space: Space) -> Any:
 
 
 def asked_of(slot: int, record: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The rows of :func:`requests` that are to be sent to a slot, ascending."""
+    """The rows of :func:`requests` that are for a slot, ascending."""
     asked = record.column("slots")
     owners = np.repeat(np.arange(record.num_rows), np.diff(asked.offsets.to_numpy()))
     rows: npt.NDArray[np.int64] = owners[asked.flatten().to_numpy() == slot]
@@ -187,7 +187,7 @@ def _only(record: pa.RecordBatch, number: npt.NDArray[np.int64]) -> pa.RecordBat
 def _radius(
     number: npt.NDArray[np.int64], k: npt.NDArray[np.integer], found: Sequence[pa.RecordBatch]
 ) -> npt.NDArray[np.float64]:
-    """The distance of the k-th of the objects found for each query; infinite where there are fewer."""
+    """The distance of the k-th of the objects found for each query; infinite if there are fewer."""
     if not found:
         return np.full(len(number), np.inf)
     owner, distance = (np.concatenate([numbers(part, name) for part in found]) for name in ("number", "distance"))
@@ -200,11 +200,11 @@ def _radius(
     return radius
 
 
-def answer_second(slot: int, rows: Sequence[Row], objects: Objects) -> Iterator[Row]:
+def answer_second(slot: int, rows: Sequence[Block], objects: Objects) -> Iterator[Block]:
     """A slot's part in the second phase.
 
     Args:
-        slot: which one.
+        slot: number of the slot.
         rows: what :class:`Second` kept.
         objects: the slot's objects after the round.
     """

@@ -1,16 +1,16 @@
-"""Routing versions where the stages find them: each a file of the storage that never changes."""
+"""Routing versions as the stages load them: each an immutable file of the storage."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.index.version import RoutingVersion
-from spatialstream.sources.contracts import Storage
 
 __all__ = ["VERSIONS", "load_version", "number_of", "save_version", "version_name"]
 
 VERSIONS = "versions/"
-"""What their names begin with."""
+"""Prefix of their names."""
 
 
 def version_name(number: int) -> str:
@@ -24,13 +24,13 @@ def number_of(name: str) -> int:
 
 
 def save_version(storage: Storage, version: RoutingVersion) -> None:
-    """Put a version where the stages find it."""
+    """Save a version where the stages find it."""
     storage.put(version_name(version.number), *version.pack())
 
 
 @lru_cache(maxsize=8)
 def load_version(storage: Storage, number: int) -> RoutingVersion:
-    """A version.
+    """Load a version.
 
     Raises:
         StateError: it is missing, or damaged.

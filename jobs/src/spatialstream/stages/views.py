@@ -1,11 +1,11 @@
-"""The views that this process keeps: what its slots held after their last rounds, and what stood, to be asked between.
+"""The views in this process: the objects of its slots after their last rounds, and registered continuous queries.
 
-WORK keeps a view at the end of each round. Whoever asks names a round that is done, so on all slots alike a question is
-answered as of that round, while WORK does the next one in another thread (multiversion concurrency control). A view
-goes when it is neither one of the last few nor young; who is reading it has it until the end.
+WORK keeps a view at the end of each round. A snapshot query names a round that is done, so all slots answer it as of
+that round, while WORK does the next one in another thread (multiversion concurrency control). A view is dropped when it
+is neither one of the last few nor young; a query that is reading it keeps it until its end.
 
-A question is answered right, or not at all: a view that is not here (it has gone, the slot is elsewhere, the process is
-new) is an error that says so, and whoever asks tries again with the newest round.
+A query is answered correctly, or not at all: a missing view (it was dropped, the slot is elsewhere, the process is new)
+is an error that says so, and the client tries again with the newest round.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages import messages
-from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import answer_second, asked_of
@@ -47,13 +47,13 @@ __all__ = [
 ]
 
 FEWEST = 4
-"""Views of a slot that are kept, however old they are: a stream in which nothing happens can still be asked."""
+"""Number of views of a slot that are kept, however old they are: a stream in which nothing happens can be queried."""
 
 YOUNG = 5.0
-"""Seconds for which a view is kept in any case. Within it a question gets from its first slot to its last."""
+"""Seconds for which a view is kept in any case: enough for a query to get from its first slot to its last."""
 
 RoundId = tuple[int, int]
-"""Number of a round, and the take of it by which it was done."""
+"""Number of a round, and the revision in which it was done."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,31 +61,31 @@ class View:
     """A slot after a round.
 
     Attributes:
-        round: which one.
-        upto: the time up to which everything had come.
+        round: its number and revision.
+        watermark: all records with this timestamp or an earlier one have arrived.
         objects: of the slot.
         retention: ms that snapshot queries can look back; None: for ever.
-        kept: when it was, by the monotonic clock.
+        kept: when it was created, s of the monotonic clock.
     """
 
     round: RoundId
-    upto: int
+    watermark: int
     objects: ObjectsView
     retention: int | None
     kept: float = field(default_factory=time.monotonic)
 
     @classmethod
     def of(cls, objects: SegmentStore, turn: Round, retention: int | None) -> View:
-        """The view of a slot that has just done a round, or was restored as it was after it."""
-        return cls((turn.number, turn.take), turn.upto, objects.view(), retention)
+        """The view of a slot that has just done a round, or was restored to the state after it."""
+        return cls((turn.number, turn.revision), turn.watermark, objects.view(), retention)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListingView:
-    """What stands of the queries of a part of MERGE after a round.
+    """The continuous queries of a part of MERGE after a round.
 
     Attributes:
-        round: which one.
+        round: its number and revision.
         listing: of its queries.
         kept: see :class:`View`.
     """
@@ -96,8 +96,8 @@ class ListingView:
 
     @classmethod
     def of(cls, catalogue: Catalogue, turn: Round) -> ListingView:
-        """The view of a part that has just done a round, or was restored as it was after it."""
-        return cls((turn.number, turn.take), catalogue.listing(turn.upto))
+        """The view of a part that has just done a round, or was restored to the state after it."""
+        return cls((turn.number, turn.revision), catalogue.listing(turn.watermark))
 
 
 _lock = threading.Lock()
@@ -106,11 +106,11 @@ _views: dict[tuple[str, int], tuple[View | ListingView, ...]] = {}
 
 
 def keep(place: str, slot: int, view: View | ListingView) -> None:
-    """Keep a view, in the place of one of the same round, and let go of those that have had their time.
+    """Add a view, replacing one of the same round, and drop expired views.
 
     Args:
-        place: of the storage that the slot's state is in.
-        slot: which one; ``~part`` for a part of MERGE.
+        place: of the storage of the slot's state.
+        slot: number of the slot; ``~part`` for a part of MERGE.
         view: of it.
     """
     with _lock:
@@ -122,7 +122,7 @@ def keep(place: str, slot: int, view: View | ListingView) -> None:
 
 
 def forget(place: str | None = None, slot: int | None = None) -> None:
-    """Let go of all views: of one place, or of one slot there, as when it moves to another process."""
+    """Drop all views: of one place, or of one slot there, for example when it moves to another process."""
     with _lock:
         for key in list(_views):
             if place in (None, key[0]) and slot in (None, key[1]):
@@ -133,7 +133,7 @@ def view_of(place: str, slot: int, round_id: RoundId) -> View:
     """A slot's view of a round.
 
     Raises:
-        Gone: it is not kept here.
+        Gone: it is not here.
     """
     view = _of_round(place, slot, round_id)
     assert isinstance(view, View)
@@ -141,7 +141,7 @@ def view_of(place: str, slot: int, round_id: RoundId) -> View:
 
 
 def views_here(place: str, slots: Iterable[int], round_id: RoundId) -> dict[int, View]:
-    """The views of a round that are kept here, of some slots."""
+    """The views of a round that are here, of some slots."""
     found = {}
     for slot in slots:
         with suppress(Gone):
@@ -156,17 +156,17 @@ def newest_view(place: str, slot: int) -> RoundId | None:
 
 
 def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -> list[Listed]:
-    """What stands of a part of MERGE as of a round, by number.
+    """The continuous queries of a part of MERGE as of a round, by number.
 
     Args:
-        place: of the storage that its state is in.
+        place: of the storage of its state.
         part: one that this process has.
         round_id: of a round that is done.
-        asked: ``{"id": ...}`` for the query of an id, or ``{"after": number, "limit": n}`` for the first of those
+        asked: ``{"id": ...}`` for the query with an id, or ``{"after": number, "limit": n}`` for the first n queries
             after a number.
 
     Raises:
-        Gone: the view is not kept here.
+        Gone: the view is not here.
     """
     view = _of_round(place, ~part, round_id)
     assert isinstance(view, ListingView)
@@ -180,42 +180,47 @@ def _of_round(place: str, slot: int, round_id: RoundId) -> View | ListingView:
     for view in _views.get((place, slot), ()):
         if view.round == round_id:
             return view
-    raise Gone(f"slot {slot} has no view of round {round_id[0]} here: ask again, for the newest round")
+    raise Gone(f"slot {slot} has no view of round {round_id[0]} here: try again with the newest round")
 
 
-def respond(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """What a process answers for several of its slots, as few record batches of one schema, of some megabytes at most.
+def respond(
+    place: str, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch
+) -> Iterator[pa.RecordBatch]:
+    """A process's answer for several of its slots, as few record batches of one schema, of some megabytes at most.
 
     Arguments and errors are those of :func:`answer_at`; :func:`~spatialstream.stages.messages.blocks` reads a batch.
     """
-    return messages.together(answer_at(place, slots, round_id, questions))
+    return messages.together(answer_at(place, slots, round_id, query_block))
 
 
-def answer_at(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
-    """The partials of questions as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
+def answer_at(place: str, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch) -> Iterator[Block]:
+    """The partials of queries as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
 
     Args:
-        place: of the storage that the slots' state is in.
+        place: of the storage of the slots' state.
         slots: some that this process has.
         round_id: of a round that is done.
-        questions: those of :func:`~spatialstream.stages.two_phase.requests`; a slot answers the ones that are to be
-            sent to it. With ``since``: they are in their second phase.
+        query_block: made by :func:`~spatialstream.stages.two_phase.requests`; a slot answers those that name it. With
+            ``since``: they are in their second phase.
 
     Raises:
-        Gone: a view is not kept here; before the first partial, or at any.
+        Gone: a view is not here; before the first partial, or at any.
     """
     for slot, view in [(slot, view_of(place, slot, round_id)) for slot in slots]:
         try:
-            yield from _answers(slot, view, questions)
+            yield from _answers(slot, view, query_block)
         except Missing as error:  # a segment that was never read, and has been dropped since
-            raise Gone(f"{error}: ask again, for the newest round") from None
+            raise Gone(f"{error}: try again with the newest round") from None
 
 
-def _answers(slot: int, view: View, questions: pa.RecordBatch) -> Iterator[Row]:
-    if "since" in questions.schema.names:
-        return answer_second(slot, [(slot, messages.ASKED, questions)], view.objects)
-    rows = asked_of(slot, questions)
-    mine = questions if len(rows) == questions.num_rows else questions.take(pa.array(rows))
+def _answers(slot: int, view: View, query_block: pa.RecordBatch) -> Iterator[Block]:
+    if "since" in query_block.schema.names:
+        return answer_second(slot, [(slot, messages.ASKED, query_block)], view.objects)
+    rows = asked_of(slot, query_block)
+    mine = query_block if len(rows) == query_block.num_rows else query_block.take(pa.array(rows))
     queries = QueryBatch.from_arrow(mine.drop_columns(["number", "slots"]))
-    looked_at, alone = reach(queries, view.retention, view.upto), np.diff(mine.column("slots").offsets.to_numpy()) == 1
+    looked_at, alone = (
+        reach(queries, view.retention, view.watermark),
+        np.diff(mine.column("slots").offsets.to_numpy()) == 1,
+    )
     return answer(slot, view.objects, queries, numbers(mine, "number"), looked_at, two_phase=True, alone=alone)

@@ -1,15 +1,15 @@
-"""WORK: what one slot does with the blocks of one round.
+"""WORK: one slot applies the blocks of one round.
 
-A slot takes all epochs that have been announced in one go, a *round*. Timestamps alone decide what counts for which
+A slot processes all epochs that have been announced in one go, a *round*. Timestamps alone decide what counts for which
 query, so within a round there is no need to interleave: all registrations and cancellations take effect first, then all
-objects are matched (each continuous query knows its lifetime), inserted, and then snapshot queries are answered (each
+objects are matched (each continuous query knows its lifetime) and inserted, then snapshot queries are answered (each
 looks no further than its own t), and at last the steps of CTQs up to the round's end. The order of the design, control
 records, query changes, objects, snapshots, ticks, is thus kept by construction.
 
-A slot's structures stay in memory from round to round, and are written down at checkpoints
+A slot's structures stay in memory from round to round, and are written to files at checkpoints
 (:mod:`spatialstream.stages.state`).
 
-What a slot finds may be many times its memory: it is found, and leaves, some at a time, and is counted on the way.
+A slot's results may be many times its memory: they are generated, emitted and counted in blocks.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.balance.attribution import Spent
+from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.keys import read_key
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.base import StandingIndex
+from spatialstream.local.base import ContinuousIndex
 from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
 from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
 from spatialstream.local.row_counts import Counts
@@ -43,14 +45,12 @@ from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
-from spatialstream.sources.contracts import Storage
-from spatialstream.sources.keys import read_key
 from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
 from spatialstream.stages.division import parts_of
-from spatialstream.stages.leaving import OBJECT, QUERY, Left
-from spatialstream.stages.messages import Row, columns, numbers
+from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
+from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord
 from spatialstream.stages.rows import match_lines, object_texts
 from spatialstream.stages.snapshots import BLOCK_BYTES, answer, reach
 from spatialstream.stages.state import OwnerState
@@ -59,7 +59,7 @@ from spatialstream.stages.versions import load_version
 from spatialstream.stages.views import View
 
 __all__ = [
-    "Block",
+    "BlockMessage",
     "SlotIndexes",
     "WorkSettings",
     "blocks_of_round",
@@ -73,14 +73,14 @@ __all__ = [
 ]
 
 _LINE_BYTES = 80
-"""Of a line of a CRQ, besides the object's and the query's own."""
+"""Of a line of a CRQ, in addition to the object's and the query's own."""
 
 T = TypeVar("T")
 
-Block = tuple[bytes, pa.Buffer | None]
-"""Key and content of a block, as a channel gives it."""
+BlockMessage = tuple[bytes, pa.Buffer | None]
+"""Key and content of a block, as a channel returns it."""
 
-_SNAPSHOT = having(lambda kind: not kind.standing)
+_SNAPSHOT = having(lambda kind: not kind.continuous)
 _EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
 _REGIONAL = having(lambda kind: kind.route is Route.REGION)
 _NEAREST = having(lambda kind: kind.route is Route.NEAREST)
@@ -88,14 +88,14 @@ _NEAREST = having(lambda kind: kind.route is Route.NEAREST)
 
 @dataclass(frozen=True, slots=True)
 class WorkSettings:
-    """What a slot has to know.
+    """The settings of a slot.
 
     Attributes:
         space: of the stream.
         interval: Δ in ms: objects are dropped in units of it.
         retention: ms that snapshot queries can look back; None: for ever.
-        archive: where the objects go that retention drops; None: they are gone.
-        mergers: parts of MERGE, see :mod:`~spatialstream.stages.division`.
+        archive: storage of the objects that retention drops; None: they are deleted.
+        mergers: number of parts of MERGE, see :mod:`~spatialstream.stages.division`.
     """
 
     space: Space
@@ -117,12 +117,12 @@ class SlotIndexes:
         self.nearest = ContinuousNearestIndex(space)
         self.terms = ContinuousTermsIndex(space)
         self.moves = Moves()
-        self.upto: int | None = None
+        self.watermark: int | None = None
 
-    def standing(self) -> Iterator[tuple[Kind, StandingIndex]]:
-        """The continuous kinds, each with the index of its queries."""
+    def continuous(self) -> Iterator[tuple[Kind, ContinuousIndex]]:
+        """The kinds of continuous queries, each with the index of its queries."""
         for kind in KINDS:
-            if kind.standing:
+            if kind.continuous:
                 yield kind, getattr(self, kind.index)
 
     def checkpoint(self, write: WriteFile) -> Manifest:
@@ -133,12 +133,12 @@ class SlotIndexes:
             "nearest": self.nearest.checkpoint(write),
             "terms": self.terms.checkpoint(write),
             "moves": self.moves.checkpoint(),
-            "upto": self.upto,
+            "watermark": self.watermark,
         }
 
     @classmethod
     def restore(cls, settings: WorkSettings, slot: int, manifest: Manifest | None, read: ReadFile) -> SlotIndexes:
-        """See :mod:`spatialstream.local.state`; without a manifest, those of a slot that has done nothing."""
+        """See :mod:`spatialstream.local.state`; without a manifest, the structures of a new slot."""
         if manifest is None:
             return cls(settings, slot)
         self = cls.__new__(cls)
@@ -148,12 +148,12 @@ class SlotIndexes:
         self.nearest = ContinuousNearestIndex.restore(settings.space, manifest["nearest"], read)
         self.terms = ContinuousTermsIndex.restore(settings.space, manifest["terms"], read)
         self.moves = Moves.restore(manifest["moves"])
-        self.upto = manifest["upto"]
+        self.watermark = manifest["watermark"]
         return self
 
 
 def slot_owner(slot: int) -> str:
-    """The owner of a slot's state."""
+    """The name of a slot as an owner of state."""
     return f"slot-{slot:04d}"
 
 
@@ -162,19 +162,21 @@ def slot_state(slot: int, turn: Round, storage: Storage) -> OwnerState:
     return OwnerState.of(storage, slot_owner(slot), turn)
 
 
-def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings, storage: Storage) -> Iterator[Row]:
-    """Apply a round to one slot and give its partials; the slot's state is then that of the round.
+def work(
+    slot: int, blocks: Iterable[BlockMessage], turn: Round, settings: WorkSettings, storage: Storage
+) -> Iterator[Block]:
+    """Apply a round to one slot and generate its partials; the slot's state is then that of the round.
 
     Args:
-        slot: which one.
-        blocks: the slot's, in the order in which they were sent. There may be repeated ones, and ones of epochs before
-            the round.
+        slot: number of the slot.
+        blocks: the slot's blocks, in the order in which they were sent. There may be repeated ones, and blocks of
+            epochs before the round.
         turn: the round.
         settings: of the stream.
         storage: of the state.
 
     Raises:
-        Lost: the state of the round before is in no memory any more.
+        Lost: the state of the round before is not in memory any more.
         StateError: a router partition's marker is missing, or the checkpoint is damaged.
     """
     began = time.perf_counter()
@@ -191,7 +193,7 @@ def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings
     _hand_over(slot, indexes, turn, storage)
     if changed:
         load.leaf = None  # leaves of two versions are mixed
-    indexes.upto = turn.upto
+    indexes.watermark = turn.watermark
     state.end(indexes)
     views.keep(storage.place, slot, View.of(indexes.objects, turn, settings.retention))
     if turn.measured and not turn.known:
@@ -202,19 +204,19 @@ def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings
         yield slot, messages.FOREIGN, columns(count=np.array([foreign], np.int64))
 
 
-def blocks_of_round(slot: int, blocks: Iterable[Block], turn: Round) -> tuple[list[Row], int]:
-    """A slot's blocks, each once, and how many messages are none: those are not the router's, and are passed over."""
-    takes = dict(zip(turn.epochs, turn.takes, strict=True))
+def blocks_of_round(slot: int, blocks: Iterable[BlockMessage], turn: Round) -> tuple[list[Block], int]:
+    """A slot's blocks, without repetitions, and the number of messages that the router has not written (skipped)."""
+    revisions = dict(zip(turn.epochs, turn.revisions, strict=True))
     seen: set[bytes] = set()
-    rows: list[Row] = []
+    rows: list[Block] = []
     foreign = 0
     for key, data in blocks:
         place = read_key(key)
         if place is None:
             foreign += 1
             continue
-        epoch, kind, take = place
-        if takes.get(epoch) == take and key not in seen:
+        epoch, kind, revision = place
+        if revisions.get(epoch) == revision and key not in seen:
             try:
                 content = messages.unpack(data)
             except (pa.ArrowException, OSError, StopIteration, TypeError):
@@ -225,8 +227,8 @@ def blocks_of_round(slot: int, blocks: Iterable[Block], turn: Round) -> tuple[li
     return rows, foreign
 
 
-def without(slot: int, rows: Sequence[Row], left: Sequence[Left]) -> Iterator[Row]:
-    """A slot's blocks without what the round leaves out. Queries among that end, if they stand already."""
+def without(slot: int, rows: Sequence[Block], left: Sequence[QuarantinedRecord]) -> Iterator[Block]:
+    """A slot's blocks without the round's quarantined records. Quarantined queries that are registered end."""
     if not left:
         yield from rows
         return
@@ -242,8 +244,8 @@ def without(slot: int, rows: Sequence[Row], left: Sequence[Left]) -> Iterator[Ro
         yield slot, messages.ENDED, columns(number=number, t=np.full(len(number), -TIME_LIMIT))
 
 
-def _check_markers(slot: int, rows: Sequence[Row], turn: Round) -> None:
-    """Make sure that all epochs of a round are there."""
+def _check_markers(slot: int, rows: Sequence[Block], turn: Round) -> None:
+    """Make sure that all epochs of a round are complete."""
     found: dict[int, list[int]] = {}
     for _, kind, content in rows:
         if kind == messages.MARKER:
@@ -255,10 +257,10 @@ def _check_markers(slot: int, rows: Sequence[Row], turn: Round) -> None:
 
 
 def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True) -> SegmentStore:
-    """A slot's objects after a round, to be looked at only.
+    """A slot's objects after a round, to be read only.
 
     Args:
-        slot: which one.
+        slot: number of the slot.
         turn: the round.
         storage: of the state.
         done: whether the round is done: its checkpoint comes last.
@@ -270,8 +272,8 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
     if indexes is not None:
         return indexes.objects
     if not (done and turn.checkpoint):
-        raise Lost(f"slot {slot} as round {turn.number} has left it is in no memory any more")
-    last = turn.number, turn.take
+        raise Lost(f"the state of slot {slot} after round {turn.number} is not in memory any more")
+    last = turn.number, turn.revision
     after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=last, since=last), storage)
     manifest = after.previous()
     assert manifest is not None
@@ -282,7 +284,7 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
 
 
 def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> None:
-    """Register the queries that other slots have written down for this one, if the time has come."""
+    """Register the queries that other slots have exported for this one, if a LOAD control says so."""
     for control, number in turn.controls:
         if control != LOAD or indexes.moves.pending != number:
             continue
@@ -298,25 +300,25 @@ def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
 
 
 def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> None:
-    """Write down what other slots will need; let go of what is not this slot's any more."""
+    """Export what other slots will need; drop what does not concern this slot any more."""
     moves = indexes.moves
     if moves.version is None:
         moves.version = turn.version
     if moves.version != turn.version:
         coming = load_version(storage, turn.version)
-        release_queries(slot, turn.upto, moves, coming, indexes.range, indexes.terms)
+        release_queries(slot, turn.watermark, moves, coming, indexes.range, indexes.terms)
         moves.version = turn.version
         moves.forget()
     for control, number in turn.controls:
         if control == PREPARE:
             active, coming = (load_version(storage, each) for each in (turn.version, number))
-            standing = (indexes.range.standing(turn.upto), indexes.terms.standing(turn.upto))
-            export_queries(slot, standing, active, coming, storage)
+            continuous = (indexes.range.continuous(turn.watermark), indexes.terms.continuous(turn.watermark))
+            export_queries(slot, continuous, active, coming, storage)
             moves.forget()
             moves.pending = number
         elif control == ABORT:
             moves.forget()
-    drop_faded(moves, indexes.terms, turn.upto)
+    drop_faded(moves, indexes.terms, turn.watermark)
 
 
 # --------------------------------------------------------------------------------------------------------------- load
@@ -324,14 +326,14 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
 
 @dataclass(slots=True)
 class Load:
-    """What a slot does in an epoch.
+    """The work of a slot in an epoch.
 
     Attributes:
-        objects: n, how many come.
-        leaf: int32[n], the leaf of each; None if none come, or if not all leaves are of one version.
+        objects: n, the number of objects.
+        leaf: int32[n], the leaf of each; None if there are no objects, or if not all leaves are of one version.
         checked: int32[n], candidates of CRQs that are checked for each.
         matched: int64[n], matches of CRQs of each.
-        queries: those that come, of all types.
+        queries: the queries that come, of all types.
         spent: the time that this takes.
     """
 
@@ -344,13 +346,13 @@ class Load:
 
     @contextmanager
     def spending(self, part: Literal["match", "results", "objects", "queries"]) -> Iterator[None]:
-        """Add the time within to a part of ``spent``."""
+        """Add the time spent within to a part of ``spent``."""
         began = time.perf_counter()
         yield
         setattr(self.spent, part, getattr(self.spent, part) + time.perf_counter() - began)
 
     def each(self, part: Literal["match", "results", "objects", "queries"], items: Iterator[T]) -> Iterator[T]:
-        """The items, the time that making them takes added to a part of ``spent``."""
+        """Yield the items, and add the time that generating them takes to a part of ``spent``."""
         while True:
             with self.spending(part):
                 item = next(items, None)
@@ -363,15 +365,16 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
 
     ``tested`` is what :meth:`~spatialstream.local.range.crq.ContinuousRangeIndex.tested` says, if it says something.
-    ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that objects came
-    to. ``leaf_queries`` are queries that came, and in a census ``leaf_standing`` those that stand, by type and leaf.
+    ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that received
+    objects. ``leaf_queries`` are queries that came, and in a census ``leaf_continuous`` the registered continuous
+    queries, by type and leaf.
     """
     record: dict[str, Any] = {
         "objects": load.objects,
         "matches": int(load.matched.sum()),
         "held": len(indexes.objects),
         "bytes": sum(each.nbytes for each in (indexes.objects, indexes.range, indexes.nearest, indexes.terms)),
-        "standing": {kind.type.value: len(index) for kind, index in indexes.standing()},
+        "continuous": {kind.type.value: len(index) for kind, index in indexes.continuous()},
         "spent": {part: round(seconds, 7) for part, seconds in asdict(load.spent).items()},
     }
     if tested := indexes.range.tested():
@@ -384,8 +387,8 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         record["queries"] = {kind.value: int(np.count_nonzero(code == CODE[kind])) for kind in QueryType}
         record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
         if turn.census:
-            standing = [index.standing(turn.upto)[1] for index in (indexes.range, indexes.terms)]
-            record["leaf_standing"] = _queries_by_leaf(slot, standing, version)
+            continuous = [index.continuous(turn.watermark)[1] for index in (indexes.range, indexes.terms)]
+            record["leaf_continuous"] = _queries_by_leaf(slot, continuous, version)
     return record
 
 
@@ -404,10 +407,10 @@ def _objects_by_leaf(
 def _queries_by_leaf(
     slot: int, batches: Sequence[QueryBatch], version: RoutingVersion
 ) -> dict[str, tuple[list[int], list[int]]]:
-    """How many queries concern each leaf of the slot: type -> (leaves, counts), as far as there are any.
+    """The number of queries that concern each leaf of the slot: type -> (leaves, counts), without zeros.
 
-    A query concerns the leaves that its region meets; an SKQ the one nearest to it, which is asked first. A CKQ
-    concerns the whole space and is on every slot whatever its leaves, so it is counted for none.
+    A query concerns the leaves that its region meets; an SKQ the nearest one, which is asked first. A CKQ concerns the
+    whole space and is on every slot whatever its leaves, so it is counted for none.
     """
     n = len(version.index.leaves)
     keys = [np.empty(0, np.int64)]
@@ -428,7 +431,7 @@ def _queries_by_leaf(
 # ----------------------------------------------------------------------------------------------------------- an epoch
 
 
-def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, load: Load) -> Iterator[Row]:
+def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, load: Load) -> Iterator[Block]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
@@ -467,17 +470,17 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
         yield from _keep(slot, indexes, objects, load)
     if snapshots is not None:
         queries, number = snapshots
-        looked_at = reach(queries, indexes.settings.retention, indexes.upto)
+        looked_at = reach(queries, indexes.settings.retention, indexes.watermark)
         found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
         yield from load.each("queries", found)
-    for content in _steps(indexes, turn.upto):
+    for content in _steps(indexes, turn.watermark):
         yield slot, messages.STEPS, content
-    for _, index in indexes.standing():
-        index.expire(turn.upto)
+    for _, index in indexes.continuous():
+        index.expire(turn.watermark)
 
 
 def _in_order(registered: Sequence[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], QueryBatch]:
-    """Numbers and queries of blocks, ascending: those of an epoch's router partitions lie between each other."""
+    """Numbers and queries of blocks, ascending: the numbers of different router partitions interleave."""
     number = np.concatenate([numbers(content, "number") for content in registered])
     queries = QueryBatch.concat([QueryBatch.from_arrow(content.drop_columns(["number"])) for content in registered])
     order = np.argsort(number)
@@ -485,7 +488,7 @@ def _in_order(registered: Sequence[pa.RecordBatch]) -> tuple[npt.NDArray[np.int6
 
 
 def _end(indexes: SlotIndexes, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
-    for _, index in indexes.standing():
+    for _, index in indexes.continuous():
         index.end_at(number, t)
 
 
@@ -498,16 +501,16 @@ def _among(
 
 
 def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> None:
-    queries = replace(queries, by=nobody(len(queries)))  # that is for MERGE alone
-    for kind, index in indexes.standing():
+    queries = replace(queries, by=nobody(len(queries)))  # only MERGE needs it
+    for kind, index in indexes.continuous():
         rows = np.flatnonzero(queries.code == CODE[kind.type])
         if len(rows):
             index.register(number[rows], queries.take(rows))
 
 
-def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
-    """The queries that stand, for MERGE, which knows one from several slots by its number."""
-    # every slot has every CKQ, and one of them tells of it
+def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
+    """The continuous queries, for MERGE, which recognizes a query from several slots by its number."""
+    # every slot has every CKQ, and one of them forwards it
     known, known_number = _among(queries, number, STANDING if slot == 0 else STANDING & ~_EVERYWHERE)
     if len(known):
         known = replace(known, keywords=known.keywords.compact())
@@ -516,8 +519,8 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
 
 def _match(
     slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], turn: Round, load: Load
-) -> Iterator[Row]:
-    """The matches of objects as rows, unless these are out, and in any case how many each query has."""
+) -> Iterator[Block]:
+    """The matches of objects as rows, unless they have been published, and always their number for each query."""
     load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
     for first, matches in load.each("match", indexes.range.match(objects)):
         part = slice(first, first + len(matches.checked))
@@ -535,7 +538,7 @@ def _match(
             yield slot, messages.LINES, content
 
 
-def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> Iterator[Row]:
+def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> Iterator[Block]:
     for arrivals in load.each("objects", indexes.nearest.match(objects)):
         for content in load.each("objects", _arrivals(objects, arrivals)):
             yield slot, messages.ARRIVALS, content
@@ -547,7 +550,7 @@ def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> 
 def _lines(
     indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], matches: Matches
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of matches, block by block; where MERGE is divided, of one part each, and with numbers that say so."""
+    """The rows of matches in blocks; if MERGE is divided, each block is for one part, and has the queries' numbers."""
     texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
     sizes = np.diff(string_view(texts)[0])[matches.object] + indexes.range.id_sizes(matches) + _LINE_BYTES
     for first, last in _cut(sizes, BLOCK_BYTES):
@@ -558,7 +561,7 @@ def _lines(
 
 
 def _of_parts(matches: Matches, parts: int) -> Iterator[Matches]:
-    """The matches of each part of MERGE, in their order."""
+    """The matches of each part of MERGE, in order."""
     if parts == 1:
         yield matches
         return
@@ -567,7 +570,7 @@ def _of_parts(matches: Matches, parts: int) -> Iterator[Matches]:
 
 
 def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
-    """What may be in answers to CKQs, block by block."""
+    """Objects that may be in answers to CKQs, in blocks."""
     sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _LINE_BYTES
     for first, last in _cut(sizes, BLOCK_BYTES):
         rows = arrivals.position[first:last]
@@ -582,7 +585,7 @@ def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordB
 
 
 def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
-    """Cuts (first, last, exclusive) of rows of these sizes: as many as have ``most`` together, one at least."""
+    """Cuts (first, last, exclusive) of rows of these sizes: as many rows as fit into ``most`` each, at least one."""
     ends = np.cumsum(sizes, dtype=np.int64)
     first, given = 0, 0
     while first < len(ends):
@@ -591,8 +594,8 @@ def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]
         first, given = last, int(ends[last - 1])
 
 
-def _steps(indexes: SlotIndexes, upto: int) -> Iterator[pa.RecordBatch]:
-    for partials in indexes.terms.steps(upto):
+def _steps(indexes: SlotIndexes, watermark: int) -> Iterator[pa.RecordBatch]:
+    for partials in indexes.terms.steps(watermark):
         yield steps_to_arrow(partials)
 
 
@@ -612,7 +615,7 @@ def steps_to_arrow(partials: StepPartials) -> pa.RecordBatch:
 
 
 def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
-    """What :func:`steps_to_arrow` packed."""
+    """Unpack what :func:`steps_to_arrow` packed."""
     return StepPartials(
         numbers(content, "number"),
         content.column("query"),
@@ -629,9 +632,9 @@ def _drop(indexes: SlotIndexes, name: str | None) -> None:
     This is done at the beginning of an epoch and not at the end of the one before: its queries may have a second phase.
     """
     settings = indexes.settings
-    if settings.retention is None or indexes.upto is None:
+    if settings.retention is None or indexes.watermark is None:
         return
-    floor = indexes.upto - settings.retention + 1
+    floor = indexes.watermark - settings.retention + 1
     if settings.archive is not None and name is not None:
         for part, objects in enumerate(indexes.objects.leaving(floor)):
             write_archive(objects, settings.space, settings.archive, f"{name}-{part:03d}")

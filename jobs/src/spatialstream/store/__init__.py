@@ -1,1 +1,1 @@
-"""Where a stream's routing versions are kept, and how they come into force: in ZooKeeper; in memory for simulation."""
+"""Storage and adoption of a stream's routing versions: in ZooKeeper; in memory for simulation."""

@@ -1,7 +1,7 @@
-"""What every store of routing versions can do.
+"""The interface of stores of routing versions.
 
-A store belongs to one stream. Routers, workers, the rebalancer and the operator each have one of their own; changes
-that they make at the same time take effect one after the other, or one of them is refused.
+A store belongs to one stream. Routers, workers, the rebalancer and the operator each have a client of their own;
+concurrent changes take effect one after the other, or one of them is rejected.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ Arrays = Mapping[str, Array]
 
 
 class RoutingStore(ABC):
-    """The contract of a store.
+    """The interface of a store.
 
-    Every method but :meth:`latest` waits for an answer, for a bounded time, and raises
+    Every method except :meth:`latest` waits for an answer, for a bounded time, and raises
     :class:`~spatialstream.model.errors.Unavailable` if there is none. A change may then have been made or not, or may
-    still be made; asking for it again is right in any case.
+    still be made; requesting it again is correct in any case.
     """
 
     @abstractmethod
-    def create(self, version: RoutingVersion, life: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
         """Create the stream: its first version is active from epoch 0 on. Nothing changes if this has been done.
 
         Args:
             version: the first version.
-            life: id of the stream's life, by which it is told from one of its name that was there before.
+            incarnation: id of the stream's incarnation, which distinguishes it from an earlier stream of its name.
 
         Raises:
-            Conflict: the stream exists, created with another version, or for another life.
+            Conflict: the stream exists, created with another version, or for another incarnation.
         """
 
     @abstractmethod
     def publish(self, version: RoutingVersion, base: int, proposal: str, record: Mapping[str, Any]) -> None:
-        """Add a version and make it pending, both or neither.
+        """Add a version and make it pending, atomically.
 
         Args:
             version: the version; its number is higher than that of every version before (``state().last``).
-            base: number of the version that it was computed from.
+            base: number of the version from which it was computed.
             proposal: id of the proposal.
-            record: what is to be known about the proposal; JSON-able, and small beside the version.
+            record: information about the proposal; JSON-able, and small compared with the version.
 
         Raises:
             Conflict: see :meth:`RoutingState.published`.
@@ -67,15 +67,15 @@ class RoutingStore(ABC):
 
     @abstractmethod
     def latest(self) -> RoutingState | None:
-        """The newest state that is known here, at once.
+        """The newest state known to this client, without waiting.
 
-        It may be behind by the moment that a message takes. The same object is returned until something changes. None
-        while the store is out of reach, and while the stream does not exist.
+        It may lag by the duration of a message. The same object is returned until something changes. None while the
+        store is unreachable, and while the stream does not exist.
         """
 
     @abstractmethod
     def acknowledge(self, number: int, stage: Stage, slots: Iterable[int]) -> None:
-        """Slots confirm a stage of the pending version; see :meth:`RoutingState.acknowledged`."""
+        """Confirm a stage of the pending version for slots; see :meth:`RoutingState.acknowledged`."""
 
     @abstractmethod
     def activate(self, number: int, epoch: int) -> None:
@@ -87,7 +87,7 @@ class RoutingStore(ABC):
 
     @abstractmethod
     def withdraw(self, number: int, proposal: str) -> None:
-        """Give the pending version up and remove it; see :meth:`RoutingState.withdrawn`.
+        """Give up the pending version and remove it; see :meth:`RoutingState.withdrawn`.
 
         Raises:
             Conflict: it has become active.
@@ -99,10 +99,10 @@ class RoutingStore(ABC):
 
     @abstractmethod
     def load(self, number: int) -> RoutingVersion:
-        """A version.
+        """Load a version.
 
         Raises:
-            StateError: it is not there, or damaged.
+            StateError: it does not exist, or is damaged.
         """
 
     @abstractmethod
@@ -115,17 +115,17 @@ class RoutingStore(ABC):
 
     @abstractmethod
     def save_statistics(self, name: str, arrays: Arrays, meta: Mapping[str, Any]) -> None:
-        """Keep named arrays and a JSON-able meta under a name, in place of what was there; readers see all or nothing.
+        """Save named arrays and a JSON-able meta under a name, atomically replacing what was there.
 
         Args:
             name: letters, digits, ``-``, ``_`` and ``.``.
             arrays: the arrays.
-            meta: what else there is to say.
+            meta: other information.
         """
 
     @abstractmethod
     def load_statistics(self, name: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
-        """What is kept under a name: (arrays, meta), or None.
+        """Load what is saved under a name: (arrays, meta), or None.
 
         Raises:
             StateError: it is damaged.
@@ -133,10 +133,10 @@ class RoutingStore(ABC):
 
     @abstractmethod
     def erase(self) -> None:
-        """Remove the stream with all that is kept of it; nothing happens if there is none."""
+        """Remove the stream and everything saved for it; nothing happens if there is none."""
 
     def close(self) -> None:  # noqa: B027 (most stores hold nothing open)
-        """Let go of connections; the store is not used any more."""
+        """Close connections; the store must not be used any more."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,8 +1,8 @@
 """Blocks of any size in ZooKeeper, whose nodes hold at most 1 MB: pieces as children of one node.
 
-The pieces of a block carry a token that is drawn anew for each, so writers never disturb each other, and a block is
-there only when something holds its *head*, which names the token and says how to check the pieces. They are compressed.
-Reading and writing ask for all pieces at once.
+The pieces of a block carry a token that is unique to it, so writers never disturb each other, and a block exists only
+once something holds its *head*, which names the token and the checksum of the pieces. They are compressed. All pieces
+are read and written concurrently.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from spatialstream.store.connection import Wait
 __all__ = ["PIECE", "Block", "delete", "delete_pieces", "read_block", "token_of", "tokens"]
 
 PIECE = 900_000
-"""The most bytes of a piece: with its envelope it stays below ZooKeeper's limit of 1 MiB a request."""
+"""Maximum bytes of a piece: with its envelope it stays below ZooKeeper's limit of 1 MiB per request."""
 
 
 class Block:
-    """A block on its way into the store.
+    """A block to be written to the store.
 
     Args:
         client: the connection.
-        folder: the node that the pieces are children of; it is made if it is missing.
-        parts: what the block holds, one part after the other.
+        folder: the parent node of the pieces; created if it is missing.
+        parts: the content, one part after the other.
 
     Attributes:
-        token: tells the block from others below the node.
-        head: JSON; what :func:`read_block` finds it by.
+        token: distinguishes the block from others below the node.
+        head: JSON; the argument of :func:`read_block`.
     """
 
     def __init__(self, client: KazooClient, folder: str, parts: Iterable[bytes | memoryview]) -> None:
@@ -50,7 +50,7 @@ class Block:
         self.head = json.dumps(head).encode()
 
     def write(self, wait: Wait) -> None:
-        """Write the pieces, which are nothing yet. To do it again does no harm."""
+        """Write the pieces, which have no effect yet. May be repeated."""
         client = self._client
         wait(client.ensure_path_async(self._folder))
         paths = [_path(self._folder, self.token, i) for i in range(len(self._pieces))]
@@ -64,12 +64,12 @@ class Block:
 
 
 def read_block(client: KazooClient, wait: Wait, folder: str, head: bytes) -> pa.Buffer:
-    """What a block holds, in memory of its own.
+    """The content of a block, in memory of its own.
 
     Raises:
-        NoNodeError: a piece is not there.
+        NoNodeError: a piece is missing.
         StateError: a piece is damaged.
-        ValueError, TypeError, KeyError: the head is none.
+        ValueError, TypeError, KeyError: the head is invalid.
     """
     found = json.loads(head)
     results = [client.get_async(_path(folder, found["token"], i)) for i in range(found["pieces"])]

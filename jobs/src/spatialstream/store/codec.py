@@ -1,4 +1,4 @@
-"""What is written into a store: names that can stand in paths, digests of versions, and bytes that may be damaged."""
+"""Encoding of what a store contains: names that are valid in paths, digests of versions, detection of damaged bytes."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def checked_name(name: str) -> str:
-    """A name that can stand in a path.
+    """The name, if it is valid in a path.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: it is not.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"a name has letters (a-z, A-Z), digits, '-', '_' and '.', and does not begin with '.': {name!r}"
+            f"a name may have letters (a-z, A-Z), digits, '-', '_' and '.', and must not begin with '.': {name!r}"
         )
     return name
 
 
 @contextmanager
 def damage(what: str) -> Iterator[None]:
-    """Where bytes are read that may not be what this package has written.
+    """A context for reading bytes that this package may not have written.
 
     Raises:
-        StateError: they are not.
+        StateError: they are invalid.
     """
     try:
         yield
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-        raise StateError(f"{what} is damaged, or another program's: {type(error).__name__}: {error}") from error
+        raise StateError(f"{what} is damaged, or of another program: {type(error).__name__}: {error}") from error
 
 
 def digest(version: RoutingVersion) -> str:
-    """SHA-256 of all that a version says."""
+    """SHA-256 of the content of a version."""
     return hashlib.sha256(b"".join(version.pack())).hexdigest()

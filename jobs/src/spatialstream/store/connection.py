@@ -1,7 +1,7 @@
-"""A connection to ZooKeeper whose every use is bounded in time, and which comes back by itself.
+"""A connection to ZooKeeper with bounded waiting times, which reconnects by itself.
 
-kazoo connects and reconnects in threads of its own, and begins a new session when the old one has expired. What is left
-to do: wait no longer than asked, repeat what a lost connection has interrupted, and keep credentials out of the logs.
+kazoo connects and reconnects in threads of its own, and begins a new session when the old one has expired. This module
+adds timeouts, the repetition of operations that a lost connection has interrupted, and logs without credentials.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ _log = logging.getLogger(__name__)
 
 
 class Wait(Protocol):
-    """Waits for the result of one of the client's asynchronous calls, as long as there is time left."""
+    """Waits for the result of one of the client's asynchronous calls, until the deadline of the operation."""
 
     def __call__(self, result: Any) -> Any:
-        """The result, or the exception that it stands for."""
+        """The result; raises its exception."""
 
 
 class Connection:
-    """A client that is connecting from the start.
+    """A client that begins to connect at once.
 
     Args:
         hosts: ``host:port,host:port``, with a path at the end if everything is below one.
-        credentials: for access, and for who may access what is created: that user alone. None: everybody.
+        credentials: for access, and as the only user with access to created nodes. None: everybody has access.
         session: seconds without contact after which the session ends.
-        timeout: seconds that :meth:`attempt` takes at most.
-        changed: called with whether the server can be reached, in a thread that must not be held up.
-        tls: what encrypted connections need, which is asked for each of them; None: they are not encrypted.
+        timeout: timeout of :meth:`attempt`, seconds.
+        changed: called with whether the server can be reached, in a thread that must not be blocked.
+        tls: settings of encrypted connections, read for each of them; None: not encrypted.
 
     Raises:
-        SettingError: ``hosts``, ``credentials`` or ``tls`` cannot be used.
+        SettingError: ``hosts``, ``credentials`` or ``tls`` are invalid.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Connection:
         self._why = ""
         access = _access(credentials)
         if tls is not None:
-            tls.context()  # what is wrong with it now is told at once
+            tls.context()  # reports invalid settings at once
             access["handler"] = TlsHandler(tls, self._failed)
         try:
             self.client = KazooClient(hosts, session, connection_retry=_RECONNECT, logger=_kazoo_log(), **access)
@@ -99,15 +99,15 @@ class Connection:
         return self._connected.is_set() and not self._closed
 
     def listen(self, changed: Callable[[bool], None]) -> None:
-        """Have one more told, as ``changed`` is."""
+        """Add a listener that is called like ``changed``."""
         self._listeners.append(changed)
 
     def attempt(self, operation: Callable[[Wait], T]) -> T:
-        """Do something, from its beginning again whenever the connection is lost; it must allow for that.
+        """Execute an operation, again from its beginning whenever the connection is lost; it must allow for that.
 
         Raises:
-            StateError: ZooKeeper answers what the operation does not expect.
-            Unavailable: it took too long. Requests on their way may still take effect.
+            StateError: ZooKeeper's answer is not what the operation expects.
+            Unavailable: it took too long. Requests in flight may still take effect.
             SettingError: the credentials do not suffice.
         """
         deadline = time.monotonic() + self._timeout
@@ -116,13 +116,13 @@ class Connection:
             try:
                 return operation(wait)
             except _LOST:
-                time.sleep(_PAUSE)  # the listener hears of it a moment after those who wait for results
+                time.sleep(_PAUSE)  # the listener is notified a moment after those who wait for results
             except KazooTimeoutError:
                 break
             except (NoAuthError, AuthFailedError) as error:
                 raise SettingError("zookeeper", "the credentials do not give access to this stream") from error
             except KazooException as error:
-                raise StateError(f"ZooKeeper does not hold what it should: {type(error).__name__}") from error
+                raise StateError(f"unexpected state in ZooKeeper: {type(error).__name__}") from error
         if self._closed:
             raise Unavailable("the connection to ZooKeeper has been closed")
         why = f" ({self._why})" if self._why else ""
@@ -131,13 +131,13 @@ class Connection:
     def close(self) -> None:
         """End the session."""
         self._closed = True
-        self._connected.set()  # wakes those who wait
+        self._connected.set()  # wakes waiting threads
         self.client.remove_listener(self._listen)
         self.client.stop()
         self.client.close()
 
     def _failed(self, why: str) -> None:
-        """Keep why there is no connection, and log it if that is another reason than before."""
+        """Remember why there is no connection, and log it if the reason is a new one."""
         if why != self._why and not self._closed:
             self._why = why
             _log.warning("ZooKeeper (%s): %s", self._hosts, why)
@@ -178,7 +178,7 @@ def _access(credentials: Credentials | None) -> dict[str, Any]:
 
 
 def _kazoo_log() -> logging.Logger:
-    """Kazoo's log without the requests, which contain credentials, and without a line for each try to reconnect."""
+    """Kazoo's log without requests, which contain credentials, and without a line for each attempt to reconnect."""
     log = logging.getLogger(f"{__name__}.kazoo")
     if log.level < logging.ERROR:
         log.setLevel(logging.ERROR)

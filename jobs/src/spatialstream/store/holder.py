@@ -1,7 +1,7 @@
-"""Who holds a lease: words for a person, and by what a process of the same machine can tell that the holder is dead.
+"""The holder of a lease: a text for a person, and data by which a process of the same machine detects its death.
 
-A process id by itself means little: it is given again, and another container or another boot of the machine has others.
-So there go with it when the process began, the namespace of its id and the boot.
+A process id alone is not enough: it is reused, and another container or another boot of the machine has others. So the
+start time of the process, the namespace of its id and the boot id are stored with it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ def this_process() -> str:
 
 
 def in_words(holder: str) -> str:
-    """What :func:`this_process` gave, as far as it is for a person."""
+    """The part of :func:`this_process` for a person."""
     return holder.partition("\n")[0]
 
 
 def is_dead(holder: str) -> bool:
-    """Whether the process of :func:`this_process` has certainly ended; False where that cannot be told from here."""
+    """Whether the process of :func:`this_process` has certainly ended; False if that cannot be determined here."""
     world, _, process = holder.partition("\n")[2].partition(" ")
     pid, _, since = process.partition(" ")
     return bool(world) and world == _world() and pid.isdigit() and str(began(int(pid))) != since
 
 
 def began(pid: int) -> int:
-    """When a process began, in clock ticks since the system did; -1 if there is none, or it has ended unawaited."""
+    """When a process started, in clock ticks since boot; -1 if there is none, or it is a zombie."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -41,7 +41,7 @@ def began(pid: int) -> int:
 
 
 def _world() -> str:
-    """In which a process id means something; "" where that is not known."""
+    """The scope of process ids; "" if it is not known."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"

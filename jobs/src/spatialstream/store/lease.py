@@ -1,28 +1,28 @@
-"""A job's lease: of all processes that could do a stream's job, at most one is at it, as far as that can be known.
+"""A job's lease: at most one of all processes that could do a stream's job does it, as far as that can be ensured.
 
 Interface
-    :class:`Lease`: :meth:`~Lease.acquire` it, look at :attr:`~Lease.held`, let go of it. Two implementations with one
+    :class:`Lease`: :meth:`~Lease.acquire` it, check :attr:`~Lease.held`, release it. Two implementations with one
     suite of tests: in ZooKeeper (live streams), by a folder's lock file (embedded mode, on one machine).
 
 Invariant
-    Each time that somebody becomes the holder there is a new *fencing number*, larger than all before it. As long as
-    nobody else has become the holder, a holder that was cut off may be so again, under its own number.
+    Each new holder gets a new *fencing number*, larger than all before it. As long as no other process has become the
+    holder, a holder that was cut off may become it again, under its own number.
 
 What a lease cannot do
-    A process that is paused learns of nothing. It wakes up as the holder that it was, and goes on for a moment, while a
-    successor has been at work; a process that is cut off from ZooKeeper, and from nothing else, for as long as that
-    lasts. So no answer may hang on there being one holder alone. That two do no harm is the affair of what they write,
-    and of the number in it (:mod:`spatialstream.stream.reign`); the lease keeps them from working in vain. A lock file
-    is a better one: the kernel of the one machine keeps it for as long as the process lives, paused or not.
+    A process that is paused learns of nothing. It resumes as the holder that it was, and continues for a moment, while
+    a successor has been working; so does a process that is cut off from ZooKeeper, and from nothing else, for as long
+    as that lasts. So no answer may depend on there being only one holder. That two do no harm is ensured by what they
+    write, and by the number in it (:mod:`spatialstream.stream.leadership`); the lease keeps them from working in vain.
+    A lock file is stronger: the kernel of the one machine holds it as long as the process lives, paused or not.
 
 In ZooKeeper::
 
     /spatialstream/<stream>/leases/<job>          its version is the fencing number of the last holder; empty
-    /spatialstream/<stream>/leases/<job>/holder   ephemeral; who it is, see :mod:`~spatialstream.store.holder`
+    /spatialstream/<stream>/leases/<job>/holder   ephemeral; the holder, see :mod:`~spatialstream.store.holder`
 
-One transaction creates the holder and sets the node above it, so both happen or neither, and the number grows with each
-holder. It is a version, and not the transaction's own number (``czxid``), because it stays small enough to be read in
-names, and because "nobody since" is then a condition that a transaction can check.
+One transaction creates the holder and sets the node above it, atomically, so the number grows with each holder. It is a
+version, and not the transaction's own number (``czxid``), because it stays small enough to be readable in names, and
+because a transaction can check the condition "no holder since".
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ __all__ = ["FolderLease", "Lease", "ZooKeeperLease"]
 
 _DIGITS = 20
 _LOOK = 0.05
-"""Seconds between two looks at a lock that another process has."""
+"""Interval, s, of attempts to get a lock that another process holds."""
 
 _RETRY = 1.0
 
 
 class Lease(ABC):
-    """The lease of one job, as one process sees it.
+    """The lease of one job, as seen by one process.
 
     Attributes:
-        number: the fencing number; 0 before this one was ever the holder. It stays when the lease is lost.
-        held: whether this is the holder, as far as is known here: False at once when the connection is lost.
-        superseded: whether somebody else is known to have become the holder since: this one has to end.
+        number: the fencing number; 0 before this process was ever the holder. It is kept when the lease is lost.
+        held: whether this process is the holder, as far as it knows: False at once when the connection is lost.
+        superseded: whether another process is known to have become the holder since: this one has to exit.
     """
 
     number: int = 0
@@ -72,18 +72,18 @@ class Lease(ABC):
         """Become the holder.
 
         Args:
-            patience: seconds to wait for another holder to let go, or to be given up, and for the servers.
+            patience: seconds to wait for another holder to release it or to expire, and for the servers.
 
         Raises:
-            SettingError: another one is the holder, and stays.
-            Unavailable: nobody can tell. This one becomes the holder as soon as it can; if somebody else turns out to
-                be the holder, it is superseded.
+            SettingError: another process is the holder, and remains it.
+            Unavailable: the holder is not known. This process becomes the holder as soon as it can; if another one
+                turns out to be the holder, this one is superseded.
             OSError: the folder of a lock file cannot be written.
         """
 
     @abstractmethod
     def release(self) -> None:
-        """Let go; it can be acquired by others at once."""
+        """Release it; others can acquire it at once."""
 
     def __enter__(self) -> Self:
         return self
@@ -98,10 +98,10 @@ class Lease(ABC):
 
 
 class FolderLease(Lease):
-    """A lock file, on a file system of one machine: whoever holds it has it until its process ends.
+    """A lock file, on a file system of one machine: a process holds it until it exits.
 
     Args:
-        folder: where the file is.
+        folder: of the file.
         job: its name.
     """
 
@@ -124,7 +124,7 @@ class FolderLease(Lease):
                 time.sleep(_LOOK)
             with damage(str(path)):
                 self.number = 1 + int(os.pread(file, _DIGITS, 0) or b"0")
-            os.pwrite(file, b"%0*d" % (_DIGITS, self.number), 0)  # as long as before: it is never half written
+            os.pwrite(file, b"%0*d" % (_DIGITS, self.number), 0)  # of constant length: it is never half written
             opened.pop_all()
             self._file, self.held = file, True
 
@@ -147,10 +147,10 @@ def _locked(file: int) -> bool:
 
 
 class ZooKeeperLease(Lease):
-    """An ephemeral node of a session, and a thread that sees to it whenever the session, or the node, is another.
+    """An ephemeral node of a session, and a thread that checks it after each change of the session or the node.
 
     Args:
-        connection: whose session it is; it is closed after the lease is released.
+        connection: whose session it is; closed after the lease is released.
         path: of the lease.
         job: its name, for messages.
     """
@@ -182,7 +182,7 @@ class ZooKeeperLease(Lease):
             if self._other:
                 raise SettingError("stream", f"another {self._job} is running, on {self._other}")
             self._overdue = True
-        raise Unavailable(f"ZooKeeper does not say within {patience:g} s whether another {self._job} is running")
+        raise Unavailable(f"ZooKeeper did not report within {patience:g} s whether another {self._job} is running")
 
     def release(self) -> None:
         """See :class:`Lease`."""
@@ -192,7 +192,7 @@ class ZooKeeperLease(Lease):
             self._keeper.join()
         if self.held:
             self.held = False
-            with contextlib.suppress(SpatialStreamError):  # then it goes with the session
+            with contextlib.suppress(SpatialStreamError):  # then it ends with the session
                 self._connection.attempt(self._delete)
 
     def _delete(self, wait: Wait) -> None:
@@ -209,7 +209,7 @@ class ZooKeeperLease(Lease):
         self._stale.set()
 
     def _keep(self) -> None:
-        """Look how things are whenever they may have changed; once in a while where they should."""
+        """Check the lease after each possible change; periodically while it is not held."""
         while not self.superseded:
             self._stale.wait(None if self.held else _RETRY)
             self._stale.clear()
@@ -238,10 +238,10 @@ class ZooKeeperLease(Lease):
             self._changed.notify_all()
 
     def _take(self, wait: Wait) -> tuple[int, int, str]:
-        """Become the holder, or stay it, if that is possible now.
+        """Become or stay the holder, if that is possible now.
 
         Returns:
-            The fencing number, 0 if somebody else is the holder or has been since; the session; who else it is.
+            The fencing number, 0 if another process is the holder or has been since; the session; the other holder.
         """
         client = self._client
         while True:
@@ -257,8 +257,8 @@ class ZooKeeperLease(Lease):
                 continue
             above = wait(client.exists_async(self._path))
             if owner is not None and above is not None:
-                return above.version, session, ""  # it is set with a new holder alone
-            # whoever has removed the holder of a session that goes on wants it to end
+                return above.version, session, ""  # it is set only with a new holder
+            # a process that has removed the holder of a live session wants it to end
             if self.number and (above is None or above.version != self.number or session == self._session):
                 return 0, session, "nobody any more"
             if above is None:
@@ -275,7 +275,7 @@ class ZooKeeperLease(Lease):
     def _evict(self, wait: Wait, czxid: int) -> None:
         """Remove the holder of that transaction, which is dead, unless there is another one by now.
 
-        Its session would end by itself, but only when the servers have not heard of it for some seconds.
+        Its session would expire by itself, but only some seconds after the servers have last heard of it.
         """
         above = wait(self._client.exists_async(self._path))
         with contextlib.suppress(NoNodeError):
@@ -288,7 +288,7 @@ class ZooKeeperLease(Lease):
 
 
 def _commit(wait: Wait, transaction: TransactionRequest) -> None:
-    """Commit, or do nothing where a condition does not hold."""
+    """Commit, or do nothing if a condition does not hold."""
     for each in wait(transaction.commit_async()):
         if isinstance(each, NoAuthError):
             raise each

@@ -1,4 +1,4 @@
-"""A store in memory, for simulation: several clients of one memory, that can be cut off or lose an answer."""
+"""A store in memory, for simulation: several clients of one memory, which can be cut off or lose an answer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from spatialstream.store.state import RoutingState, Stage
 __all__ = ["Failure", "Memory", "MemoryStore"]
 
 Failure = Literal["before", "after"]
-"""When the connection breaks, as seen from a change: before it is made, or before its answer arrives."""
+"""When the connection breaks, relative to a change: before it is made, or before its answer arrives."""
 
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """What the clients share.
+    """The data that the clients share.
 
     Attributes:
         state: the stream's state; None before it is created.
@@ -60,15 +60,15 @@ class MemoryStore(RoutingStore):
         """Let this client's next change raise Unavailable, before or after it is made."""
         self._failure = when
 
-    def create(self, version: RoutingVersion, life: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
         """See :class:`RoutingStore`."""
         origin = digest(version)
 
         def change(state: RoutingState | None) -> RoutingState:
             if state is not None:
-                return state.recreated(origin, life)
+                return state.recreated(origin, incarnation)
             self.memory.versions[version.number] = version
-            return RoutingState.created(version.number, version.slots, origin, life)
+            return RoutingState.created(version.number, version.slots, origin, incarnation)
 
         self._change(change)
 

@@ -1,4 +1,4 @@
-"""What the small nodes of a stream say: its state, in parts. :mod:`spatialstream.store.zookeeper` has the layout."""
+"""The content of a stream's small nodes: its state, in parts. :mod:`spatialstream.store.zookeeper` has the layout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spatialstream.store.state import STAGES, Binding, Pending, RoutingState, St
 
 __all__ = ["acknowledgement", "active_bytes", "epochs_bytes", "pending_bytes", "read_state"]
 
-_PLAIN = ("last", "slots", "origin", "adopted", "life")
-"""What ``active`` holds besides the active version, as :class:`~spatialstream.store.state.RoutingState` calls it.
+_PLAIN = ("last", "slots", "origin", "adopted", "incarnation")
+"""Fields of :class:`~spatialstream.store.state.RoutingState` that ``active`` contains besides the active version.
 
-It holds ``rebuilt`` too, but not of streams whose last change was made before that was kept: as far as anybody knows,
-they have the tree that they began with.
+It contains ``rebuilt`` too, except for streams whose last change was made before that field existed: as far as is
+known, they have their original tree.
 """
 
 
@@ -33,22 +33,22 @@ def epochs_bytes(state: RoutingState) -> bytes:
 
 
 def pending_bytes(pending: Pending) -> bytes:
-    """``pending``: JSON, compressed, behind its length in 8 bytes."""
+    """``pending``: JSON, compressed, after its length in 8 bytes."""
     plain = json.dumps([pending.number, pending.base, pending.proposal, dict(pending.record)]).encode()
     packed: bytes = pa.Codec("zstd").compress(plain, asbytes=True)
     return len(plain).to_bytes(8, "little") + packed
 
 
 def acknowledgement(number: int, stage: Stage, slot: int) -> str:
-    """The name of the node that says that a slot has confirmed a stage of a version."""
+    """The name of the node by which a slot confirms a stage of a version."""
     return f"{number}-{stage}-{slot}"
 
 
 def read_state(active: bytes, epochs: bytes, pending: bytes | None, acks: Iterable[str]) -> RoutingState:
-    """The state that the nodes tell together.
+    """The state that the nodes contain together.
 
     Raises:
-        StateError: they do not hold what this module writes.
+        StateError: they do not have the format of this module.
     """
     with damage("the state of the stream"):
         record = json.loads(active)

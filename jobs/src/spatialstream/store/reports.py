@@ -1,4 +1,4 @@
-"""What is told through the routing store besides versions: load statistics, a sample, λ, executors, topics.
+"""Reports in the routing store besides versions: load statistics, a sample, λ, executors, topics.
 
 The router writes a sample of the stream, which topics it uses, which times it takes and which unknown fields it has,
 the worker the load statistics and which versions it names, both why they cannot go on, who scales a stream the number
@@ -67,7 +67,7 @@ __all__ = [
 LOAD, SAMPLE, SEEN, BALANCE = "load", "sample", "seen", "balance"
 TOPICS, UNKNOWN, NAMED, LIMITS = "topics", "unknown", "named", "limits"
 TROUBLE, SUSPENDED = "trouble", "suspended"
-"""The names under which they are kept."""
+"""The names under which they are saved."""
 EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
 
@@ -83,15 +83,15 @@ def dearest(tested: Mapping[str, int]) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadReport:
-    """What the worker counted lately.
+    """The recent load counted by the worker.
 
     Attributes:
-        version: number of the version whose n leaves these are.
+        version: number of the version with these n leaves.
         counts: of each leaf.
         checked: float64[n], candidates checked.
-        upto: timestamp in ms up to which was counted.
+        watermark: timestamp in ms up to which the load was counted.
         seconds: float64[n], time of the slots that was attributed to each leaf; None: not known.
-        kept: int64[2, slots], objects that each slot holds, and continuous queries that stand on it; None: not known.
+        kept: int64[2, slots], objects and registered continuous queries of each slot; None: not known.
         tested: with how many objects CRQs were compared in that time, estimated: by id those with most, and under
             ``""`` all others.
     """
@@ -99,7 +99,7 @@ class LoadReport:
     version: int
     counts: LeafCounts
     checked: Floats
-    upto: int
+    watermark: int
     seconds: Floats | None = None
     kept: Ints | None = None
     tested: Mapping[str, int] = field(default_factory=dict)
@@ -112,16 +112,16 @@ class LoadReport:
     def by_slot(self, version: RoutingVersion) -> tuple[Floats, Floats, bool]:
         """Objects and continuous queries of each slot of the version, float64[slots], and whether they are exact.
 
-        Otherwise objects are estimated from the rate at which they come, and a query counts in each of its leaves.
+        Otherwise objects are estimated from their arrival rate, and a query counts in each of its leaves.
         """
         if self.kept is not None:
             return self.kept[0].astype(np.float64), self.kept[1].astype(np.float64), True
-        columns = (self.counts.objects, self.counts.standing)
+        columns = (self.counts.objects, self.counts.continuous)
         objects, queries = (np.bincount(version.mapping, each, version.slots).astype(np.float64) for each in columns)
         return objects, queries, False
 
     def by_leaf(self, version: RoutingVersion) -> Floats:
-        """float64[n], estimated: the objects that each slot holds, shared out to its leaves by what came to them."""
+        """float64[n], estimated: the objects of each slot, distributed over its leaves in proportion to arrivals."""
         held, _, _ = self.by_slot(version)
         estimated, slots = self.counts.objects, version.mapping
         of_slot = np.bincount(slots, estimated, version.slots)
@@ -138,7 +138,7 @@ class UsedTopics:
     """The topics that a stream reads and writes.
 
     Attributes:
-        cluster: id of the Kafka cluster that they are in, by whatever address it is reached; "" if it has none.
+        cluster: id of their Kafka cluster, independent of its address; "" if it has none.
         names: of the topics, by kind.
     """
 
@@ -147,7 +147,7 @@ class UsedTopics:
 
     @classmethod
     def of(cls, meta: Mapping[str, object]) -> UsedTopics:
-        """As it is kept."""
+        """Parse a saved report."""
         names = meta.get("names")
         known = {str(kind): str(name) for kind, name in names.items()} if isinstance(names, Mapping) else {}
         return cls(str(meta.get("cluster", "")), known)
@@ -178,12 +178,12 @@ def read_limits(store: RoutingStore) -> TimeLimits | None:
 
 
 def save_topics(store: RoutingStore, topics: UsedTopics) -> None:
-    """Keep which topics the stream uses."""
+    """Save the stream's topics."""
     store.save_statistics(TOPICS, {}, {"cluster": topics.cluster, "names": dict(topics.names)})
 
 
 def read_topics(store: RoutingStore) -> UsedTopics | None:
-    """The same; None before a router has said so."""
+    """The stream's topics; None before a router has saved them."""
     kept = store.load_statistics(TOPICS)
     return None if kept is None else UsedTopics.of(kept[1])
 
@@ -228,12 +228,12 @@ def read_suspended(store: RoutingStore) -> bool:
 
 
 def save_load(store: RoutingStore, report: LoadReport) -> None:
-    """Keep load statistics in place of those before."""
+    """Save load statistics, replacing earlier ones."""
     counts = report.counts
     arrays: dict[str, Floats | Ints] = {
         "objects": counts.objects,
         "arrivals": counts.arrivals,
-        "standing": counts.standing,
+        "continuous": counts.continuous,
     }
     arrays["checked"] = report.checked
     if counts.queries is not None:
@@ -246,7 +246,7 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
 
 
 def _meta(report: LoadReport) -> dict[str, object]:
-    meta = {"version": report.version, "span": report.counts.span, "upto": report.upto}
+    meta = {"version": report.version, "span": report.counts.span, "watermark": report.watermark}
     return meta | {"tested": dict(report.tested)}
 
 
@@ -260,14 +260,14 @@ def read_load(store: RoutingStore) -> LoadReport:
     if kept is None:
         raise StateError("there are no load statistics yet; the worker writes them every few seconds while it works")
     arrays, meta = kept
-    objects, arrivals, standing = (arrays[name] for name in ("objects", "arrivals", "standing"))
-    counts = LeafCounts(objects, arrivals, standing, float(meta["span"]), arrays.get("queries"))
-    columns = arrays["checked"], int(meta["upto"]), arrays.get("seconds"), arrays.get("kept")
+    objects, arrivals, continuous = (arrays[name] for name in ("objects", "arrivals", "continuous"))
+    counts = LeafCounts(objects, arrivals, continuous, float(meta["span"]), arrays.get("queries"))
+    columns = arrays["checked"], int(meta["watermark"]), arrays.get("seconds"), arrays.get("kept")
     return LoadReport(int(meta["version"]), counts, *columns, tested=meta.get("tested", {}))
 
 
 def save_sample(store: RoutingStore, sample: Sample) -> int:
-    """Keep a sample of the stream in place of the one before, and how many objects have been seen; its bytes."""
+    """Save a sample of the stream, replacing the earlier one, and the number of objects seen; returns its bytes."""
     arrays, meta = sample.to_arrays()
     store.save_statistics(SAMPLE, arrays, meta)
     store.save_statistics(SEEN, {}, {"objects": sample.seen})
@@ -287,29 +287,29 @@ def read_statistics(store: RoutingStore) -> Statistics | None:
 
 
 def read_seen(store: RoutingStore) -> float:
-    """How many objects the sample has been drawn from."""
+    """The number of objects from which the sample has been drawn."""
     known = store.load_statistics(SEEN)
     return 0.0 if known is None else float(known[1]["objects"])
 
 
 def save_unknown(store: RoutingStore, fields: Mapping[str, int]) -> None:
-    """Keep how many objects have which fields that are not known, in place of what was kept."""
+    """Save the unknown fields of objects, and how many objects have each, replacing earlier ones."""
     store.save_statistics(UNKNOWN, {}, {"fields": dict(fields)})
 
 
 def read_unknown(store: RoutingStore) -> dict[str, int]:
-    """The same, since the stream began; nothing if no object has any."""
+    """The unknown fields since the stream began; empty if no object has any."""
     known = store.load_statistics(UNKNOWN)
     return {} if known is None else {str(name): int(count) for name, count in known[1]["fields"].items()}
 
 
 def save_named(store: RoutingStore, oldest: int) -> None:
-    """Keep which version is the oldest that the worker, or who asks it, still names: it names no older one any more."""
+    """Save the oldest version that the worker or its read points still name: older ones are not named any more."""
     store.save_statistics(NAMED, {}, {"oldest": oldest})
 
 
 def read_named(store: RoutingStore) -> int | None:
-    """The same; None if no worker has said so, or what it has said is damaged: then it may name any."""
+    """The oldest version named; None if no worker has saved it, or it is damaged: then any version may be named."""
     try:
         kept = store.load_statistics(NAMED)
     except StateError:
@@ -318,22 +318,22 @@ def read_named(store: RoutingStore) -> int | None:
 
 
 def ask_executors(store: RoutingStore, job: str, count: int) -> None:
-    """Ask the router or the worker to run on so many executors."""
+    """Request a number of executors for the router or the worker."""
     store.save_statistics(EXECUTORS[job], {}, {"count": count})
 
 
 def asked_executors(store: RoutingStore, job: str) -> int | None:
-    """How many executors a job is asked to run on; None if nobody has asked."""
+    """The requested number of executors of a job; None if there is no request."""
     kept = store.load_statistics(EXECUTORS[job])
     return None if kept is None else int(kept[1]["count"])
 
 
 def save_balance(store: RoutingStore, settings: BalanceSettings) -> None:
-    """Keep when the stream's load counts as imbalanced, and how its tree is adjusted."""
+    """Save when the stream's load counts as imbalanced, and how its tree is adjusted."""
     store.save_statistics(BALANCE, {}, asdict(settings))
 
 
 def read_balance(store: RoutingStore) -> BalanceSettings | None:
-    """The same; None if nobody has said so."""
+    """The settings of :func:`save_balance`; None if there are none."""
     kept = store.load_statistics(BALANCE)
     return None if kept is None else BalanceSettings(**kept[1])

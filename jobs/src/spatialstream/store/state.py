@@ -1,4 +1,4 @@
-"""The routing state of a stream, and which changes of it are allowed (rebalancing in two steps; SSTD, section 5.2).
+"""The routing state of a stream, and its allowed changes (rebalancing in two steps; SSTD, section 5.2).
 
 ::
 
@@ -7,9 +7,9 @@
        ^                    │
        └────────────────────┘ withdraw
 
-A state is a value; a change makes another one, or is refused. All stores apply the same changes, and differ only in
-how they make one of them replace the state that it was computed from. A change that has been made already gives the
-state that is there, so whoever does not know whether it was made asks for it again.
+A state is a value; a change returns another one, or is rejected. All stores apply the same changes, and differ only in
+how they replace the state from which the change was computed. A change that has been made already returns the existing
+state, so a client that does not know whether it was made requests it again.
 
 Cost: O(versions within retention + slots) for each change.
 """
@@ -26,10 +26,10 @@ from spatialstream.model.errors import Conflict, StateError
 __all__ = ["STAGES", "Binding", "Pending", "RoutingState", "Stage"]
 
 Stage = Literal["exported", "loaded"]
-"""What a slot confirms about the pending version: its leaving queries are written; the arriving ones are registered."""
+"""What a slot confirms about the pending version: leaving queries are exported; arriving ones are registered."""
 
 _REBUILD = "rebuild"
-"""The strategy, as a proposal's record says it, that builds the tree anew; the others adjust the one that is there."""
+"""The strategy in a proposal's record that rebuilds the tree; the others adjust the existing one."""
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
@@ -53,9 +53,9 @@ class Pending:
 
     Attributes:
         number: the version's number.
-        base: number of the active version that it was computed from.
-        proposal: id of the proposal that it carries out.
-        record: what is to be known about the proposal, as JSON has it.
+        base: number of the active version from which it was computed.
+        proposal: id of the proposal that it implements.
+        record: JSON-able information about the proposal.
     """
 
     number: int
@@ -69,19 +69,19 @@ class RoutingState:
     """Which versions route which epochs of a stream, and which one is being prepared.
 
     Attributes:
-        active: the version in force.
-        pending: the version that is being prepared, if one is.
-        bindings: versions and their first epochs, ascending in both; the last one is ``active``. The earliest are gone
-            when their versions have been removed.
+        active: the active version.
+        pending: the version that is being prepared, if there is one.
+        bindings: versions and their first epochs, ascending in both; the last one is ``active``. The earliest are
+            dropped when their versions have been removed.
         exported: slots that have confirmed this stage for the pending version.
         loaded: likewise.
-        last: the highest number that a version ever had; numbers are never used again.
-        slots: number of slots, fixed for the stream's life.
-        origin: digest of the version that the stream was created with.
-        adopted: id of the proposal that the active version carries out; empty for the first version.
-        life: id of the stream's life, which its checkpoint bears too; empty where there is none.
-        rebuilt: number of the version whose tree was last built anew, from what the stream has brought; None while it
-            has the tree that it began with, however often that was adjusted.
+        last: the highest number that a version ever had; numbers are never reused.
+        slots: number of slots, fixed for the stream's lifetime.
+        origin: digest of the version with which the stream was created.
+        adopted: id of the proposal that the active version implements; empty for the first version.
+        incarnation: id of the stream's incarnation, which its checkpoint has too; empty if it has none.
+        rebuilt: number of the version whose tree was last rebuilt from the stream's data; None while the stream has its
+            original tree, however often that was adjusted.
     """
 
     active: Binding
@@ -93,14 +93,14 @@ class RoutingState:
     slots: int
     origin: str = ""
     adopted: str = ""
-    life: str = ""
+    incarnation: str = ""
     rebuilt: int | None = None
 
     @classmethod
-    def created(cls, number: int, slots: int, origin: str, life: str = "") -> RoutingState:
+    def created(cls, number: int, slots: int, origin: str, incarnation: str = "") -> RoutingState:
         """The state of a new stream: its first version is active from epoch 0 on."""
         first = Binding(number, 0)
-        return cls(first, None, (first,), frozenset(), frozenset(), number, slots, origin, life=life)
+        return cls(first, None, (first,), frozenset(), frozenset(), number, slots, origin, incarnation=incarnation)
 
     def at(self, epoch: int) -> int:
         """Number of the version that routes an epoch.
@@ -123,20 +123,23 @@ class RoutingState:
 
     # ------------------------------------------------------------------------------------------------------- changes
 
-    def recreated(self, origin: str, life: str = "") -> RoutingState:
-        """The stream is created once more, with a version of that digest and for that life.
+    def recreated(self, origin: str, incarnation: str = "") -> RoutingState:
+        """The state if the stream is created again, with a version of that digest and for that incarnation.
 
         Raises:
-            Conflict: it was created with another one, or for another life.
+            Conflict: it was created with another version, or for another incarnation.
         """
-        if life != self.life:
-            raise Conflict(f"the stream exists, and its life is {self.life or 'without an id'}, not {life or 'that'}")
+        if incarnation != self.incarnation:
+            raise Conflict(
+                f"the stream exists, with the incarnation {self.incarnation or 'without an id'}, "
+                f"not {incarnation or 'that'}"
+            )
         if origin != self.origin:
             raise Conflict("the stream exists, and was created with another routing version")
         return self
 
     def published(self, number: int, slots: int, base: int, proposal: str, record: Mapping[str, Any]) -> RoutingState:
-        """A new version is being prepared.
+        """The state after a new version was published, which is being prepared.
 
         Raises:
             Conflict: ``base`` is not active, another version is pending, or the number has been used before.
@@ -160,7 +163,7 @@ class RoutingState:
         return replace(self, pending=pending, exported=frozenset(), loaded=frozenset(), last=number)
 
     def acknowledged(self, number: int, stage: Stage, slots: Iterable[int]) -> RoutingState:
-        """Slots confirm a stage of a version; what concerns another than the pending one is out of date, and ignored.
+        """The state after slots have confirmed a stage; confirmations of versions that are not pending are ignored.
 
         Raises:
             ValueError: there is no such slot or stage.
@@ -175,7 +178,7 @@ class RoutingState:
         return replace(self, loaded=self.loaded | slots)
 
     def activated(self, number: int, epoch: int) -> RoutingState:
-        """The pending version routes from an epoch on.
+        """The state after the pending version has become active from an epoch on.
 
         Raises:
             Conflict: the version is not pending, or the epoch is not later than the active version's first.
@@ -192,7 +195,7 @@ class RoutingState:
         return self._settled(active=binding, bindings=bindings, adopted=adopted, rebuilt=rebuilt)
 
     def withdrawn(self, number: int, proposal: str) -> RoutingState:
-        """The pending version is given up; nothing changes if it has been, or never was published.
+        """The state without the pending version; unchanged if it has been withdrawn, or was never published.
 
         Raises:
             Conflict: it has become active.
@@ -204,11 +207,11 @@ class RoutingState:
         return self._settled()
 
     def without(self, numbers: Iterable[int], versions: Iterable[int]) -> RoutingState:
-        """Versions are removed; nothing changes for numbers that are not there.
+        """The state after versions were removed; unchanged for numbers that do not exist.
 
         Args:
             numbers: the versions to remove.
-            versions: those that are there until then.
+            versions: the existing versions.
 
         Raises:
             Conflict: one of them is active or pending.
@@ -217,7 +220,7 @@ class RoutingState:
         kept = {self.active.number} | ({self.pending.number} if self.pending else set())
         if numbers & kept:
             raise Conflict(f"versions {sorted(numbers & kept)} are active or pending and cannot be removed")
-        first = 0  # bindings between those of versions that stay must stay: they bound the epochs of the earlier ones
+        first = 0  # bindings between those of remaining versions must remain: they bound the epochs of the earlier ones
         remaining = frozenset(versions) - numbers
         while self.bindings[first].number not in remaining:
             first += 1

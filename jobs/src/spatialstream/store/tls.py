@@ -1,9 +1,9 @@
-"""Connections to ZooKeeper that are encrypted (TLS), by certificates that may be renewed at any time.
+"""Encrypted connections to ZooKeeper (TLS), with certificates that may be renewed at any time.
 
-What a connection needs is read when it is made: files that have been replaced are in force from the next connection on,
-and a connection that there is stays. kazoo could read the files too, but would trust whomever the system trusts beside
-the given authority, and would keep to itself why a server cannot be reached. It also looks for answers on the socket
-alone, where those that came with another one have been decrypted already: they would wait for the next sign of life.
+Certificates are read when a connection is made: replaced files take effect with the next connection, and existing
+connections stay. kazoo could read the files too, but would trust the system's authorities in addition to the given one,
+and would hide why a server cannot be reached. It also polls only the socket for answers, and misses those that were
+decrypted together with another one: they would wait until the next data.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from spatialstream.model.errors import SettingError
 __all__ = ["Tls", "TlsFiles", "TlsHandler", "TlsTexts"]
 
 AUTHORITY, CERTIFICATE, KEY = "zookeeper-ca", "zookeeper-certificate", "zookeeper-key"
-"""How the settings are called, on the command line too."""
+"""The names of the settings, on the command line too."""
 
 
 class Tls(Protocol):
-    """What TLS needs."""
+    """Settings of TLS."""
 
     def context(self) -> ssl.SSLContext:
-        """What is in force now; trusts the authority alone, and knows servers by their names.
+        """The current context; trusts only the authority, and checks the names of servers.
 
         Raises:
-            SettingError: a file cannot be read, or does not hold what it should.
+            SettingError: a file cannot be read, or is invalid.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Files in the form PEM, which may be replaced at any time.
+    """PEM files, which may be replaced at any time.
 
     Attributes:
-        authority: certificates, of which one has to vouch for the server's.
-        certificate: to show to the server, with those between it and an authority that the server knows; None: none.
-        key: the key of the certificate, which asks for no password.
+        authority: certificates, one of which has to have issued the server's.
+        certificate: to present to the server, with intermediates up to an authority that the server knows; None: none.
+        key: the key of the certificate, without a password.
     """
 
     authority: Path | str
@@ -63,7 +63,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class TlsTexts:
-    """The same, where there are no files, as of a Secret of Kubernetes; never shown."""
+    """The same as content instead of files, for example of a Secret of Kubernetes; never shown."""
 
     authority: bytes = field(repr=False)
     certificate: bytes | None = field(default=None, repr=False)
@@ -71,16 +71,16 @@ class TlsTexts:
 
     @classmethod
     def of_secret(cls, data: Mapping[str, bytes], certified: bool, where: str, name: str) -> Self:
-        """What a Secret holds under the names that cert-manager gives them: ``ca.crt``, ``tls.crt``, ``tls.key``.
+        """From a Secret with cert-manager's names of keys: ``ca.crt``, ``tls.crt``, ``tls.key``.
 
         Args:
             data: of the Secret.
-            certified: whether a certificate is to be shown to servers.
+            certified: whether a certificate is presented to servers.
             where: the setting that names the Secret.
             name: of the Secret.
 
         Raises:
-            SettingError: a key is missing, or does not hold what it should.
+            SettingError: a key is missing, or its content is invalid.
         """
         names = {AUTHORITY: "ca.crt"} | ({CERTIFICATE: "tls.crt", KEY: "tls.key"} if certified else {})
         for key in names.values():
@@ -101,7 +101,7 @@ class TlsTexts:
             _check_pem(self.certificate, self.key)
             with os.fdopen(
                 os.memfd_create("certificate"), "wb"
-            ) as file:  # ssl takes files alone; no disk sees this one
+            ) as file:  # ssl accepts only files; this one is on no disk
                 file.write(self.certificate.rstrip() + b"\n" + self.key)
                 file.flush()
                 path = f"/proc/self/fd/{file.fileno()}"
@@ -112,7 +112,7 @@ class TlsTexts:
 def _check_pair(certificate: object, key: object) -> None:
     if (certificate is None) != (key is None):
         missing, given = (KEY, CERTIFICATE) if key is None else (CERTIFICATE, KEY)
-        raise SettingError(missing, f"is missing: a certificate and its key go together, and there is {given}")
+        raise SettingError(missing, f"is missing: a certificate needs its key and vice versa, and {given} is given")
 
 
 def _read(path: Path | str, setting: str) -> bytes:
@@ -123,7 +123,7 @@ def _read(path: Path | str, setting: str) -> bytes:
 
 
 def _trusting(authority: bytes) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # asks for a certificate, and for the server's name in it
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # requires a certificate with the server's name
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_verify_locations(cadata=authority.decode("ascii", "ignore"))
@@ -142,7 +142,7 @@ def _check_pem(certificate: bytes, key: bytes) -> None:
 
 def _show(context: ssl.SSLContext, certificate: Path | str, key: Path | str) -> None:
     def refuse() -> str:
-        raise SettingError(KEY, "asks for a password; give a key without one, in a file that others cannot read")
+        raise SettingError(KEY, "needs a password; give a key without one, in a file that others cannot read")
 
     try:
         context.load_cert_chain(certificate, key, refuse)
@@ -155,7 +155,7 @@ def _show(context: ssl.SSLContext, certificate: Path | str, key: Path | str) -> 
 
 
 class _Socket(ssl.SSLSocket):
-    """Tells why it ends: that a server will not have a certificate may come with its first answer."""
+    """Reports why it ends: a server's rejection of a certificate may come only with its first answer."""
 
     tell: Callable[[str], object]
 
@@ -171,11 +171,11 @@ class _Socket(ssl.SSLSocket):
 
 
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo says nothing of its types
-    """What kazoo makes connections with.
+    """Creates kazoo's connections.
 
     Args:
-        tls: what they need, asked for each of them.
-        failed: is told why one has failed.
+        tls: settings, read for each connection.
+        failed: called with the reason of a failure.
     """
 
     def __init__(self, tls: Tls, failed: Callable[[str], object]) -> None:
@@ -185,17 +185,17 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo say
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
     ) -> ssl.SSLSocket:
-        """A connection whose handshake is done.
+        """A connection after its handshake.
 
         Raises:
-            OSError: there is none, as kazoo expects it.
+            OSError: it failed, as kazoo expects it.
         """
         try:
             context = self._tls.context()
             context.sslsocket_class = _Socket
             plain = socket.create_connection(address, timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with plain:  # the encrypted one takes it over
+            with plain:  # the encrypted connection takes it over
                 connection = context.wrap_socket(plain, server_hostname=hostname or address[0])
         except SettingError as error:
             self._failed(str(error))
@@ -203,13 +203,13 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo say
         except OSError as error:
             self._failed(_reason(error))
             raise
-        connection.tell = self._failed  # type: ignore[attr-defined]  # it is of the class that was asked for
+        connection.tell = self._failed  # type: ignore[attr-defined]  # it is a _Socket
         return connection
 
     def select(
         self, readable: Sequence[Any], writable: Sequence[Any], failing: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As :func:`select.select`; what has been decrypted already can be read."""
+        """As :func:`select.select`; sockets with decrypted data are readable."""
         decrypted = [each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()]
         found = super().select(readable, writable, failing, 0.0 if decrypted else timeout)
         more = [each for each in decrypted if each not in found[0]]

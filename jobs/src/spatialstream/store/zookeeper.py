@@ -11,12 +11,12 @@
                             statistics/<name>  the head of a named block; below it its pieces
                             leases/<job>       see :mod:`~spatialstream.store.lease`
 
-Every change but a confirmation sets ``active``, on condition that it is still as it was read: so changes are made one
-after the other, and a state is consistent if ``active`` did not change while it was read. Confirmations check it
-without setting it, and do not get in each other's way. Pieces are written before the transaction that names them,
-under tokens that nobody else uses; what a publisher that died has left is removed by the next one.
+Every change except a confirmation sets ``active``, on condition that it is unchanged since it was read: so changes are
+serialized, and a state is consistent if ``active`` did not change while it was read. Confirmations check it without
+setting it, and do not conflict with each other. Pieces are written before the transaction that names them, under unique
+tokens; pieces of a publisher that died are removed by the next one.
 
-Cost: a round trip to read, two to change, one more for the pieces of a block.
+Cost: one round trip to read, two to change, one more for the pieces of a block.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["ZooKeeperStore"]
 
 _LONGEST_TRANSACTION = 1_000_000
 _ABANDONED = 3_600_000
-"""A block that nothing has named for so many ms is taken to have been given up."""
+"""ms after which a block that nothing names is considered abandoned."""
 
 _RETRY = 1.0
 _TOLD = 10
@@ -55,25 +55,25 @@ _TOLD = 10
 T = TypeVar("T")
 
 Read = tuple[RoutingState, int]
-"""The state, and the version of ``active`` that it was read at."""
+"""The state, and the version of ``active`` at which it was read."""
 
 
 class ZooKeeperStore(RoutingStore):
     """A client of its own, with threads that keep :meth:`latest` up to date.
 
-    It begins to connect at once, but does not wait for it.
+    It begins to connect at once, but does not wait for the connection.
 
     Args:
         hosts: ``host:port,host:port``, with a path at the end if everything is below one.
         stream: the stream's name: letters, digits, ``-``, ``_`` and ``.``.
-        credentials: user and password (ZooKeeper's scheme *digest*). Nodes that are created then give access to that
-            user alone, ``/spatialstream`` included, so the streams below it have to share the user.
-        tls: what encrypted connections need (:mod:`~spatialstream.store.tls`); None: they are not encrypted.
-        session: seconds without contact after which ZooKeeper forgets the session.
-        timeout: seconds after which a call gives up.
+        credentials: user and password (ZooKeeper's scheme *digest*). Nodes that are created then give access only to
+            that user, ``/spatialstream`` included, so the streams below it have to share the user.
+        tls: settings of encrypted connections (:mod:`~spatialstream.store.tls`); None: not encrypted.
+        session: seconds without contact after which ZooKeeper expires the session.
+        timeout: timeout of a call, seconds.
 
     Raises:
-        SettingError: one of them cannot be used.
+        SettingError: one of them is invalid.
     """
 
     def __init__(
@@ -106,16 +106,16 @@ class ZooKeeperStore(RoutingStore):
 
     # ------------------------------------------------------------------------------------------------------- versions
 
-    def create(self, version: RoutingVersion, life: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
         """See :class:`RoutingStore`."""
         origin, block = digest(version), self._block(version)
 
         def operation(wait: Wait) -> None:
             while True:
                 if read := self._read(wait):
-                    read[0].recreated(origin, life)
+                    read[0].recreated(origin, incarnation)
                     return
-                state = RoutingState.created(version.number, version.slots, origin, life)
+                state = RoutingState.created(version.number, version.slots, origin, incarnation)
                 for name in ("acks", "statistics"):
                     wait(self._client.ensure_path_async(self._path(name)))
                 block.write(wait)
@@ -138,7 +138,7 @@ class ZooKeeperStore(RoutingStore):
                 after = before.published(version.number, version.slots, base, proposal, record)
                 if after is before:
                     return
-                with contextlib.suppress(NoNodeError):  # somebody has tidied up below a number that is not new any more
+                with contextlib.suppress(NoNodeError):  # another client has tidied up below an obsolete number
                     block.write(wait)
                     if self._replace(wait, before, after, lock, lambda each: each.create(meta, block.head)):
                         return
@@ -234,13 +234,13 @@ class ZooKeeperStore(RoutingStore):
 
         def operation(wait: Wait) -> None:
             block.write(wait)
-            while True:  # until nobody else has replaced it at the same moment
+            while True:  # until no other client has replaced it at the same moment
                 before, stat = wait(self._client.get_async(folder))
                 if before == block.head:
                     break
                 with contextlib.suppress(BadVersionError):
                     wait(self._client.set_async(folder, block.head, stat.version))
-                    with damage(f"what the statistics {name} were"):
+                    with damage(f"the previous block of statistics {name}"):
                         replaced.update({blocks.token_of(before)} if before else ())
                     break
             blocks.delete_pieces(self._client, wait, folder, replaced | self._abandoned(wait, folder, block.token))
@@ -253,9 +253,9 @@ class ZooKeeperStore(RoutingStore):
         return self._attempt(lambda wait: self._statistics(wait, folder, name))
 
     def of_others(self, name: str) -> dict[str, dict[str, Any]]:
-        """The meta of what the other streams in this ZooKeeper keep under a name, by stream, of those that keep any.
+        """The meta that the other streams in this ZooKeeper have saved under a name, by stream.
 
-        Streams of other users, which these credentials do not show, are left out.
+        Omits streams of other users, which these credentials cannot read.
         """
         home = posixpath.dirname(self._root)
 
@@ -304,10 +304,10 @@ class ZooKeeperStore(RoutingStore):
         return self._connection.client
 
     def _attempt(self, operation: Callable[[Wait], T]) -> T:
-        """As :meth:`Connection.attempt`; sees all that anybody did before, through whichever server."""
+        """As :meth:`Connection.attempt`; sees all changes of any client before the call, through whichever server."""
 
         def synchronised(wait: Wait) -> T:
-            self._client.sync_async(self._root)  # not awaited: a session's requests are answered in their order
+            self._client.sync_async(self._root)  # not awaited: a session's requests are answered in order
             return operation(wait)
 
         return self._connection.attempt(synchronised)
@@ -316,7 +316,7 @@ class ZooKeeperStore(RoutingStore):
         return "/".join((self._root, *map(str, names)))
 
     def _block(self, version: RoutingVersion) -> Block:
-        """The block of a version that is to be written; there is the version when a transaction writes its head."""
+        """The block of a version to be written; the version exists once a transaction has written the block's head."""
         return Block(self._client, self._path("versions", version.number, "block"), version.pack())
 
     def _read(self, wait: Wait, watch: Callable[[Any], None] | None = None) -> Read | None:
@@ -352,7 +352,7 @@ class ZooKeeperStore(RoutingStore):
         return read
 
     def _others(self, wait: Wait) -> str:
-        """The streams that there are, for a message."""
+        """The existing streams, for a message."""
         try:
             names = sorted(wait(self._client.get_children_async(posixpath.dirname(self._root))))
         except (NoNodeError, NoAuthError):
@@ -393,7 +393,7 @@ class ZooKeeperStore(RoutingStore):
         lock: int,
         besides: Callable[[TransactionRequest], None],
     ) -> bool:
-        """Put one state in place of another, and do something besides; False if it was not that state any more."""
+        """Replace a state by another, and do something in the same transaction; False if the state has changed."""
         transaction = self._client.transaction()
         transaction.set_data(self._path("active"), active_bytes(after), lock)
         if after.bindings != before.bindings:
@@ -427,7 +427,7 @@ class ZooKeeperStore(RoutingStore):
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove what nothing can name any more, and old confirmations; what is missed is left to the next time."""
+        """Remove what nothing can name any more, and old confirmations; failures are left to the next time."""
         with contextlib.suppress(Unavailable):
             self._attempt(self._sweep)
 
@@ -455,7 +455,7 @@ class ZooKeeperStore(RoutingStore):
                 blocks.delete_pieces(self._client, wait, f"{folder}/block", others)
 
     def _abandoned(self, wait: Wait, folder: str, token: str) -> set[str]:
-        """Blocks below a node that are much older than one of them: whoever wrote them will not name them any more."""
+        """Blocks below a node that are much older than one of them: their writers will not name them any more."""
         found = blocks.tokens(self._client, wait, folder)
         ages = {}
         for each, (path, *_) in found.items():
@@ -473,7 +473,7 @@ class ZooKeeperStore(RoutingStore):
         self._stale.set()
 
     def _follow(self) -> None:
-        """Keep ``_latest`` up to date: whenever a watch or a new connection says so, read and watch again."""
+        """Keep ``_latest`` up to date: on each event of a watch, and each new connection, read and watch again."""
         while self._stale.wait() and not self._closing.is_set():
             self._stale.clear()
             interruptions = self._interruptions
@@ -496,7 +496,7 @@ class ZooKeeperStore(RoutingStore):
 
 
 def _committed(wait: Wait, transaction: TransactionRequest) -> bool:
-    """Whether a transaction was made; False if a condition of it did not hold.
+    """Commit a transaction; returns False if one of its conditions did not hold.
 
     Raises:
         StateError: it is too large.

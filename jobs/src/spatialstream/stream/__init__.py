@@ -1,1 +1,1 @@
-"""What decides: epochs and rounds, clocks, adoption of routing versions, load reports."""
+"""The deciders: epochs and rounds, clocks, adoption of routing versions, load reports."""

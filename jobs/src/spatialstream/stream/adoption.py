@@ -7,8 +7,9 @@
       └────────────── N is withdrawn, or another is active ──────────────┘
 
 The step to *active* is a transaction in the routing store (:class:`spatialstream.store.base.RoutingStore`): either the
-version becomes active from this epoch on, or it was withdrawn before. Where the machine is, is written down with each
-epoch, so a replayed epoch says the same. While the store cannot be reached nothing changes, and the stream goes on.
+version becomes active from this epoch on, or it was withdrawn before. The state of the machine is part of each epoch's
+record, so a replayed epoch gives the same controls. While the store is unreachable the state does not change, and the
+stream continues.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ __all__ = ["Adoption"]
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """The state after an epoch.
+    """The state of the machine after an epoch.
 
     Attributes:
         active: number of the version of the epoch.
         pending: number of the version that is being prepared.
-        proposal: of the pending version.
-        stage: the last control that was given for it: PREPARE or LOAD.
+        proposal: id of the proposal of the pending version.
+        stage: the last control that was sent for it: PREPARE or LOAD.
     """
 
     active: int
@@ -39,18 +40,18 @@ class Adoption:
     stage: str = ""
 
     def next(self, view: RoutingState | None, activate: Callable[[int], bool]) -> tuple[Adoption, tuple[Control, ...]]:
-        """The state after one more epoch, and what the slots are to be told in it.
+        """The state after one more epoch, and the controls that the slots get in it.
 
         Args:
-            view: the store as last seen; None while it cannot be reached.
-            activate: makes a version active from this epoch on; whether that was done.
+            view: the latest known state of the store; None while it is unreachable.
+            activate: makes a version active from this epoch on; returns whether it succeeded.
         """
         if view is None:
             return self, ()
         coming = view.pending
         if self.pending is not None and (coming is None or coming.proposal != self.proposal):
             if view.active.number == self.pending:
-                return Adoption(self.pending), ()  # activated before a crash, and not written down then
+                return Adoption(self.pending), ()  # activated before a crash, which came before the record
             return Adoption(self.active), ((ABORT, self.pending),)
         if coming is None:
             return self, ()

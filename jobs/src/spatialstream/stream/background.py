@@ -1,4 +1,4 @@
-"""What is done beside a job's turns, so that no turn waits for it."""
+"""A background thread for work that no turn of a job should wait for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Background"]
 
 
 class Background:
-    """A thread that does the last thing that it was given; what it has not begun when more comes, it does not do.
+    """A thread that executes the latest function given to it; one that has not begun is replaced by the next one.
 
     Args:
         name: of the thread.
@@ -24,10 +24,10 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def give(self, do: Callable[[], object]) -> None:
-        """Have something done, and do not wait for it.
+        """Have a function executed, without waiting for it.
 
         Raises:
-            BaseException: what something that was given before has raised.
+            BaseException: what an earlier function has raised.
         """
         with self._changed:
             self._raise()
@@ -38,7 +38,7 @@ class Background:
             self._changed.notify_all()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all is done, so many seconds at most (None: as long as it takes); whether it is.
+        """Wait until nothing is left to execute, with a timeout in seconds (None: no limit); returns whether it is so.
 
         Raises:
             BaseException: as in :meth:`give`.
@@ -61,7 +61,7 @@ class Background:
             try:
                 assert do is not None
                 do()
-            except BaseException as failure:  # noqa: BLE001 - it is raised where more is given
+            except BaseException as failure:  # noqa: BLE001 - raised by the next call of a method
                 self._failure = failure
             finally:
                 with self._changed:

@@ -1,17 +1,16 @@
-"""The stream's clock: up to which timestamp everything has come, when input arrives through many topic partitions.
+"""The stream's watermark: the timestamp up to which all records have arrived, over many topic partitions.
 
 Records of one partition are taken to be in time order; between partitions nothing is known. A partition's *clock* is
-the largest timestamp that it has given. Everything up to the smallest clock has come, except that more records of that
-very ms may follow. Epochs end there, and what is later waits; so the order of the stream is that of time, whatever the
-order in which topics are read, and the answers are those of a single ordered input.
+the largest timestamp that it has delivered. All records before the smallest clock have arrived; more records with that
+very ms may follow. Epochs end there, and later records wait; so the order of the stream is that of time, in whatever
+order topics are read, and the answers are those of a single ordered input.
 
-A partition that has been silent for a while would hold the others back for ever. It is left out after ``idle`` ms,
-until it gives something again. What it gives then may be earlier than the end of an epoch: such a record is *late*, and
-counts from when it comes. A producer that sends marks (``{"clock": t}``: nothing earlier than t follows in this
-partition) keeps its partitions' clocks going without records.
+A partition that stays silent would hold the others back indefinitely. It is ignored after ``idle`` ms, until it
+delivers something again. Those records may have timestamps before the end of an epoch: such a record is *late*, and
+counts from its arrival. A producer that sends watermarks (``{"clock": t}``: nothing earlier than t follows in this
+partition) advances its partitions' clocks without records.
 
-Pure: the time of day is an argument. What has been decided is written down before an epoch runs, so a replay decides
-the same.
+Pure: the time of day is an argument. Decisions are written down before an epoch runs, so a replay decides the same.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ __all__ = ["Clock", "Clocks"]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One partition.
+    """The clock of one partition.
 
     Attributes:
-        t: the largest timestamp or mark that it has given, ms.
-        heard: when it last gave anything, ms of the day's clock.
+        t: the largest timestamp or watermark that it has delivered, ms.
+        heard: when it last delivered anything, ms of the time of day.
     """
 
     t: int
@@ -39,40 +38,40 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """All partitions.
+    """The clocks of all partitions.
 
     Attributes:
-        upto: the end of the last epoch; never goes back.
-        partitions: each by its name, such as ``"objects/0"``.
+        end: of the last epoch; never decreases.
+        partitions: the clock of each partition by its name, such as ``"objects/0"``.
     """
 
-    upto: int = NEVER
+    end: int = NEVER
     partitions: Mapping[str, Clock] = field(default_factory=dict)
 
     @classmethod
     def start(cls, names: list[str], now: int) -> Clocks:
-        """Clocks of partitions that have not given anything yet."""
+        """Clocks of partitions that have not delivered anything yet."""
         return cls(NEVER, {name: Clock(NEVER, now) for name in names})
 
     def heard(self, given: Mapping[str, int], now: int) -> Clocks:
-        """The clocks after partitions have given records or marks with these largest timestamps."""
+        """The clocks after partitions have delivered records or watermarks with these largest timestamps."""
         partitions = dict(self.partitions)
         for name, t in given.items():
             before = partitions.get(name)
             partitions[name] = Clock(t if before is None else max(before.t, t), now)
-        return Clocks(self.upto, partitions)
+        return Clocks(self.end, partitions)
 
     def watermark(self, now: int, idle: int) -> int:
-        """Up to which timestamp an epoch may reach now.
+        """The timestamp up to which an epoch may reach now.
 
         Args:
-            now: ms of the day's clock.
-            idle: ms after which a silent partition is left out.
+            now: ms of the time of day.
+            idle: ms after which a silent partition is ignored.
         """
         active = [clock.t for clock in self.partitions.values() if now - clock.heard < idle]
         latest = max((clock.t for clock in self.partitions.values()), default=NEVER)
-        return max(self.upto, min(active) - 1 if active else latest)
+        return max(self.end, min(active) - 1 if active else latest)
 
-    def at(self, upto: int) -> Clocks:
-        """The clocks after an epoch that reaches up to ``upto``."""
-        return Clocks(max(self.upto, upto), self.partitions)
+    def at(self, end: int) -> Clocks:
+        """The clocks after an epoch that reaches up to ``end``."""
+        return Clocks(max(self.end, end), self.partitions)

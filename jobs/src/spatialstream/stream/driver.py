@@ -1,20 +1,20 @@
-"""The straight line of a turn: decisions by router and worker, work by the stages, over whatever the world is.
+"""The sequence of steps of a turn: decisions by router and worker, work by the stages, independent of the environment.
 
-A crash may come between any two steps, and inside each: with the record of a turn everything is fixed, and all that is
-done by it may be done again, with the same outcome. Until then nothing depends on what has come in.
+A crash may come between any two steps, and within each. The record of a turn fixes everything, so all that is done by
+it may be done again, with the same outcome. Before the record is written, nothing depends on what has come in.
 
-An epoch: INGEST of what is new; its record; ROUTE, whose blocks go into the channel, and dead letters into the sink;
+An epoch: INGEST of new records; its record; ROUTE, which writes blocks into the channel and dead letters into the sink;
 its announcement, which tells the worker that all its blocks are there. A round: the record of what was announced; WORK
-for all slots, then MERGE, whose rows go into the sink; a second phase, if many SKQs need one
+for all slots, then MERGE, which writes rows into the sink; a second phase, if many SKQs need one
 (:mod:`~spatialstream.stages.two_phase`).
 
-State is in the memory of whoever does the stages, and in checkpoints. Where it is lost, all go back: the turns since
-the last checkpoint are done again from their records, for the state that they leave and for nothing else.
+State is in the memory of the processes that execute the stages, and in checkpoints. If any of it is lost, all owners go
+back: the turns since the last checkpoint are replayed from their records, only for the state that they leave.
 
-A checkpoint begins when a turn is out. Where it takes long to write, the turns that follow do not wait for it
-(``beside``): it counts from the turn on that is decided when it is known to be there. It is waited for only where items
-are to move to other processes, which read it; and after turns that were done again, so that a job gets on that dies
-more often than a checkpoint takes.
+A checkpoint begins when a turn's output is complete. If it takes long to write, the following turns do not wait for it
+(``beside``): it counts from the first turn that is decided after it is known to be complete. Turns wait for it only
+if items are to move to other processes, which read it; and after a replay, so that a job makes progress even if it
+crashes more often than a checkpoint takes.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from spatialstream.connectors.contracts import Ranges, find
 from spatialstream.model.errors import Lost, StateError
 from spatialstream.model.jsonable import from_json
-from spatialstream.sources.contracts import Ranges, find
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Written
 from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, SlotBlocks, Summary
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import second_name
 from spatialstream.stream.engine import Engine, Task
-from spatialstream.stream.reign import Standing
+from spatialstream.stream.leadership import Leader
 from spatialstream.stream.router import EpochRecord, Router
 from spatialstream.stream.worker import Checkpoint, RoundRecord, Worker
 
 __all__ = ["Ingestion", "RouterTurns", "WorkerTurns", "news"]
 
 Ingestion = Callable[[Ingest], Sequence[Intake]]
-"""Has what has come in made into runs."""
+"""Decodes new records into runs."""
 
 _WAIT_SECONDS = 10.0
-"""For which a checkpoint is waited for, at most, that could be written beside the turns."""
+"""Maximum wait for a checkpoint that could be written concurrently with turns."""
 _ASK_SECONDS = 0.5
-"""For which one question waits how far it is."""
+"""Maximum wait of one request for the progress of a checkpoint."""
 
 
 def _known(ask: Callable[[float], Iterable[str]], told: Iterable[str], patience: float) -> Written:
-    """How far a checkpoint is when the next turn may begin.
+    """The progress of a checkpoint by the time the next turn may begin.
 
     Args:
-        ask: has all owners say how far they are, and wait so many seconds for it.
-        told: what they have said when it began.
-        patience: seconds to wait for it, at most.
+        ask: asks all owners for their progress, and lets them wait so many seconds for completion.
+        told: the owners' answers when it began.
+        patience: maximum seconds to wait for completion.
     """
     written = _of_all(told)
     until = time.monotonic() + patience
@@ -67,7 +67,7 @@ def _known(ask: Callable[[float], Iterable[str]], told: Iterable[str], patience:
 
 
 def _patience(engine: Engine, *, beside: bool, again: bool) -> float:
-    """Seconds to wait for a checkpoint that an engine writes, at most."""
+    """Maximum seconds to wait for a checkpoint that an engine writes."""
     if not beside:
         return math.inf
     return _WAIT_SECONDS if again or engine.would_move else 0.0
@@ -86,10 +86,10 @@ class RouterTurns:
 
     Attributes:
         router: decides.
-        engine: does the stages.
-        step: is called before each step, with its name; tests stop a turn there.
-        beside: whether turns go on while a checkpoint is being written.
-        told: is told how far one is, whenever that is looked at.
+        engine: executes the stages.
+        step: called before each step, with its name; tests stop a turn there.
+        beside: whether turns continue while a checkpoint is being written.
+        told: called with the progress of a checkpoint, whenever it is checked.
     """
 
     router: Router
@@ -100,13 +100,13 @@ class RouterTurns:
     _again: bool = field(default=False)
 
     def epoch(self, ingestion: Ingestion) -> EpochRecord:
-        """Do the next epoch, or the last one again if it is not known to be done; that ingests nothing."""
+        """Do the next epoch, or redo the last one if it is not known to be done; redoing ingests nothing."""
         router, engine = self.router, self.engine
         self.look()
         record = router.unfinished
         if record is None:
             self.step("ingest")
-            # a task of a try that has failed may still be at work, on other messages than this one
+            # a task of a failed try may still be running, on other messages than this one
             intakes = ingestion(router.ingest(uuid.uuid4().hex[:8]))
             self.step("decide")
             record = router.decide(intakes)
@@ -131,12 +131,12 @@ class RouterTurns:
         return record
 
     def _route(self, record: EpochRecord) -> list[int]:
-        """ROUTE; where the epoch's blocks for each slot end."""
+        """ROUTE; returns the end offset of the epoch's blocks in each slot's log."""
         lines = self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
         return [max(of_slot) for of_slot in zip(*map(json.loads, lines), strict=True)]
 
     def _checkpoint(self, record: EpochRecord) -> Written:
-        """Have the registries written down, now that the epoch is out; how far that is when the next one may begin."""
+        """Have the registries checkpointed after the epoch's output; the progress when the next epoch may begin."""
         tasks, partitions = EpochTasks(record.epoch), range(record.epoch.partitions)
         try:
             told = self.engine.map(tasks.checkpoint, partitions)
@@ -148,12 +148,12 @@ class RouterTurns:
         return _known(lambda seconds: self._ask(record, seconds), told, patience)
 
     def _ask(self, record: EpochRecord, patience: float = 0.0) -> list[str]:
-        """How far the checkpoint of an epoch is, in seconds at most that it is waited for."""
+        """The progress of an epoch's checkpoint, after waiting at most so many seconds for its completion."""
         tasks = EpochTasks(record.epoch, patience)
         return self.engine.map(tasks.written, range(record.epoch.partitions))
 
     def _note(self, record: EpochRecord, written: Written) -> None:
-        """Have the router know how far a checkpoint is, and items move that can be read from it."""
+        """Tell the router the progress of a checkpoint; once complete, let items move that can be read from it."""
         if written.there:
             self._again = False
             self.router.written(record)
@@ -164,12 +164,12 @@ class RouterTurns:
         self.told(written)
 
     def look(self) -> None:
-        """Look how far the checkpoint is that is being written, if one is."""
+        """Check the progress of the checkpoint that is being written, if any."""
         if (record := self.router.writing) is not None:
             self._note(record, _of_all(self._ask(record)))
 
     def go_back(self, record: EpochRecord) -> None:
-        """Have the registries made anew, as the epochs before one have left them."""
+        """Rebuild the registries as the epochs before this one have left them."""
         for each in self.router.since_checkpoint(record):
             self._again = True
             self.step("again")
@@ -178,7 +178,7 @@ class RouterTurns:
     def ingestion(self, ranges: Ranges) -> Ingestion:
         """INGEST of ranges of the source."""
         parts = [(partition, start, end) for partition, (start, end) in ranges.items()]
-        # what one process puts late, others find on their machine alone until it is there
+        # what a process puts late is visible only on its machine until the put is complete
         late = self.engine.world.storage.is_far and self.engine.is_near
 
         def ingest(stage: Ingest) -> Sequence[Intake]:
@@ -187,34 +187,34 @@ class RouterTurns:
 
         return ingest
 
-    def leave_out(self) -> Sequence[Left]:
-        """Leave out of the epoch, which has failed, what it cannot be routed with; that, if there is any."""
+    def leave_out(self) -> Sequence[QuarantinedRecord]:
+        """Quarantine the records because of which the unfinished epoch cannot be routed; returns them."""
         record = self.router.unfinished
         if record is None:
             return ()
         self.go_back(record)
         self.step("narrow")
         lines = self.engine.map(EpochTasks(record.epoch).narrow, range(record.epoch.partitions))
-        if found := [from_json(Left, line) for line in lines]:
+        if found := [from_json(QuarantinedRecord, line) for line in lines]:
             self.router.leave_out(found)
         return found
 
 
 def news(bounds: Ranges, read: Mapping[str, int], most: int) -> dict[str, tuple[int, int]]:
-    """What has not been read yet of the partitions that have anything, but no more than ``most`` messages in all.
+    """Ranges of the messages that have not been read yet, of at most ``most`` messages in all.
 
-    One message of each partition is taken, and of the others each its proportion.
+    Each partition that has anything contributes one message, and its proportional share of the rest.
 
     Raises:
-        StateError: a partition ends before what has been read of it.
+        StateError: a partition ends before the offset up to which it has been read.
     """
     spans = dict[str, tuple[int, int]]()
     for name, (first, end) in bounds.items():
         start = read.get(name, first)
         if end < start:
             raise StateError(
-                f"{name} ends at offset {end}, but {start} have been read: it is not of the source that this "
-                "checkpoint belongs to"
+                f"{name} ends at offset {end}, but has been read up to {start}: it does not belong to the source of "
+                "this checkpoint"
             )
         if start < end:
             spans[name] = start, end
@@ -234,12 +234,12 @@ class WorkerTurns:
 
     Attributes:
         worker: decides.
-        engine: does the stages.
-        slots: how many there are.
-        step: is called before each step, with its name; tests stop a turn there.
-        beside: whether turns go on while a checkpoint is being written.
-        told: is told how far one is, whenever that is looked at.
-        foreign: messages among the announcements that were none, since somebody has set this to 0.
+        engine: executes the stages.
+        slots: number of slots.
+        step: called before each step, with its name; tests stop a turn there.
+        beside: whether turns continue while a checkpoint is being written.
+        told: called with the progress of a checkpoint, whenever it is checked.
+        foreign: number of messages in the log that were no announcements, since the caller last set it to 0.
     """
 
     worker: Worker
@@ -249,7 +249,7 @@ class WorkerTurns:
     beside: bool = False
     told: Callable[[Written], object] = lambda written: None
     foreign: int = 0
-    _heard: tuple[int, Standing] | None = field(default=None)
+    _heard: tuple[int, Leader] | None = field(default=None)
     _again: bool = field(default=False)
     _released: Checkpoint | None = field(default=None)
 
@@ -257,7 +257,7 @@ class WorkerTurns:
         """The next round, or the last one if it is not known to be done; None if nothing was announced.
 
         Args:
-            most: epochs of a round.
+            most: maximum epochs of the round.
             patience: seconds to wait for an announcement.
         """
         worker, channel = self.worker, self.engine.world.channel
@@ -270,7 +270,7 @@ class WorkerTurns:
         except StateError:
             if after is None:
                 raise
-            # of a log that is kept for some days only, in which nothing may have happened: else the next one tells
+            # the log may have a limited retention, in which nothing has happened; if not, the next announcement shows
             router = router.after_gap()
             given, offset = channel.announced(None, most, patience)
         known = [each for each in given if each is not None]
@@ -281,7 +281,7 @@ class WorkerTurns:
         return worker.decide(announcements, offset, router, channel.begins)
 
     def do(self, record: RoundRecord) -> Summary:
-        """Do a round, for the first time or once more."""
+        """Do a round, for the first time or again."""
         self.step("work")
         try:
             summary = self._do(record)
@@ -316,17 +316,17 @@ class WorkerTurns:
         return summary
 
     def _checkpoint(self, record: RoundRecord) -> Written:
-        """Have all state written down, now that the round's rows are out; how far that is when the next may begin."""
+        """Have all state checkpointed after the round's output; the progress when the next round may begin."""
         told = self._of_state(record, _tasks(record).checkpoint)
         patience = _patience(self.engine, beside=self.beside, again=self._again)
         return _known(lambda seconds: self._ask(record, seconds), told, patience)
 
     def _ask(self, record: RoundRecord, patience: float = 0.0) -> list[str]:
-        """How far the checkpoint of a round is, in seconds at most that it is waited for."""
+        """The progress of a round's checkpoint, after waiting at most so many seconds for its completion."""
         return self.engine.map(replace(_tasks(record), patience=patience).written, self._owners)
 
     def _note(self, record: RoundRecord, written: Written) -> None:
-        """Have the worker know how far a checkpoint is, and items move that can be read from it."""
+        """Tell the worker the progress of a checkpoint; once complete, let items move that can be read from it."""
         if written.there:
             self._again = False
             self.worker.written(record)
@@ -337,7 +337,7 @@ class WorkerTurns:
         self.told(written)
 
     def look(self) -> None:
-        """Look how far the checkpoint is that is being written, if one is."""
+        """Check the progress of the checkpoint that is being written, if any."""
         if (record := self.worker.writing) is not None:
             self._note(record, _of_all(self._ask(record)))
 
@@ -352,14 +352,14 @@ class WorkerTurns:
         return range(self.engine.world.settings.mergers)
 
     def go_back(self, record: RoundRecord) -> None:
-        """Have slots and merger made anew, as the rounds before one have left them."""
+        """Rebuild slots and parts of MERGE as the rounds before this one have left them."""
         for each in self.worker.since_checkpoint(record):
             self._again = True
             self.step("again")
             self._do(each)
 
     def recall(self) -> Round | None:
-        """Have what the slots were after the last round, which is done, ready to be asked; that round."""
+        """Have the views of the last round, which is done, made ready for queries; returns the round."""
         record = self.worker.last
         if record is None or self.worker.unfinished:
             return None
@@ -368,7 +368,7 @@ class WorkerTurns:
         return record.round
 
     def _of_state(self, record: RoundRecord, do: Task[int]) -> list[str]:
-        """Do something with what slots and parts are after a round; where one has lost that, it is made anew first."""
+        """Call a task for the state of each slot and part after a round; if any has lost it, it is rebuilt first."""
         try:
             return self.engine.map(do, self._owners)
         except Lost:
@@ -377,34 +377,34 @@ class WorkerTurns:
             return self.engine.map(do, self._owners)
 
     def forget(self) -> None:
-        """What has been announced and is in no round's record has to be heard again."""
+        """Read again what has been announced and is in no round's record."""
         self._heard = None
 
-    def leave_out(self) -> Sequence[Left]:
-        """Leave out of the round, which has failed, what it cannot be done with; that, if there is any."""
+    def leave_out(self) -> Sequence[QuarantinedRecord]:
+        """Quarantine the records because of which the unfinished round fails; returns them."""
         record = self.worker.unfinished
         if record is None:
             return ()
         engine, tasks, slots = self.engine, _tasks(record), range(self.slots)
         self.go_back(record)
         self.step("narrow")
-        lines = engine.map(tasks.narrow_work, _blocks(record))
+        lines = engine.map(tasks.bisect_work, _blocks(record))
         if not lines:
             self.go_back(record)
-            lines = engine.gather(tasks.work, _blocks(record), tasks.narrow_merge, self._parts)
+            lines = engine.gather(tasks.work, _blocks(record), tasks.bisect_merge, self._parts)
         if not lines and (asking := self._asking(record)):
             tasks = replace(tasks, asking=asking)
-            lines = engine.map(tasks.narrow_ask, slots)
-            lines = lines or engine.gather(tasks.ask, slots, tasks.narrow_answers, asking)
-        found = {(left.what, left.number): left for left in (from_json(Left, line) for line in lines)}
+            lines = engine.map(tasks.bisect_ask, slots)
+            lines = lines or engine.gather(tasks.ask, slots, tasks.bisect_answers, asking)
+        found = {(left.what, left.number): left for left in (from_json(QuarantinedRecord, line) for line in lines)}
         if found:
             self.worker.leave_out(list(found.values()))
         return tuple(found.values())
 
     def _asking(self, record: RoundRecord) -> tuple[int, ...]:
-        """The parts of MERGE that have a file for a second phase of a round."""
+        """The parts of MERGE that have a file for the second phase of a round."""
         storage, turn = self.engine.world.storage, record.round
-        return tuple(part for part in self._parts if find(storage, second_name(turn.number, turn.take, part)))
+        return tuple(part for part in self._parts if find(storage, second_name(turn.number, turn.revision, part)))
 
 
 def _tasks(record: RoundRecord) -> RoundTasks:
@@ -412,5 +412,5 @@ def _tasks(record: RoundRecord) -> RoundTasks:
 
 
 def _blocks(record: RoundRecord) -> list[SlotBlocks]:
-    """What each slot reads in a round."""
+    """The blocks that each slot reads in a round."""
     return list(zip(range(len(record.ends)), record.starts, record.ends, strict=True))

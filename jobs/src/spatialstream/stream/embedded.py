@@ -1,11 +1,11 @@
 """Streams in one process: router and worker take turns over a storage, with no broker and no ZooKeeper.
 
 The decisions are those of every stream (:class:`~spatialstream.stream.router.Router`,
-:class:`~spatialstream.stream.worker.Worker`), and so are ROUTE, WORK and MERGE. What is different:
+:class:`~spatialstream.stream.worker.Worker`), and so are ROUTE, WORK and MERGE. The differences:
 
-- An epoch is followed by its round, so rows are there when the next one begins.
-- There is one routing version, made of the first records and kept in the checkpoint.
-- All slots answer an SKQ at once, so that all rows are in their one fixed order.
+- An epoch is followed by its round, so its rows are there when the next epoch begins.
+- There is one routing version, built from the first records and kept in the checkpoint.
+- All slots answer an SKQ at once, so that all rows have one fixed order.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from spatialstream.connectors.block_files import BlockFiles
+from spatialstream.connectors.contracts import Sink, Source, Storage, find
 from spatialstream.index.version import build
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.block_files import BlockFiles
-from spatialstream.sources.contracts import Sink, Source, Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.runs import sample
 from spatialstream.stages.tasks import World
@@ -37,44 +37,44 @@ from spatialstream.stream.worker import Worker
 __all__ = ["EmbeddedStream", "embedded_world", "ended", "nothing"]
 
 _SAMPLE = 50_000
-"""Records of each kind of which the routing version is made, at most."""
+"""Maximum number of records of each kind from which the routing version is built."""
 
 
 def nothing(stage: Ingest) -> Sequence[Intake]:
-    """The ingestion of nothing."""
+    """An ingestion of no records."""
     return ()
 
 
 def ended(partitions: Sequence[str], latest: int) -> list[Intake]:
-    """The end of partitions: nothing comes any more up to ``latest``, ms."""
+    """Intakes that end partitions: nothing up to ``latest``, ms, follows."""
     return [Intake(name, latest + 1, None, "", 0, 0, -1) for name in partitions]
 
 
 def embedded_world(settings: StreamSettings, storage: Storage, sink: Sink, source: Source | None = None) -> World:
-    """What the tasks of a stream in one process have to do with.
+    """The environment of the tasks of a stream in one process.
 
     Args:
         settings: of the stream.
         storage: of its state.
         sink: of rows and dead letters.
-        source: of the records; None where others read them.
+        source: of the records; None if they are read elsewhere.
     """
     return settings.world(storage, BlockFiles(storage, settings.slots), sink, source=source)
 
 
 class EmbeddedStream:
-    """One instance a process, for which the storage is alone.
+    """One instance per process, with exclusive use of the storage.
 
     Args:
         settings: of the stream.
-        engine: does the stages; see :func:`embedded_world`.
-        partitions: that are read.
-        leaves: of the QT-tree.
-        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's life; None: the
-            first ones that come.
+        engine: executes the stages; see :func:`embedded_world`.
+        partitions: names of the partitions that are read.
+        leaves: number of leaves of the QT-tree.
+        history: returns objects like those to come, for the QT-tree; called once in the stream's incarnation; None:
+            the first objects that arrive are used.
         now: a clock, ms.
-        step: is called before each step, with its name; tests stop the stream there.
-        due: is asked once a turn whether it is to end with a checkpoint; None: by the time since the last one.
+        step: called before each step, with its name; tests stop the stream there.
+        due: called once per turn, returns whether it is to end with a checkpoint; None: by the time since the last one.
     """
 
     def __init__(
@@ -103,18 +103,18 @@ class EmbeddedStream:
         self._tidy = False
 
     def recover(self) -> None:
-        """Do again what nobody knows whether it was done. To be called first."""
+        """Redo the last turn if it is not known to be done. To be called first."""
         if self.router.unfinished:
             self.turn(nothing)
         else:
             self._work()
 
     def turn(self, ingestion: Ingestion) -> EpochRecord:
-        """The next epoch, or the last one again after a restart, and its round."""
+        """Do the next epoch, or after a restart the last one again, and its round."""
         record = self.turns.epoch(lambda stage: self._with_version(ingestion(stage)))
         self._work()
         if not self._tidy:
-            self.router.tidy()  # of what tries of an earlier process have left
+            self.router.tidy()  # remove what tries of an earlier process have left
             self._tidy = True
         return record
 
@@ -123,7 +123,7 @@ class EmbeddedStream:
             self._rounds.do(record)
 
     def _with_version(self, intakes: Sequence[Intake]) -> Sequence[Intake]:
-        """The first intakes, of which the routing version is built, unless an earlier start has done it."""
+        """Build the routing version from the first intakes, unless an earlier start has done it; return the intakes."""
         if self.router.last is None and find(self._storage, version_name(0)) is None:
             self._first_version([intake.run for intake in intakes if intake.run is not None])
         return intakes

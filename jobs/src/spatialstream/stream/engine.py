@@ -1,4 +1,4 @@
-"""Where the stages are run: an engine does tasks in whatever processes it has."""
+"""The engine interface: executes tasks of the stages in its processes; and an engine that is the calling thread."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from spatialstream.sources.contracts import all_put
-from spatialstream.stages.division import PartRow
-from spatialstream.stages.leaving import AMBIENT
-from spatialstream.stages.messages import Row
+from spatialstream.connectors.contracts import all_put
+from spatialstream.stages.division import PartBlock
+from spatialstream.stages.messages import Block
+from spatialstream.stages.quarantine import AMBIENT
 from spatialstream.stages.tasks import World
 
 __all__ = ["Engine", "Inline", "Merge", "StageError", "Task", "Work", "stage_errors"]
@@ -18,87 +18,88 @@ __all__ = ["Engine", "Inline", "Merge", "StageError", "Task", "Work", "stage_err
 T = TypeVar("T")
 
 Task = Callable[[World, T], Iterable[str]]
-"""A method of one of :data:`~spatialstream.stages.tasks.TASKS` that gives lines of text; there are few of them."""
+"""A method of one of :data:`~spatialstream.stages.tasks.TASKS` that returns a few lines of text."""
 
-Work = Callable[[World, T], Iterable[PartRow]]
-"""One that gives rows, each for one of the parts that they are gathered in."""
+Work = Callable[[World, T], Iterable[PartBlock]]
+"""A task that generates rows, each for one of the parts in which they are gathered."""
 
-Merge = Callable[[World, int, Iterable[Row]], Iterable[str]]
-"""One that makes lines of the rows of all for a part."""
+Merge = Callable[[World, int, Iterable[Block]], Iterable[str]]
+"""A task that merges all rows for a part into lines."""
 
 
 class StageError(Exception):
-    """A task has raised something by itself: of what type, and what it says, is at the end of the text."""
+    """A stage has failed with an unexpected exception, whose type and message are at the end of the text."""
 
 
 class Engine(Protocol):
-    """Does tasks over items, which are numbers, texts, or tuples of them.
+    """Executes tasks over items, which are numbers, texts, or tuples of them.
 
-    What tasks of :meth:`map` have begun to put is there when it returns; so those of one process take the time of one.
+    When :meth:`map` returns, all puts that its tasks have started are complete; so the puts of one process take the
+    time of one.
 
-    A task that fails fails the whole: with :class:`StageError` where a stage has raised something by itself, with the
-    error itself where it is of :data:`~spatialstream.stages.leaving.AMBIENT`. What others have done by then is done,
-    and is done again with the next try.
+    If a task fails, the whole call fails: with :class:`StageError` for an unexpected exception in a stage, with the
+    error itself if it is in :data:`~spatialstream.stages.quarantine.AMBIENT`. What other tasks have done by then
+    remains, and is done again by the next try.
     """
 
     @property
     def world(self) -> World:
-        """What tasks have to do with."""
+        """The environment of the tasks."""
 
     @property
     def is_near(self) -> bool:
-        """Whether all tasks are done on this machine."""
+        """Whether all tasks are executed on this machine."""
 
     @property
     def width(self) -> int:
-        """How many tasks are done at a time; 1 or more."""
+        """How many tasks are executed at a time; 1 or more."""
 
     def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
-        """``do(world, item)`` for every item; what that gives, in the order of the items.
+        """Call ``do(world, item)`` for every item; return the lines in the order of the items.
 
-        The items are numbers of partitions or slots, each of which has a process of its own that may remember it, or
-        with ``anywhere`` are done where there is time.
+        The items are numbers of partitions or slots, each of which has one process, which may keep its state; with
+        ``anywhere`` each is done by any idle process.
         """
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
-        """``do(world, item)`` for every item, as with :meth:`map`, and for each part ``merge`` of all rows for it.
+        """Call ``do(world, item)`` for every item, as :meth:`map` does, and for each part ``merge`` of all its rows.
 
-        Each part has a process of its own that may remember it. The rows of an item come in their order; those of
-        several items in any. All rows are for one of these parts.
+        Each part has one process, which may keep its state. The rows of an item arrive in order; those of different
+        items are interleaved. All rows are for one of these parts.
 
         Returns:
-            What that gives, in the order of the parts.
+            The lines of the merges, in the order of the parts.
         """
 
     @property
     def moves(self) -> int:
-        """How often items have got another process than they had."""
+        """How often the assignment of items to processes has changed."""
 
     @property
     def unsettled(self) -> bool:
-        """Whether items would move if it were :meth:`settled`."""
+        """Whether items would move on :meth:`settled`."""
 
     @property
     def would_move(self) -> bool:
-        """Likewise, where they would only be more even, too."""
+        """Whether items would move, including moves that only even the load."""
 
     def settled(self) -> None:
-        """Is told between turns when nothing is remembered that could not be read anew: now items may move."""
+        """Called between turns when all state in memory can be read from the storage: items may move now."""
 
     def check(self) -> None:
-        """Make sure that there is still somebody who does tasks.
+        """Make sure that there is something left to execute tasks.
 
         Raises:
-            RunError: there is nobody, and no repetition changes that.
+            RunError: there is nothing, and no retry changes that.
         """
 
     def cancel(self) -> None:
-        """Break off what other threads are having done; that then fails for them."""
+        """Abort what other threads are having done; their calls fail."""
 
 
 @dataclass(slots=True)
 class Inline:
-    """An engine that is this thread: for tests, and for measuring the stages alone.
+    """An engine that executes tasks in the calling thread: for tests, and for measuring the stages alone.
 
     Attributes:
         world: see :class:`Engine`.
@@ -118,7 +119,7 @@ class Inline:
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
         """See :class:`Engine`."""
-        rows: Iterable[PartRow] = (row for item in items for row in do(self.world, item))
+        rows: Iterable[PartBlock] = (row for item in items for row in do(self.world, item))
         with stage_errors():
             if len(parts) > 1:
                 rows = list(rows)
@@ -136,7 +137,7 @@ class Inline:
 
 @contextmanager
 def stage_errors() -> Iterator[None]:
-    """What a stage raises by itself, as :class:`StageError`."""
+    """Turns unexpected exceptions of a stage into :class:`StageError`."""
     try:
         yield
     except AMBIENT:

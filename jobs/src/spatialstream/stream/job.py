@@ -1,9 +1,8 @@
-"""The two jobs of a stream, router and worker: one turn after the other, and what happens when turns fail.
+"""The two jobs of a stream, router and worker: a loop of turns, and the handling of failed turns.
 
-What a turn does is decided by :class:`~spatialstream.stream.router.Router` and
-:class:`~spatialstream.stream.worker.Worker`, and done by :mod:`~spatialstream.stream.driver`. This module knows neither
-what does the stages nor where records come from: all of that is given. On the driver there are records of epochs and
-rounds, never records of the stream.
+:class:`~spatialstream.stream.router.Router` and :class:`~spatialstream.stream.worker.Worker` decide what a turn does,
+and :mod:`~spatialstream.stream.driver` does it. This module knows neither what executes the stages nor where records
+come from; both are passed in. The driver process holds records of epochs and rounds, never records of the stream.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from spatialstream.connectors.contracts import Ranges, Source
+from spatialstream.connectors.disk import is_full
 from spatialstream.model.errors import NoStorage, RunError, StateError, Unavailable
-from spatialstream.sources.contracts import Ranges, Source
-from spatialstream.sources.disk import is_full
 from spatialstream.stages.learning import Learner
-from spatialstream.stages.leaving import AMBIENT, Left
+from spatialstream.stages.quarantine import AMBIENT, QuarantinedRecord
 from spatialstream.stages.state import Written
 from spatialstream.stages.tasks import IdleTasks, Summary, World
 from spatialstream.stages.turns import Round
@@ -30,9 +29,9 @@ from spatialstream.store.lease import Lease
 from spatialstream.store.reports import Trouble, save_trouble, save_unknown
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Engine, StageError
+from spatialstream.stream.leadership import Alone, Leadership, Superseded
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
 from spatialstream.stream.parts import Parts
-from spatialstream.stream.reign import Alone, Reign, Superseded
 from spatialstream.stream.router import EPOCHS, EpochRecord, Router
 from spatialstream.stream.settings import CHECKPOINT_SECONDS, StreamSettings
 from spatialstream.stream.timeouts import Every, done_within
@@ -47,43 +46,43 @@ _WAIT_SECONDS = 0.1
 _ATTEND_SECONDS = 0.2
 _LONGEST_REST = 30.0
 _WAIT_FOR_STORAGE = (1.0, 5.0)
-"""Seconds from one look at a full disk, or a storage that is away, to the next: the first, and the longest."""
+"""Interval, s, of checks whether a full disk has room, or the storage is reachable: the first, and the longest."""
 _PUT_OFF_SECONDS = 60.0
-"""After which a checkpoint is tried again for which there was no room."""
+"""After which a checkpoint is retried for which there was no room."""
 _TELL_SECONDS = 10.0
 _TROUBLE_SECONDS = 60.0
 _TRIM_SECONDS = 5.0
 _TRIM_AGAIN_SECONDS = 300.0
-"""After which what could not be cut is to be cut once more: brokers are away for a while, or do not allow it at all."""
+"""After which a failed cut of the log is retried: brokers may be away for a while, or may not allow it at all."""
 
 
 @dataclass(slots=True)
 class _Job(ABC):
-    """What both jobs have in common: one turn after the other, and how they are stopped.
+    """What both jobs have in common: the loop of turns, and how it is stopped.
 
     Attributes:
-        engine: does the stages; the storage of its world is shared by both jobs.
+        engine: executes the stages; both jobs share the storage of its world.
         store: the routing store.
         settings: of the stream.
-        life: id of the stream's life.
-        pause: ms between the starts of turns, at least.
+        incarnation: id of the stream's incarnation.
+        pause: minimum ms between the starts of turns.
         patience: how often in a row a turn may fail before the job gives up. While the disk is full, or the storage
-            away, it does not.
-        checkpoint_interval: seconds from one checkpoint of all state to the next, about.
-        warm_up: seconds that the warm-up may take before the job goes on without; 0: there is none.
-        report: is told what a person should know.
-        running: is told whether turns succeed.
-        full: is told whether turns fail, or their state is not written, because there is no room where it is kept.
-        away: is told whether they do because that cannot be reached, or denies.
-        checkpointed: is called when a checkpoint is there.
-        lease: of the job; None where nobody else can be at it.
-        follow: is called now and then, beside the turns.
+            unreachable, the job does not give up.
+        checkpoint_interval: approximate seconds between checkpoints of all state.
+        warm_up: maximum seconds of the warm-up; 0: there is none.
+        report: called with messages for the operator.
+        running: called with whether turns succeed.
+        full: called with whether turns fail, or their state is not written, because the storage is full.
+        away: called with whether they do because the storage is unreachable, or denies access.
+        checkpointed: called when a checkpoint is complete.
+        lease: of the job; None if no other process can do it.
+        follow: called periodically, concurrently with the turns.
     """
 
     engine: Engine
     store: RoutingStore
     settings: StreamSettings
-    life: str = ""
+    incarnation: str = ""
     pause: int = 0
     patience: int = 8
     checkpoint_interval: float = CHECKPOINT_SECONDS
@@ -109,16 +108,16 @@ class _Job(ABC):
     name = ""
 
     def __post_init__(self) -> None:
-        """Checkpoints begin to be due."""
+        """Start the interval of checkpoints."""
         self._checkpoints = Every(self.checkpoint_interval)
 
     @property
     def world(self) -> World:
-        """What the stages have to do with."""
+        """The environment of the tasks."""
         return self.engine.world
 
     def _due(self) -> Callable[[], bool]:
-        """Whether a turn is to end with a checkpoint: after some time, or for a new process to get its part at once."""
+        """Whether a turn is to end with a checkpoint: periodically, or so that a new process gets its part at once."""
 
         def due() -> bool:
             put_off = time.monotonic() < self._no_checkpoint_before
@@ -127,10 +126,10 @@ class _Job(ABC):
         return due
 
     def _turn_ended(self) -> Mapping[str, float]:
-        """The turn is done; seconds of each of its parts.
+        """End a turn; returns the seconds of each of its phases.
 
-        One for which others were done again is soon followed by a checkpoint: who dies more often than checkpoints are
-        due gets on all the same.
+        A turn with a replay is soon followed by a checkpoint, so that a job makes progress even if it crashes more
+        often than checkpoints are due.
         """
         parts = self._parts.end()
         if "again" in parts:
@@ -138,39 +137,39 @@ class _Job(ABC):
         return parts
 
     def _settle(self, settled: bool) -> None:
-        """In a stream in which nothing happens processes come and go too."""
+        """Let items move on a silent stream too, in which processes come and go as well."""
         if settled and self.engine.unsettled:
             self.engine.settled()
 
     def _written(self, written: Written) -> None:
-        """Tell that a checkpoint is there, or why not: metrics at once, a person now and then."""
+        """Report that a checkpoint is complete, or why not: to metrics at once, as a message now and then."""
         if written.there:
             self.checkpointed()
         if written.trouble:
             (self.full if written.full else self.away)(True)
             if time.monotonic() >= self._trouble_at:
-                self.report(f"{self.name}: goes on without its state being written: {written.trouble}")
+                self.report(f"{self.name}: continuing without writing its state: {written.trouble}")
                 self._trouble_at = time.monotonic() + _TROUBLE_SECONDS
         elif self._troubled:
             self.full(False)
             self.away(False)
         self._troubled = bool(written.trouble)
 
-    def _reign(self, folder: str) -> Reign | Alone:
-        """By which the decisions count whose records are in a folder."""
+    def _leadership(self, folder: str) -> Leadership | Alone:
+        """The leadership under which the decisions count whose records are in this folder."""
         if self.lease is None:
             return Alone(self.world.storage, folder)
-        return Reign(self.world.channel, self.world.storage, self.name, folder, self.lease.number)
+        return Leadership(self.world.channel, self.world.storage, self.name, folder, self.lease.number)
 
     def stop(self) -> None:
-        """Finish the turn under way and end."""
+        """Finish the turn in progress and end."""
         self._stopping.set()
 
     def run(self) -> None:
         """Run until :meth:`stop`.
 
         Raises:
-            RunError: turns have failed too often in a row, or Spark has ended, and with it all that they are done with.
+            RunError: turns have failed too often in a row, or Spark has ended, and with it the processes of the engine.
         """
         self._prepare()
         attendant = threading.Thread(target=self._attend, name=f"{self.name}-attendant", daemon=True)
@@ -188,7 +187,7 @@ class _Job(ABC):
             self._forget()
 
     def _warm_up(self) -> bool:
-        """Have done before the first turn what it would wait for: a stream that says that it runs answers in time.
+        """Do in advance what the first turn would wait for, so that a stream that reports to run answers in time.
 
         Turns need nothing of it, so whatever goes wrong is told, and no more; but whether they succeed is then not to
         be said before one has. Returns whether nothing has gone wrong.
@@ -201,7 +200,7 @@ class _Job(ABC):
             warm = done_within(self.warm_up, self._idle_turn, self._stopping)
             if not warm:
                 self.engine.cancel()
-        except Exception as error:  # noqa: BLE001 - a turn that meets it too is tried again, and tells
+        except Exception as error:  # noqa: BLE001 - a turn with the same error is retried, and reports it
             self.report(f"{self.name}: the warm-up has failed, so the first results may be late: {_cause(error)}")
             return False
         if warm:
@@ -211,7 +210,7 @@ class _Job(ABC):
         return True
 
     def _rest(self, seconds: float) -> None:
-        """Wait, but no longer than until the job is to stop."""
+        """Wait for some time, or until the job is to stop."""
         self._stopping.wait(seconds)
 
     def _follow(self, running: bool) -> None:
@@ -223,7 +222,7 @@ class _Job(ABC):
                 worked = self._turn()
             except Superseded:
                 raise
-            except Exception as error:  # whatever it was: turns can be repeated, so it is worth another try
+            except Exception as error:  # any: turns can be repeated, so a retry is worthwhile
                 failures += 1
                 since = _now() if failures == 1 else since
                 running = False
@@ -267,24 +266,24 @@ class _Job(ABC):
             raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
 
     def _leave_out(self) -> bool:
-        """Find what a turn fails on that has failed twice of the same exception, and leave it out; whether any was."""
+        """Quarantine the records because of which a turn has failed twice with one error; whether any was found."""
         self.report(f"{self.name}: looking for the records that cause this")
         try:
-            found = self._narrow()
-        except Exception as error:  # noqa: BLE001 - the turn is tried again without, and fails as it would have
+            found = self._bisect()
+        except Exception as error:  # noqa: BLE001 - the turn is retried with all records, and fails as before
             self.report(f"{self.name}: none found: {_cause(error)}")
             return False
         for left in found:
-            self.report(f"{self.name}: left out: {left.letter}")
+            self.report(f"{self.name}: quarantined: {left.letter}")
         if not found:
-            self.report(f"{self.name}: no record by itself, nor two or three together, cause this")
+            self.report(f"{self.name}: no single record, and no two or three together, cause this")
         return bool(found)
 
     def _check_engine(self, cause: Exception | None = None) -> None:
-        """Make sure that there is still something to do turns with: no repetition brings it back.
+        """Make sure that there is something left to execute turns: no retry brings it back.
 
         Raises:
-            RunError: there is none.
+            RunError: there is nothing.
         """
         try:
             self.engine.check()
@@ -292,18 +291,18 @@ class _Job(ABC):
             raise RunError(f"the {self.name} has {error}") from cause
 
     def _attend(self) -> None:
-        """What is to be done beside the turns, in a thread of its own."""
+        """Periodic work concurrent with the turns, in a thread of its own."""
         while not self._ended.wait(_ATTEND_SECONDS):
             try:
-                self._check_life()
+                self._check_incarnation()
                 self._check_lease()
                 self._check_engine()
                 self._tell_failing()
                 self._beside()
                 self.follow()
             except Unavailable:
-                continue  # the next time will do
-            except Exception as error:  # noqa: BLE001 - it is raised again by the main thread
+                continue  # retried next time
+            except Exception as error:  # noqa: BLE001 - raised again by the main thread
                 self._failure = error
                 self._stopping.set()
                 return
@@ -318,18 +317,21 @@ class _Job(ABC):
             save_trouble(self.store, self.name, failing)
             self._told = failing
 
-    def _check_life(self) -> None:
-        """Notice that the stream has been removed and begun anew by somebody else.
+    def _check_incarnation(self) -> None:
+        """Detect that the stream has been removed and created again.
 
         Raises:
             StateError: it has.
         """
         view = self.store.latest()
-        if view is not None and view.life != self.life:
-            raise StateError(f"the routing store is of another life of the stream ({view.life}, not {self.life})")
+        if view is not None and view.incarnation != self.incarnation:
+            raise StateError(
+                f"the routing store belongs to another incarnation of the stream "
+                f"({view.incarnation}, not {self.incarnation})"
+            )
 
     def _check_lease(self) -> None:
-        """Notice that another process has become the one to do this job.
+        """Detect that another process has taken over this job.
 
         Raises:
             StateError: one has.
@@ -339,11 +341,11 @@ class _Job(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """What is to be done before the first turn."""
+        """Prepare for the first turn."""
 
     @abstractmethod
     def _idle_turn(self) -> None:
-        """What a turn has the engine do, without a record: so its processes have all kernels, and clients of a broker.
+        """Have the engine do the work of a turn without records, which loads all kernels and connects to the broker.
 
         The last messages of some partitions are read once more, and nothing is sent.
         """
@@ -353,32 +355,32 @@ class _Job(ABC):
         """Do one turn; or wait a little and return False if there is nothing to do."""
 
     @abstractmethod
-    def _narrow(self) -> Sequence[Left]:
-        """Leave out of the turn that has failed what it fails on."""
+    def _bisect(self) -> Sequence[QuarantinedRecord]:
+        """Quarantine the records because of which the unfinished turn fails."""
 
     @abstractmethod
     def _write_less(self) -> None:
-        """Have the turn that has failed do without what there is no room for, if that is possible."""
+        """Have the failed turn do without what there is no room for, if that is possible."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Let go of what a turn that failed may have left in disorder."""
+        """Drop what a failed turn may have left in an inconsistent state."""
 
     @abstractmethod
     def _beside(self) -> None:
-        """What is to be done now and then, beside the turns."""
+        """Periodic work concurrent with the turns."""
 
 
 def _rest_after(failures: int) -> float:
-    """Seconds until a turn that has failed so often in a row is tried again.
+    """Seconds until a turn that has failed so often in a row is retried.
 
-    At first none: mostly a process has gone, and there will be another. What fails twice may need time.
+    After the first failure none: usually a process has gone, and another one will take its place.
     """
     return 0.0 if failures == 1 else min(_LONGEST_REST, 0.5 * 2**failures)
 
 
 def _cause(error: Exception) -> str:
-    """What went wrong, in a few words."""
+    """The cause of an error, in one line."""
     lines = [line.strip() for line in str(error).split("SQLSTATE")[0].splitlines() if line.strip()]
     for line in reversed(lines):
         if "Error: " in line or "Exception: " in line or line.startswith("spatialstream."):
@@ -387,7 +389,7 @@ def _cause(error: Exception) -> str:
 
 
 def _fingerprint(error: Exception) -> str:
-    """By which two failures of the same cause are known; "" where no stage's own code has raised anything."""
+    """Equal for two failures with the same cause; "" unless a stage's own code has raised the error."""
     return re.sub(r"\d+", "#", _cause(error)) if isinstance(error, StageError) else ""
 
 
@@ -396,12 +398,12 @@ class RouterJob(_Job):
     """``spatialstream router``: records to blocks.
 
     Attributes:
-        most_messages: messages an epoch, at most.
-        learn_every: seconds between two renewals of the sample, and two looks at what is left to read besides those of
-            turns.
-        lag: is told how many messages of a kind no epoch has read.
-        observe: is told what each epoch has been, and how long it took, in s: without the look at what is new, and
-            part by part (:data:`~spatialstream.stream.parts.ROUTER_PARTS`).
+        most_messages: maximum messages per epoch.
+        learn_every: seconds between two updates of the sample, and between two checks of the input's lag besides those
+            of turns.
+        lag: called with a kind and the number of its messages that no epoch has read.
+        observe: called with each epoch's record, its duration in s without the look for new records, and the duration
+            of each phase (:data:`~spatialstream.stream.parts.ROUTER_PARTS`).
     """
 
     most_messages: int = 200_000
@@ -417,9 +419,9 @@ class RouterJob(_Job):
     name = "router"
 
     def _prepare(self) -> None:
-        storage, names, reign = self.world.storage, list(self._source.bounds()), self._reign(EPOCHS)
+        storage, names, leadership = self.world.storage, list(self._source.bounds()), self._leadership(EPOCHS)
         due = self._due()
-        router = Router(self.settings, storage, self.store, names, _now, reign=reign, due=due)
+        router = Router(self.settings, storage, self.store, names, _now, leadership=leadership, due=due)
         self._turns = RouterTurns(router, self.engine, self._parts.step, beside=True, told=self._written)
         self._learner = Learner(storage, self.store, self.settings.space)
 
@@ -439,7 +441,7 @@ class RouterJob(_Job):
         bounds = {} if router.unfinished else self._look_behind()
         ranges = news(bounds, router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
-            # of a silent stream the registry is soon made anew, from the epochs since its last checkpoint
+            # on a silent stream the registry is quickly rebuilt from the epochs since its last checkpoint
             silent = time.monotonic() - self._worked_at >= self.checkpoint_interval
             turns.look()
             self._settle(silent or router.settled)
@@ -453,18 +455,18 @@ class RouterJob(_Job):
         self.observe(record, self._worked_at - began, self._turn_ended())
         return True
 
-    def _narrow(self) -> Sequence[Left]:
+    def _bisect(self) -> Sequence[QuarantinedRecord]:
         assert self._turns is not None
         return self._turns.leave_out()
 
     def _write_less(self) -> None:
-        pass  # an epoch that is not decided needs room for what it reads
+        pass  # an epoch that is not decided yet needs room for what it reads
 
     def _forget(self) -> None:
         pass
 
     def _beside(self) -> None:
-        """Keep the sample, and tell what is left to read."""
+        """Update the sample, and report the lag of the input."""
         assert self._turns is not None
         if time.monotonic() >= self._learn_at:
             self._learn()
@@ -474,29 +476,29 @@ class RouterJob(_Job):
             self._learn_at = time.monotonic() + self.learn_every
 
     def _learn(self) -> None:
-        """Keep the sample, which no answer needs: records on which that fails would be there again after a restart."""
+        """Update the sample. No answer depends on it, so records on which this fails are dropped, not retried."""
         assert self._learner is not None
         try:
             self._learner.learn()
         except AMBIENT:
             raise
-        except Exception as error:  # noqa: BLE001 - it is told, and its cause removed
+        except Exception as error:  # noqa: BLE001 - reported, and its cause removed
             self._learner.drop()
             self.report(
-                f"router: samples of the last epochs are dropped, for learning from them fails: {_cause(error)}"
+                f"router: samples of the last epochs are dropped, because learning from them fails: {_cause(error)}"
             )
 
     def _tell_unknown(self) -> None:
-        """Tell the routing store which fields are in objects that are not known, if that has changed."""
+        """Save the unknown fields of objects to the routing store, if they have changed."""
         assert self._turns is not None
         last = self._turns.router.last
         if last is not None and last.unknown != self._unknown:
-            with suppress(Unavailable):  # the next time will do
+            with suppress(Unavailable):  # retried next time
                 save_unknown(self.store, last.unknown)
                 self._unknown = last.unknown
 
     def _look_behind(self) -> Ranges:
-        """Look at the bounds of the source, and tell how many messages are left to read."""
+        """Get the bounds of the source, and report how many messages are left to read."""
         assert self._turns is not None
         left, read, bounds = dict[str, int](), self._turns.router.read, self._source.bounds()
         for name, (first, end) in bounds.items():
@@ -508,12 +510,12 @@ class RouterJob(_Job):
 
 
 def _now() -> int:
-    """The day's clock, ms."""
+    """The time of day, ms."""
     return int(time.time() * 1000)
 
 
 def _for_each(items: Sequence[_Item], count: int) -> list[_Item]:
-    """So many items, some of them several times if there are fewer."""
+    """A list of ``count`` items; repeats items if there are fewer."""
     return [items[i % len(items)] for i in range(count)] if items else []
 
 
@@ -522,12 +524,12 @@ class WorkerJob(_Job):
     """``spatialstream worker``: blocks to results.
 
     Attributes:
-        most_epochs: epochs a round, at most.
-        publish: is told the newest round that can be asked about.
-        foreign: is told how many messages of the internal logs are not the router's.
-        observe: is told what each round has been, and how long it took, in s: without the wait for an announcement, and
-            part by part (:data:`~spatialstream.stream.parts.WORKER_PARTS`).
-        loads: is told the loads of leaves and slots that the job reports to the routing store.
+        most_epochs: maximum epochs per round.
+        publish: called with the newest round that can be queried.
+        foreign: called with the number of messages in the internal logs that the router has not written.
+        observe: called with each round's record and summary, its duration in s without the wait for an announcement,
+            and the duration of each phase (:data:`~spatialstream.stream.parts.WORKER_PARTS`).
+        loads: observes the loads of leaves and slots that the job reports to the routing store.
     """
 
     most_epochs: int = 64
@@ -550,7 +552,7 @@ class WorkerJob(_Job):
     def _prepare(self) -> None:
         settings, storage = self.settings, self.world.storage
         due = self._due()
-        worker = Worker(settings, storage, self.store, reign=self._reign(ROUNDS), due=due)
+        worker = Worker(settings, storage, self.store, leadership=self._leadership(ROUNDS), due=due)
         self._turns = WorkerTurns(
             worker, self.engine, settings.slots, self._parts.step, beside=True, told=self._written
         )
@@ -575,7 +577,7 @@ class WorkerJob(_Job):
             self._report_load(record, summary)
             foreign += summary.foreign
             self._worked_at = time.monotonic()
-            self._recalled = moves  # not those after the round: who has got a slot then has done no round with it
+            self._recalled = moves  # not the moves after the round: a slot's new process has done no round with it
         else:
             self._settle(turns.worker.settled)
             if time.monotonic() - self._worked_at >= self.checkpoint_interval:
@@ -589,37 +591,37 @@ class WorkerJob(_Job):
         return record is not None
 
     def _report_load(self, record: RoundRecord, summary: Summary) -> None:
-        """Report loads, which no answer needs: the round is done, whatever comes of it."""
+        """Report loads. No answer depends on them: the round is done, whether this succeeds or not."""
         assert self._reporter is not None
         try:
             self._reporter.observe(record, summary)
-        except Exception as error:  # noqa: BLE001 - it is told
+        except Exception as error:  # noqa: BLE001 - reported
             self.report(f"worker: loads are not reported: {_cause(error)}")
 
     def _tell_foreign(self, count: int) -> None:
-        """Tell of messages that were passed over: metrics at once, a person now and then, for there may be many."""
+        """Report foreign messages: to metrics at once, as a message now and then, since there may be many."""
         if count:
             self.foreign(count)
             self._passed_over += count
         if self._passed_over and time.monotonic() >= self._tell_at:
             self.report(
-                f"worker: {self._passed_over} messages among blocks or announcements are not the router's, and were "
-                "passed over"
+                f"worker: {self._passed_over} messages among blocks or announcements were not written by the router, "
+                "and were skipped"
             )
             self._passed_over, self._tell_at = 0, time.monotonic() + _TELL_SECONDS
 
-    def _narrow(self) -> Sequence[Left]:
+    def _bisect(self) -> Sequence[QuarantinedRecord]:
         assert self._turns is not None
         return self._turns.leave_out()
 
     def _write_less(self) -> None:
-        """Do without the checkpoint, which is what needs room: the turn leaves its state in memory, as others do."""
+        """Skip the checkpoint, which is what needs room: the turn leaves its state in memory, as other turns do."""
         assert self._turns is not None
         try:
             if self._turns.worker.put_off_checkpoint():
                 self._no_checkpoint_before = time.monotonic() + _PUT_OFF_SECONDS
-                self.report("worker: goes on without a checkpoint, for which there is no room")
-        except (OSError, Unavailable) as error:  # there is not even room for the decision
+                self.report("worker: continuing without a checkpoint, for which there is no room")
+        except (OSError, Unavailable) as error:  # there is no room even for the decision
             self.report(f"worker: {_cause(error)}")
 
     def _forget(self) -> None:
@@ -627,7 +629,7 @@ class WorkerJob(_Job):
             self._turns.forget()
 
     def _beside(self) -> None:
-        """Confirm what is pending, and keep the log short; who may not cut it is told so now and then."""
+        """Confirm what is pending, and cut the log; if cutting is not possible, report it now and then."""
         assert self._turns is not None
         worker = self._turns.worker
         worker.confirm()
@@ -636,7 +638,7 @@ class WorkerJob(_Job):
         try:
             worker.trim()
         except Unavailable as error:
-            self.report(f"worker: {_cause(error)}; it grows until that can be done")
+            self.report(f"worker: {_cause(error)}; the log grows until it can be cut")
             self._trim_at = time.monotonic() + _TRIM_AGAIN_SECONDS
         else:
             self._trim_at = time.monotonic() + _TRIM_SECONDS

@@ -1,8 +1,8 @@
-"""The worker's load report: what the leaves have had lately, in the routing store, where the rebalancer reads it.
+"""The worker's load report: the recent load of the leaves, in the routing store, where the rebalancer reads it.
 
 Each round brings the slots' load records, which are added up over the last minutes of the stream
-(:mod:`~spatialstream.stream.load_window`). Every few seconds the sums go to the routing store, from a thread of their
-own: it may be slow or away, and no round waits for it. Whoever shows loads looks on.
+(:mod:`~spatialstream.stream.load_window`). Every few seconds the sums are written to the routing store by a thread of
+their own: the store may be slow or unreachable, and no round waits for it. An observer can watch the loads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.balance.loads import LeafCounts, leaf_loads, slot_loads
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.sources.contracts import Storage
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.versions import load_version
 from spatialstream.store.base import RoutingStore
@@ -29,23 +29,23 @@ from spatialstream.stream.worker import RoundRecord
 __all__ = ["LoadObserver", "LoadReporter", "known_leaves"]
 
 _SECONDS = 5.0
-"""Time between two reports, at least."""
+"""Minimum interval of reports."""
 
 _SHARE = 0.05
-"""Which part of the time they may take."""
+"""Maximum share of the time that they may take."""
 
 _SPAN = 600_000
 """ms of the stream over which load is counted."""
 
 
 class LoadObserver:
-    """Looks on, in the reporter's thread. This one does nothing."""
+    """Watches loads, in the reporter's thread. This one does nothing."""
 
     def counted(self, view: WindowView) -> None:
-        """What the leaves have had lately, whether or not the routing store takes it."""
+        """Called with the recent load of the leaves, whether or not the routing store accepts it."""
 
     def estimated(self, view: WindowView, leaves: npt.NDArray[np.float64], slots: npt.NDArray[np.float64]) -> None:
-        """Their loads by the cost model, float64[n], and those of the slots, float64[slots]."""
+        """Called with the leaves' loads by the cost model, float64[n], and those of the slots, float64[slots]."""
 
 
 class LoadReporter:
@@ -55,8 +55,8 @@ class LoadReporter:
         storage: of the stream's state.
         store: the routing store.
         retention: ms for which objects are held; None: for ever.
-        observer: looks on.
-        clock: seconds, from any moment on.
+        observer: watches the loads.
+        clock: seconds, from any origin.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LoadReporter:
         self._due = clock()
 
     def observe(self, record: RoundRecord, summary: Summary) -> None:
-        """A round has been done.
+        """Add a round that is done.
 
         Raises:
             StateError: its version, or statistics that were there for an earlier report, cannot be used.
@@ -82,28 +82,28 @@ class LoadReporter:
         order = record.round
         version = load_version(self._storage, order.version)
         changed = self._window.version is None or self._window.version.number != version.number
-        self._window.use(version, order.upto)
-        self._window.take(order.upto, summary.loads)
+        self._window.use(version, order.watermark)
+        self._window.take(order.watermark, summary.loads)
         if changed or self._clock() >= self._due:
             self._due = self._clock() + _SECONDS
             self._background.give(partial(self._report, self._window.view()))
 
     def reported(self, timeout: float | None = None) -> bool:
-        """Wait until what was observed is reported, so many seconds at most; whether it is."""
+        """Wait until what was observed is reported, with a timeout in seconds; returns whether it is."""
         return self._background.wait(timeout)
 
     def _report(self, view: WindowView) -> None:
         began = self._clock()
         self._observer.counted(view)
         if view.counts is not None:
-            with contextlib.suppress(Unavailable):  # there will be other reports
+            with contextlib.suppress(Unavailable):  # other reports follow
                 self._publish(view, view.counts)
-        # with very many leaves it takes seconds, in which the job's other threads get less of the processor
+        # with very many leaves a report takes seconds, in which the job's other threads get less processor time
         self._due = max(self._due, began + (self._clock() - began) / _SHARE)
 
     def _publish(self, view: WindowView, counts: LeafCounts) -> None:
         version = view.version
-        report = LoadReport(version.number, counts, view.checked, view.upto, view.seconds, view.kept, view.tested)
+        report = LoadReport(version.number, counts, view.checked, view.watermark, view.seconds, view.kept, view.tested)
         save_load(self._store, report)
         known = read_statistics(self._store)
         if known is not None:
@@ -112,7 +112,7 @@ class LoadReporter:
 
 
 def known_leaves(store: RoutingStore) -> int:
-    """How many leaves the active version has; 0 if it is not to be had now."""
+    """The number of leaves of the active version; 0 if it is not available at present."""
     try:
         return len(store.load(store.state().active.number).index.leaves)
     except (StateError, Unavailable):

@@ -1,8 +1,7 @@
-"""What the leaves of the active version have had lately: the slots' load records of the last minutes, added up.
+"""The recent load of the active version's leaves: sums of the slots' load records over the last minutes.
 
-There may be thousands of rounds in a window, and as many leaves. So rounds are added up as they come, until they are a
-64th of the window, and leave it together: what is kept, and what a look at it takes, grows with leaves, and not with
-rounds.
+A window may contain thousands of rounds, and as many leaves. So rounds are added up as they come into samples of a 64th
+of the window, which expire as a whole: memory, and the cost of a view, grow with the leaves, not with the rounds.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from spatialstream.stages.turns import NEVER
 
 __all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
 
-SNAPSHOT = tuple(kind.type for kind in KINDS if not kind.standing)
-"""Queries that are answered once."""
+SNAPSHOT = tuple(kind.type for kind in KINDS if not kind.continuous)
+"""Snapshot queries."""
 
-STANDING = tuple(kind.type for kind in KINDS if kind.standing and kind.route is Route.REGION)
+STANDING = tuple(kind.type for kind in KINDS if kind.continuous and kind.route is Route.REGION)
 """Continuous queries that concern some leaves. CKQs concern the whole space: they are on every slot, and no leaf's."""
 
 _SAMPLES = 64
-"""Of a window, about."""
+"""Approximate number of samples in a window."""
 
 _Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 @dataclass(slots=True)
 class _Sample:
-    """Some rounds, one after the other; the first and the last timestamp that one of them was counted up to."""
+    """Consecutive rounds; the first and the last watermark of one of them."""
 
     first: int
-    upto: int
+    watermark: int
     objects: npt.NDArray[np.int64]
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
@@ -51,17 +50,17 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowView:
-    """What a window holds at one moment, for those who look at it while the next rounds come.
+    """The content of a window at one moment, for readers that run while the next rounds come.
 
     Attributes:
-        version: the active one, with n leaves.
-        counts: what :func:`spatialstream.balance.loads.leaf_loads` wants to know; None before anything has come.
+        version: the active version, with n leaves.
+        counts: the input of :func:`spatialstream.balance.loads.leaf_loads`; None before anything has come.
         checked: float64[n], see :attr:`LoadWindow.checked`.
         seconds: float64[n], see :attr:`LoadWindow.seconds`.
-        standing: float64[n] for each of :data:`STANDING`.
+        continuous: float64[n] for each of :data:`STANDING`, see :attr:`LoadWindow.continuous`.
         queries: float64[n] for each of :data:`SNAPSHOT`, see :meth:`LoadWindow.queries`.
-        upto: the latest timestamp that was counted up to, ms.
-        kept: int64[2, slots], see :attr:`LoadWindow.kept`; None: some slot has not told.
+        watermark: the latest watermark of a round, ms.
+        kept: int64[2, slots], see :attr:`LoadWindow.kept`; None: some slot has not reported.
         tested: see :attr:`LoadWindow.tested`.
     """
 
@@ -69,9 +68,9 @@ class WindowView:
     counts: LeafCounts | None
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
-    standing: Mapping[QueryType, npt.NDArray[np.float64]]
+    continuous: Mapping[QueryType, npt.NDArray[np.float64]]
     queries: Mapping[QueryType, npt.NDArray[np.float64]]
-    upto: int
+    watermark: int
     kept: npt.NDArray[np.int64] | None = None
     tested: Mapping[str, int] = field(default_factory=dict)
 
@@ -80,17 +79,17 @@ class LoadWindow:
     """Counts by leaf of the active version, over the last minutes of the stream.
 
     Args:
-        span: ms of the stream that are looked at.
+        span: length of the window, ms of the stream.
         retention: ms for which objects are held; None: for ever.
 
     Attributes:
-        version: the active one; None before :meth:`use`.
-        standing: continuous queries that concern each leaf, float64[n] for each of :data:`STANDING`.
-        nearest: CKQs that stand; they concern every leaf.
-        kept: objects that each slot has told last that it holds, and continuous queries that stand on it.
-        first: the first timestamp that was ever counted up to, ms; None before.
-        began: the timestamp up to which the leaves had been counted when they began anew, ms; None: not known.
-        upto: the latest timestamp that was counted up to, ms.
+        version: the active version; None before :meth:`use`.
+        continuous: registered continuous queries that concern each leaf, float64[n] for each of :data:`STANDING`.
+        nearest: registered CKQs; they concern every leaf.
+        kept: numbers of objects and of continuous queries that each slot has last reported.
+        first: the first watermark of any round, ms; None before.
+        began: the watermark at which the counts of this version began, ms; None: not known.
+        watermark: the latest watermark of a round, ms.
     """
 
     def __init__(self, span: int, retention: int | None) -> None:
@@ -98,52 +97,54 @@ class LoadWindow:
         self._retention = retention
         self._samples: deque[_Sample] = deque()
         self.version: RoutingVersion | None = None
-        self.standing: dict[QueryType, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
+        self.continuous: dict[QueryType, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
         self.nearest = 0
         self.kept: dict[int, tuple[int, int]] = {}
         self.first: int | None = None
         self.began: int | None = None
-        self.upto = NEVER
+        self.watermark = NEVER
 
-    def use(self, version: RoutingVersion, upto: int) -> None:
-        """Another version is active: its leaves are counted from now on."""
+    def use(self, version: RoutingVersion, watermark: int) -> None:
+        """Start to count the leaves of another active version."""
         if self.version is None or self.version.number != version.number:
             self.version = version
             self._samples.clear()
-            self.standing = {kind: np.zeros(self.leaves) for kind in STANDING}
-            self.began = upto if upto > NEVER else None
+            self.continuous = {kind: np.zeros(self.leaves) for kind in STANDING}
+            self.began = watermark if watermark > NEVER else None
 
     @property
     def leaves(self) -> int:
-        """n, how many leaves the active version has; 0 if none is known."""
+        """n, the number of leaves of the active version; 0 if none is known."""
         return 0 if self.version is None else len(self.version.index.leaves)
 
-    def take(self, upto: int, loads: Mapping[int, Mapping[str, Any]]) -> None:
-        """The slots' load records of a round have come."""
+    def take(self, watermark: int, loads: Mapping[int, Mapping[str, Any]]) -> None:
+        """Add the slots' load records of a round."""
         n, sample = self.leaves, self._samples[-1] if self._samples else None
-        if sample is None or upto - sample.first >= self._span // _SAMPLES:
-            sample = _Sample(upto, upto, np.zeros(n, np.int64), np.zeros(n), np.zeros(n))
+        if sample is None or watermark - sample.first >= self._span // _SAMPLES:
+            sample = _Sample(watermark, watermark, np.zeros(n, np.int64), np.zeros(n), np.zeros(n))
             self._samples.append(sample)
-        sample.upto = upto
+        sample.watermark = watermark
         for slot, load in loads.items():
             self._objects(load, sample)
             self._queries(load, sample)
             self._standing(slot, load)
             if "held" in load:
-                self.kept[slot] = load["held"], sum(load["standing"].values())
+                self.kept[slot] = load["held"], sum(load["continuous"].values())
         sample.tested = commonest([sample.tested, *(load.get("tested", {}) for load in loads.values())])
-        self.nearest = max((load.get("standing", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0)
-        while self._samples and self._samples[0].upto <= upto - self._span:
+        self.nearest = max(
+            (load.get("continuous", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0
+        )
+        while self._samples and self._samples[0].watermark <= watermark - self._span:
             self._samples.popleft()
-        if upto > NEVER:  # an epoch before anything was heard of some partition ends before all time
-            self.first = upto if self.first is None else min(self.first, upto)
-            self.began = upto if self.began is None else self.began
-        self.upto = max(self.upto, upto)
+        if watermark > NEVER:  # an epoch before any partition has delivered anything ends before all time
+            self.first = watermark if self.first is None else min(self.first, watermark)
+            self.began = watermark if self.began is None else self.began
+        self.watermark = max(self.watermark, watermark)
 
     @staticmethod
     def _objects(load: Mapping[str, Any], sample: _Sample) -> None:
         leaves = np.array(load.get("leaves", ()), np.int64)
-        nothing = [0] * len(leaves)  # what records of an earlier release do not have
+        nothing = [0] * len(leaves)  # records of an earlier release lack some columns
         columns = (load.get(f"leaf_{name}", nothing) for name in ("objects", "checked", "matches"))
         objects, checked, matches = (np.array(column, np.int64) for column in columns)
         sample.objects[leaves] += objects
@@ -160,19 +161,19 @@ class LoadWindow:
             np.add.at(sample.seconds, leaves, spread(Spent.of(load.get("spent", {})).queries, counts))
 
     def _standing(self, slot: int, load: Mapping[str, Any]) -> None:
-        """Registrations add to what stands; a census says what stands, without what has ended meanwhile."""
+        """Registrations add to the registered queries; a census counts them anew, without those that have ended."""
         assert self.version is not None
-        census = "leaf_standing" in load
-        for kind, standing in self.standing.items():
+        census = "leaf_continuous" in load
+        for kind, continuous in self.continuous.items():
             if census:
-                standing[self.version.mapping == slot] = 0.0
-            cells = _cells(load, "leaf_standing" if census else "leaf_queries", kind)
+                continuous[self.version.mapping == slot] = 0.0
+            cells = _cells(load, "leaf_continuous" if census else "leaf_queries", kind)
             if cells is not None:
-                standing[cells[0]] += cells[1]
+                continuous[cells[0]] += cells[1]
 
     @property
     def nbytes(self) -> int:
-        """Memory of the counts."""
+        """Bytes of memory of the counts."""
         columns = ((each.objects, each.checked, each.seconds, *each.queries.values()) for each in self._samples)
         return sum(column.nbytes for sample in columns for column in sample)
 
@@ -192,20 +193,20 @@ class LoadWindow:
         return commonest(sample.tested for sample in self._samples)
 
     def queries(self, kind: QueryType) -> npt.NDArray[np.float64]:
-        """How many queries of one of the types :data:`SNAPSHOT` came for each leaf in the window."""
+        """Number of queries of one of the types :data:`SNAPSHOT` for each leaf in the window."""
         return self._sum(sample.queries[kind] for sample in self._samples if kind in sample.queries)
 
     def view(self) -> WindowView:
-        """What the window holds now; there is a version."""
+        """The content of the window; requires a version."""
         assert self.version is not None
         return WindowView(
             self.version,
             self.counts(),
             self.checked,
             self.seconds,
-            {kind: standing.copy() for kind, standing in self.standing.items()},
+            {kind: continuous.copy() for kind, continuous in self.continuous.items()},
             {kind: self.queries(kind) for kind in SNAPSHOT},
-            self.upto,
+            self.watermark,
             self._kept(self.version.slots),
             self.tested,
         )
@@ -216,22 +217,22 @@ class LoadWindow:
         return np.array([self.kept[slot] for slot in range(slots)], np.int64).T
 
     def counts(self) -> LeafCounts | None:
-        """What :func:`spatialstream.balance.loads.leaf_loads` wants to know; None before anything has come."""
+        """The input of :func:`spatialstream.balance.loads.leaf_loads`; None before anything has come."""
         if self.version is None or not self._samples or self.began is None or self.first is None:
             return None
         arrivals = self._sum(sample.objects for sample in self._samples)
-        began = max(self.began, self.upto - self._span)
-        span = float(max(1, self.upto - began))
+        began = max(self.began, self.watermark - self._span)
+        span = float(max(1, self.watermark - began))
         # objects stay where they came: what a leaf holds is estimated from its rate
-        held = float(self.upto - self.first) if self._retention is None else float(self._retention)
-        standing = self._sum(self.standing.values())
+        held = float(self.watermark - self.first) if self._retention is None else float(self._retention)
+        continuous = self._sum(self.continuous.values())
         queries = np.zeros((len(TYPES), self.leaves))
         for kind in SNAPSHOT:
             queries[CODE[kind]] = self.queries(kind)
         for kind in STANDING:
-            queries[CODE[kind]] = self.standing[kind]
+            queries[CODE[kind]] = self.continuous[kind]
         queries[CODE[QueryType.CKQ]] = self.nearest
-        return LeafCounts(arrivals * max(1.0, held / span), arrivals, standing, span, queries)
+        return LeafCounts(arrivals * max(1.0, held / span), arrivals, continuous, span, queries)
 
     def _sum(self, columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
         total = np.zeros(self.leaves)

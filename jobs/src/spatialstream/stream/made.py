@@ -1,8 +1,8 @@
-"""Which topics a stream has made itself: those alone may be deleted with it.
+"""Which topics a stream has created itself: only those may be deleted with it.
 
-A topic that somebody else has made, or that has been made anew under its name, holds what is not the stream's to
-delete. So the router writes down the ids of topics as it creates them, in the checkpoint, beside what says whose that
-is and of which life. It is the last that a removal takes away, so that one that could not be finished goes on by it.
+A topic that was created by others, or recreated under its name, may hold data that is not the stream's to delete. So
+the router writes down the ids of topics as it creates them, in the checkpoint, beside the identity and the incarnation
+of the stream. A removal deletes this file last, so that an interrupted removal can be continued from it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from spatialstream.connectors.contracts import Storage, find
+from spatialstream.connectors.owned import MADE
 from spatialstream.model.errors import StateError
-from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.owned import MADE
 from spatialstream.stages.state import get_json, put_json
 from spatialstream.stream.router import EPOCHS
 
@@ -21,79 +21,82 @@ __all__ = ["Made", "Notes", "note_topics", "read_made"]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a checkpoint says of topics.
+    """What a checkpoint records about topics.
 
     Attributes:
         stream: the stream's name.
-        life: id of the stream's life that made them, or went on with them.
-        topics: ids of the topics that the stream has made, by their names.
+        incarnation: id of the stream's incarnation that created the topics, or took them over.
+        topics: ids of the topics that the stream has created, by name.
     """
 
     stream: str
-    life: str
+    incarnation: str
     topics: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_made(storage: Storage) -> Made | None:
-    """What a checkpoint says of topics; None if it says nothing.
+    """What a checkpoint records about topics; None if it records nothing.
 
     Raises:
-        StateError: what it says is damaged.
+        StateError: the file is damaged.
     """
     if find(storage, MADE) is None:
         return None
     known = get_json(storage, MADE)
     try:
         topics = {str(name): str(each) for name, each in known["topics"].items()}
-        return Made(str(known["stream"]), str(known["life"]), topics)
+        return Made(str(known["stream"]), str(known["incarnation"]), topics)
     except (AttributeError, KeyError, TypeError) as error:
         raise StateError(
-            f"{storage.place}/{MADE} is damaged; the stream's topics cannot be told from others'"
+            f"{storage.place}/{MADE} is damaged: it is not known which topics are the stream's own"
         ) from error
 
 
 class Notes:
-    """Writes down topics as they are made."""
+    """Writes down topics as they are created."""
 
     def __init__(self, storage: Storage, made: Made) -> None:
         self._storage, self._made = storage, made
 
     def add(self, ids: Mapping[str, str]) -> None:
-        """The stream has made topics with these ids, by their names."""
-        self._made = Made(self._made.stream, self._made.life, {**self._made.topics, **ids})
+        """Record that the stream has created topics with these ids, by name."""
+        self._made = Made(self._made.stream, self._made.incarnation, {**self._made.topics, **ids})
         self.save()
 
     def save(self) -> None:
-        """Write down what is known, though it be nothing."""
+        """Write down what is known, even if it is nothing."""
         made = self._made
-        put_json(self._storage, MADE, {"stream": made.stream, "life": made.life, "topics": dict(made.topics)})
+        put_json(
+            self._storage, MADE, {"stream": made.stream, "incarnation": made.incarnation, "topics": dict(made.topics)}
+        )
 
 
 def note_topics(
-    storage: Storage, stream: str, life: str, between: Collection[str], ids: Callable[[], Mapping[str, str]]
+    storage: Storage, stream: str, incarnation: str, between: Collection[str], ids: Callable[[], Mapping[str, str]]
 ) -> Notes:
-    """Begin to write down which topics a stream makes; before it makes any.
+    """Start to write down which topics a stream creates, before it creates any.
 
-    The topics between the jobs of an earlier life that could not be removed are this life's to remove; those that it
-    shared with others are not. A stream of an earlier release wrote nothing down: those between its jobs are its own.
+    The topics between the jobs of an earlier incarnation that could not be removed are this incarnation's to remove;
+    those that it shared with others are not. A stream of an earlier release wrote nothing down: those between its jobs
+    are its own.
 
     Args:
         storage: the checkpoint.
         stream: the stream's name.
-        life: id of its life.
+        incarnation: id of its incarnation.
         between: names of the topics between the jobs.
-        ids: gives their ids, of those that are there, by their names.
+        ids: returns the ids of those that exist, by name.
 
     Raises:
-        StateError: what was written down is damaged.
+        StateError: the existing file is damaged.
     """
     known = read_made(storage)
-    if known is not None and known.life == life:
+    if known is not None and known.incarnation == incarnation:
         return Notes(storage, known)
     if known is not None:
         found = {name: each for name, each in known.topics.items() if name in between}
     else:
         found = dict(ids()) if storage.list(EPOCHS) else {}
-    notes = Notes(storage, Made(stream, life, found))
+    notes = Notes(storage, Made(stream, incarnation, found))
     notes.save()
     return notes

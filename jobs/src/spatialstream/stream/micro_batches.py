@@ -1,11 +1,11 @@
-"""A stream of micro-batches in one process: each becomes an epoch, or several.
+"""A stream of micro-batches in one process: each becomes one epoch, or several.
 
-Epochs have numbers of their own. A micro-batch brings one epoch, or several if it is large; and there are epochs
-between micro-batches, when records that waited for a silent source are let go (:meth:`LocalStream.advance`), or when
-the input has ended (:meth:`LocalStream.finish`). Which epoch has the records of a micro-batch is written down before it
-is begun, so a micro-batch that comes again is known.
+Epochs have numbers of their own. A micro-batch becomes one epoch, or several if it is large; and there are epochs
+between micro-batches, when records that waited for a silent source are released (:meth:`LocalStream.advance`), or when
+the input has ended (:meth:`LocalStream.finish`). The epoch of a micro-batch is written down before it begins, so a
+micro-batch that comes again is recognized.
 
-The parts of a micro-batch are in no order, so there is one clock a source and not one a partition.
+The parts of a micro-batch are in no order, so there is one clock per source, not per partition.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.connectors.contracts import MESSAGE, find
+from spatialstream.connectors.disk import undamaged
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.times import check_times
-from spatialstream.sources.contracts import MESSAGE, find
-from spatialstream.sources.disk import undamaged
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
 from spatialstream.stream.driver import Ingestion
@@ -38,20 +38,20 @@ __all__ = ["LocalStream", "WaitingClock", "intakes_of_part"]
 
 _BLOCK_BYTES = 32 << 20
 _GIVEN = "queries/1000000"
-"""The partition that queries given from the start are, beyond those of any micro-batch."""
+"""The partition of the queries given from the start; its number is beyond those of any micro-batch."""
 
 _ASSIGNMENT = "micro-batch.json"
-_WAY_OUT = "begin anew with another checkpoint"
+_WAY_OUT = "start again with another checkpoint"
 
 
 class WaitingClock:
-    """ms in which the stream has waited for input: stands still during an epoch, and while there is no process.
+    """ms for which the stream has waited for input; stops during an epoch, and while there is no process.
 
-    A source is silent if it gives nothing while the stream waits; what the stream takes for its own work is no silence.
+    A source is silent if it delivers nothing while the stream waits; the time that the stream works does not count.
 
     Args:
         now: any clock, ms.
-        start: what this one shows now.
+        start: the initial value, ms.
     """
 
     def __init__(self, now: Callable[[], int], start: int = 0) -> None:
@@ -60,12 +60,12 @@ class WaitingClock:
         self._stopped: int | None = None
 
     def __call__(self) -> int:
-        """What the clock shows, ms."""
+        """The value of the clock, ms."""
         return (self._now() if self._stopped is None else self._stopped) - self._behind
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Let it stand still."""
+        """Stop the clock within this context."""
         self._stopped = self._now()
         try:
             yield
@@ -83,14 +83,14 @@ def intakes_of_part(stage: Ingest, rows: Iterable[pa.RecordBatch], part: int) ->
     Args:
         stage: decodes it.
         rows: columns ``kind`` (``"objects"`` or ``"queries"``) and ``value`` (a line of JSON).
-        part: its number; with the position in it, it names a row.
+        part: its number; together with the position in the part, it identifies a row.
     """
     for kind, messages in groupby(_messages(rows), itemgetter(0)):
         yield from stage.intakes(f"{kind}/{part}", (batch for _, batch in messages))
 
 
 def _messages(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Messages of one kind after the other, as they come; offsets count the rows of all kinds."""
+    """Batches of messages of one kind, as they arrive; offsets count the rows of all kinds."""
     first = 0
     for batch in rows:
         offset = pa.array(np.arange(first, first + batch.num_rows))
@@ -116,17 +116,17 @@ def _lines(text: pa.Buffer) -> Iterator[pa.RecordBatch]:
 
 
 class LocalStream:
-    """A stream of micro-batches; its methods may be called by several threads.
+    """A stream of micro-batches; thread-safe.
 
     Args:
         settings: of the stream.
-        engine: does the stages, over a storage that nobody else uses.
-        leaves: of the QT-tree.
-        queries: name of the file of the queries that are there from the start, JSON Lines in the storage; None if they
-            come as a stream.
-        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's life.
+        engine: executes the stages, over a storage that nobody else uses.
+        leaves: number of leaves of the QT-tree.
+        queries: name of the file of the queries given from the start, JSON Lines in the storage; None if they come as
+            a stream.
+        history: returns objects like those to come, for the QT-tree; called once in the stream's incarnation.
         now: a clock that does not go back, ms.
-        step: is called before each step, with its name; tests stop the stream there.
+        step: called before each step, with its name; tests stop the stream there.
         due: see :class:`~spatialstream.stream.embedded.EmbeddedStream`.
         sure: whether times are ms even if they look like something else; otherwise the first that come of objects, and
             of queries, must not look so.
@@ -166,7 +166,7 @@ class LocalStream:
     # -------------------------------------------------------------------------------------------------------- epochs
 
     def recover(self) -> None:
-        """Do the last epoch again, if nobody knows whether it was finished. To be called first.
+        """Redo the last epoch if it is not known to be done. To be called first.
 
         Raises:
             StateError: the checkpoint is damaged.
@@ -175,11 +175,11 @@ class LocalStream:
             self._stream.recover()
 
     def micro_batch(self, number: int, ingestion: Ingestion) -> bool:
-        """Take a micro-batch in, unless that was done before, and answer what is due; False if the stream is closed.
+        """Ingest a micro-batch, unless that was done before, and answer what is due; False if the stream is closed.
 
         Args:
-            number: of the micro-batch; they ascend, and the last one may come again after a restart.
-            ingestion: makes runs of its records; their partitions are of ``objects`` and ``queries``, and any part.
+            number: of the micro-batch; numbers ascend, and the last one may come again after a restart.
+            ingestion: makes runs of its records; their partitions are any part of ``objects`` and ``queries``.
 
         Raises:
             SettingError: its times look as if they were not ms; nothing of it is taken in.
@@ -193,7 +193,7 @@ class LocalStream:
             return is_open
 
     def advance(self) -> bool:
-        """Do the epochs that are due without input; whether there was one."""
+        """Do the epochs that are due without input; returns whether there was one."""
         with self._busy() as is_open:
             before = self._router.last_done
             if is_open and not self._promised():
@@ -201,10 +201,10 @@ class LocalStream:
             return self._router.last_done > before
 
     def finish(self) -> None:
-        """Answer everything that has come: no source gives anything earlier than the latest record so far.
+        """Answer everything that has come: no source delivers anything earlier than the latest record so far.
 
         Raises:
-            RunError: the stream has been closed, or a micro-batch has been begun and is not done.
+            RunError: the stream has been closed, or a micro-batch has begun and is not done.
         """
         with self._busy() as is_open:
             if not is_open or self._promised():
@@ -213,14 +213,14 @@ class LocalStream:
                 self._next(nothing)
             record = self._router.last
             assert record is not None
-            latest = max((run.last for run in record.epoch.runs), default=record.epoch.upto)
-            if latest > record.epoch.upto:
+            latest = max((run.last for run in record.epoch.runs), default=record.epoch.watermark)
+            if latest > record.epoch.watermark:
                 self._next(lambda stage: ended(self._names, latest + self._settings.disorder))
                 self._drain()
 
     @property
     def quiet(self) -> bool:
-        """Whether all sources have been silent for the time after which they are left out, and nothing is due."""
+        """Whether all sources have been silent for the time after which they are ignored, and nothing is due."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -232,26 +232,26 @@ class LocalStream:
             self._lock.release()
 
     def close(self) -> None:
-        """Wait for the end of what is under way; nothing is begun any more."""
+        """Wait for the end of what is in progress; nothing begins any more."""
         with self._lock:
             self._closed = True
 
     @contextmanager
     def _busy(self) -> Iterator[bool]:
-        """Alone, and without the clock; whether the stream is open."""
+        """Exclusive access, with the clock stopped; yields whether the stream is open."""
         with self._lock, self._clock.stopped():
             yield not self._closed
 
     def _next(self, ingestion: Ingestion) -> None:
-        """The next epoch, or the last one again after a restart."""
+        """Do the next epoch, or after a restart the last one again."""
         self._stream.turn(lambda stage: self._taken(stage, ingestion(stage)))
 
     def _taken(self, stage: Ingest, intakes: Sequence[Intake]) -> list[Intake]:
-        """What comes, one clock a source; and the queries that are there from the start, when the stream begins."""
+        """The intakes with one clock per source; and the queries given from the start, when the stream begins."""
         taken = [replace(each, partition=f"{each.partition.split('/')[0]}/0") for each in intakes]
         self._check_times(taken)
         if self._router.last is None and self._given is not None:
-            # they are all there, so they have no clock that could hold others back, or drive time ahead
+            # all of them are there, so they get no clock that could hold others back, or advance time
             first = stage.intakes(_GIVEN, _lines(self._storage.get(self._given)))
             taken += [replace(each, partition="objects/0", clock=None) for each in first]
         return taken
@@ -265,14 +265,14 @@ class LocalStream:
                 check_times(np.concatenate([np.array(each, np.int64) for each in times]), kind)
 
     def _drain(self) -> None:
-        """The epochs that are due without more input, such as the rest of a large micro-batch."""
+        """Do the epochs that are due without more input, such as the rest of a large micro-batch."""
         while self._router.wants_epoch():
             self._next(nothing)
 
     # ----------------------------------------------------------------------------------- which micro-batch, which epoch
 
     def _known(self) -> tuple[int, int]:
-        """The last micro-batch that has been begun, and its epoch."""
+        """The last micro-batch that has begun, and its epoch."""
         if find(self._storage, _ASSIGNMENT) is None:
             return -1, -1
         known = get_json(self._storage, _ASSIGNMENT, _WAY_OUT)
@@ -280,7 +280,7 @@ class LocalStream:
             return known["batch"], known["epoch"]
 
     def _assigned(self, number: int) -> int:
-        """The epoch of a micro-batch; it is written down."""
+        """The epoch of a micro-batch, which is written down."""
         batch, epoch = self._known()
         if batch > number:
             raise StateError(f"micro-batch {batch} came before {number}: the checkpoint is damaged")

@@ -1,4 +1,4 @@
-"""What of a turn takes how long."""
+"""Time of each phase of a turn."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from dataclasses import dataclass, field
 __all__ = ["ROUTER_PARTS", "WORKER_PARTS", "Parts"]
 
 ROUTER_PARTS = ("look", "ingest", "decide", "again", "route", "announce", "checkpoint", "finish")
-"""Of an epoch: what is new; INGEST; the record; epochs since the last checkpoint, where memory is lost; ROUTE; the
-announcement; the state, if the epoch ends with a checkpoint; what is not needed any more."""
+"""Phases of an epoch: look for new records; INGEST; write the record; redo the epochs since the last checkpoint, if
+memory is lost; ROUTE; announce; checkpoint the state, if the epoch ends with a checkpoint; delete what is not needed
+any more."""
 
 WORKER_PARTS = ("wait", "decide", "again", "work", "second", "checkpoint", "finish", "confirm")
-"""Of a round: the wait for an announcement; the record; rounds since the last checkpoint, where memory is lost; WORK
-and MERGE; a second phase; the state, if the round ends with a checkpoint; progress; what slots have prepared."""
+"""Phases of a round: wait for an announcement; write the record; redo the rounds since the last checkpoint, if memory
+is lost; WORK and MERGE; a second phase; checkpoint the state, if the round ends with a checkpoint; save the progress;
+confirm what slots have prepared."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """Clocks the parts of a turn, one after the other.
+    """Measures the phases of a turn, one after the other.
 
     Attributes:
-        clock: gives seconds.
+        clock: returns seconds.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -32,19 +34,19 @@ class Parts:
     _since: float = 0.0
 
     def begin(self, name: str) -> None:
-        """Begin a turn, with a part of it."""
+        """Begin a turn with its first phase."""
         self._taken.clear()
         self._name = ""
         self.step(name)
 
     def step(self, name: str) -> None:
-        """The part before ends, and this one begins."""
+        """End the current phase, and begin this one."""
         now = self.clock()
         if self._name:
             self._taken[self._name] += now - self._since
         self._name, self._since = name, now
 
     def end(self) -> Mapping[str, float]:
-        """The turn is over; seconds of each of its parts."""
+        """End the turn; returns the seconds of each phase."""
         self.step("")
         return dict(self._taken)

@@ -1,15 +1,16 @@
-"""The router of a stream: what new records make of the next epoch.
+"""The router of a stream: decides the next epoch from new records.
 
-It decides, and does nothing else; what is done is the driver's (:mod:`~spatialstream.stream.driver`). Clocks say up to
-which time an epoch reaches (:mod:`~spatialstream.stream.clocks`); what is later waits in its run. The routing store
-says whether a new version is wanted (:mod:`~spatialstream.stream.adoption`). All decisions, and up to which offsets the
-input has been read, are written into the epoch's record, whole or not at all: from then on the epoch is fixed, and
-whoever does it again does the same.
+It only decides; the driver (:mod:`~spatialstream.stream.driver`) acts. The clocks
+(:mod:`~spatialstream.stream.clocks`) give the timestamp up to which an epoch reaches; later records wait in their runs.
+The routing store says whether a new version is wanted (:mod:`~spatialstream.stream.adoption`). All decisions, and the
+offsets up to which the input has been read, are written atomically into the epoch's record: from then on the epoch is
+fixed, and whoever redoes it does the same.
 
-The router sees intakes, never records; what it keeps is O(partitions + runs not used up).
+The router sees intakes, never records; it keeps O(partitions + unfinished runs).
 
-A record also says whether the epoch ends with a checkpoint of the registry. From the last one on that is there, epochs
-are admitted again when the registry is lost (:meth:`Router.since_checkpoint`), so the files of their queries stay.
+A record also says whether the epoch ends with a checkpoint of the registry. If the registry is lost, the epochs since
+the last complete checkpoint are admitted again (:meth:`Router.since_checkpoint`), so the files of their queries are
+kept.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from spatialstream.connectors.contracts import Storage, find
 from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.model.jsonable import to_json
 from spatialstream.records.commonest import commonest
-from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.runs import INPUT
 from spatialstream.stages.state import Progress, Turn, get_value
 from spatialstream.stages.turns import ACTIVATE, NEVER, Control, Epoch, Past, Run, next_turn
@@ -36,16 +37,16 @@ from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_named
 from spatialstream.stream.adoption import Adoption
 from spatialstream.stream.clocks import Clocks
-from spatialstream.stream.reign import Alone, Reign
+from spatialstream.stream.leadership import Alone, Leadership
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["EPOCHS", "EpochRecord", "Router", "ends_of_epochs", "latest_epoch"]
 
 EPOCHS = "epochs/"
-"""What the names of epochs' files begin with."""
+"""Prefix of the names of epochs' files."""
 
 _BLOCKS_KEPT = 86_400_000
-"""ms for which blocks are kept in the broker, so that no worker is further behind."""
+"""ms for which the broker keeps blocks, so no worker is further behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +54,23 @@ class EpochRecord:
     """All decisions about an epoch.
 
     Attributes:
-        epoch: what ROUTE is told.
+        epoch: the parameters of ROUTE.
         clocks: after the epoch.
         adoption: after the epoch.
-        controls: what the slots are told.
+        controls: sent to the slots.
         intakes: what has come in since the epoch before.
         read: for each partition, such as ``"objects/0"``, the offset of the first message not read yet.
         under: first and last timestamp of objects routed under the active version so far; None if there are none.
-        born: ms of the day's clock at which it was decided.
+        born: ms of the time of day at which it was decided.
         spoken: the last epoch before it that was announced; -1 if there is none.
         taken: records of each kind that have come in up to and with it.
         retired: (version, ms of the day's clock) of the versions that epochs have named within the last day, but do not
             name since then.
         previous: the name of the record of the epoch before; empty if there is none.
-        admitted: the files of the queries of the epochs between the last checkpoint of the registry that was known to
-            be there, and this one.
-        unknown: how many of the objects in ``taken`` have which fields that are not known, the commonest of them.
-        refused: records and marks of each kind that were rejected when they came in, up to and with it.
+        admitted: the files of the queries of the epochs between the last known complete checkpoint of the registry and
+            this epoch.
+        unknown: the most common unknown fields of the objects in ``taken``, and how many objects have each.
+        refused: records and watermarks of each kind that were rejected when they came in, up to and with it.
     """
 
     epoch: Epoch
@@ -90,11 +91,11 @@ class EpochRecord:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing happens in the epoch; then it is not announced, and the slots never hear of it."""
+        """Whether nothing happens in the epoch; then it is not announced, and the slots never learn of it."""
         epoch = self.epoch
-        late = any(run.first <= epoch.upto and epoch.is_new(run) for run in epoch.runs)
+        late = any(run.first <= epoch.watermark and epoch.is_new(run) for run in epoch.runs)
         refused = any(intake.refused for intake in self.intakes)
-        return epoch.upto == epoch.after and not self.controls and not late and not refused and epoch.number > 0
+        return epoch.watermark == epoch.after and not self.controls and not late and not refused and epoch.number > 0
 
     @property
     def versions(self) -> set[int]:
@@ -104,13 +105,13 @@ class EpochRecord:
 
     @property
     def files(self) -> set[str]:
-        """The files of its runs and dead letters, and those that may be needed for the registry."""
+        """The files of its runs and dead letters, and those that may be needed to rebuild the registry."""
         return {run.name for run in self.epoch.runs} | set(self.epoch.letters) | set(self.admitted)
 
     @property
     def held(self) -> bool:
         """Whether records wait for a later epoch."""
-        return any(run.last > self.epoch.upto for run in self.epoch.runs)
+        return any(run.last > self.epoch.watermark for run in self.epoch.runs)
 
 
 def latest_epoch(storage: Storage) -> EpochRecord | None:
@@ -120,22 +121,22 @@ def latest_epoch(storage: Storage) -> EpochRecord | None:
 
 
 class Router:
-    """Decides epochs; one instance a process.
+    """Decides epochs; one instance per process.
 
     Args:
         settings: of the stream.
         storage: of the stream's state.
         store: the routing store.
         names: the partitions that the stream reads, such as ``"objects/0"``.
-        now: the day's clock, ms.
-        step: is called before each step, with its name; tests stop the router there.
-        reign: by which its decisions count, see :mod:`~spatialstream.stream.reign`; None: nobody else decides.
-        due: is asked once for each epoch that is routed whether it is to end with a checkpoint.
+        now: the time of day, ms.
+        step: called before each step, with its name; tests stop the router there.
+        leadership: under which it decides, see :mod:`~spatialstream.stream.leadership`; None: there is no other router.
+        due: called once for each epoch that is routed, returns whether it is to end with a checkpoint.
 
     Attributes:
         last: the record of the last epoch, done or not.
         last_done: the last epoch that is known to be done; -1 if none is.
-        writing: the record of the epoch whose checkpoint is being written, as far as anybody knows; None: none is.
+        writing: the record of the epoch whose checkpoint is being written, as far as known; None: there is none.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class Router:
         names: Sequence[str],
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
-        reign: Reign | Alone | None = None,
+        leadership: Leadership | Alone | None = None,
         due: Callable[[], bool] = lambda: True,
     ) -> None:
         self.settings = settings
@@ -156,51 +157,51 @@ class Router:
         self._now = now
         self._step = step
         self._progress = Progress(storage, f"{EPOCHS}done")
-        self._reign = Alone(storage, EPOCHS, step) if reign is None else reign
+        self._leadership = Alone(storage, EPOCHS, step) if leadership is None else leadership
         self._due = due
-        self._name = self._reign.begin() or ""
+        self._name = self._leadership.begin() or ""
         self._before: EpochRecord | None = None
-        self.last = self._reign.value(self._name, EpochRecord) if self._name else None
+        self.last = self._leadership.value(self._name, EpochRecord) if self._name else None
         done = self._progress.load()
-        self._reign.check(done, -1 if self.last is None else self.last.epoch.number)
-        # an epoch is done when its announcement counts, whatever a process has written that was superseded
-        self.last_done = min(done, self._reign.announced)
+        self._leadership.check(done, -1 if self.last is None else self.last.epoch.number)
+        # an epoch is done if its announcement counts, whatever a superseded process has written
+        self.last_done = min(done, self._leadership.announced)
         self._there = None if self.last is None else self.last.epoch.since
-        # of those before the last epoch nobody knows any more how far they are
+        # the progress of checkpoints before the last epoch is not known any more
         self.writing = self.last if self.last and self.last.epoch.checkpoint and not self.unfinished else None
 
     @property
     def unfinished(self) -> EpochRecord | None:
-        """The last epoch, if it has to be done again, because nobody knows whether it was done."""
+        """The last epoch, if it has to be redone because it is not known to be done."""
         return None if self.last is None or self.last.epoch.number <= self.last_done else self.last
 
     @property
     def read(self) -> Mapping[str, int]:
-        """For each partition of which anything has been read, the offset of the first message that has not been."""
+        """For each partition that has been read, the offset of the first message not read yet."""
         return {} if self.last is None else self.last.read
 
     def ingest(self, attempt: str) -> Ingest:
-        """What makes runs of what has come in for the next epoch.
+        """The stage that makes runs of new records for the next epoch.
 
-        Objects up to its floor are too old for retention now; records after its ceiling are from the future.
+        Objects up to its floor are older than the retention; records after its ceiling are from the future.
 
         Args:
             attempt: a name that no other try of the epoch has had.
         """
-        settings, upto = self.settings, NEVER if self.last is None else self.last.epoch.upto
+        settings, watermark = self.settings, NEVER if self.last is None else self.last.epoch.watermark
         return Ingest(
             self.last_done + 1,
             self._storage,
             settings.space,
             settings.rule,
             settings.longest,
-            floor=None if settings.retention is None or upto <= NEVER else upto - settings.retention,
+            floor=None if settings.retention is None or watermark <= NEVER else watermark - settings.retention,
             ceiling=None if settings.ahead is None else self._now() + settings.ahead,
             attempt=attempt,
         )
 
     def decide(self, intakes: Sequence[Intake]) -> EpochRecord:
-        """Decide the next epoch, after the last one, which is done; with its record written, it is fixed.
+        """Decide the next epoch after the last one, which is done; once its record is written, it is fixed.
 
         Args:
             intakes: what has come in.
@@ -213,15 +214,15 @@ class Router:
             clock = NEVER if intake.clock is None else intake.clock
             given[intake.partition] = max(given.get(intake.partition, NEVER), clock)
         clocks = clocks.heard(given, now)
-        waiting = () if before is None else tuple(run for run in before.epoch.runs if run.last > before.epoch.upto)
+        waiting = () if before is None else tuple(run for run in before.epoch.runs if run.last > before.epoch.watermark)
         runs = (*waiting, *(intake.run for intake in intakes if intake.run is not None))
-        watermark = clocks.watermark(now, settings.idle)
-        reach = max(clocks.upto, watermark if watermark <= NEVER else watermark - settings.disorder)
-        upto = next(ends_of_epochs(runs, clocks.upto, reach, settings.epoch_records))
+        latest = clocks.watermark(now, settings.idle)
+        reach = max(clocks.end, latest if latest <= NEVER else latest - settings.disorder)
+        watermark = next(ends_of_epochs(runs, clocks.end, reach, settings.epoch_records))
         adoption, controls = self._adopt(number, before)
         if before is not None and adoption.active != before.adoption.active:
             controls = (*controls, (ACTIVATE, adoption.active))
-        under, past = self._ranges(before, adoption, runs, upto)
+        under, past = self._ranges(before, adoption, runs, watermark)
         read, taken, refused = dict[str, int](), Counter[str](), Counter[str]()
         if before is not None:
             read, taken, refused = dict(before.read), Counter(before.taken), Counter(before.refused)
@@ -234,8 +235,8 @@ class Router:
         epoch = Epoch(
             number=number,
             partitions=settings.partitions,
-            after=clocks.upto,
-            upto=upto,
+            after=clocks.end,
+            watermark=watermark,
             version=adoption.active,
             pending=adoption.pending,
             past=past,
@@ -250,7 +251,7 @@ class Router:
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch.number
         record = EpochRecord(
             epoch=epoch,
-            clocks=clocks.at(upto),
+            clocks=clocks.at(watermark),
             adoption=adoption,
             controls=controls,
             intakes=tuple(intakes),
@@ -272,78 +273,78 @@ class Router:
         return record
 
     def since_checkpoint(self, record: EpochRecord) -> list[EpochRecord]:
-        """The epochs that were routed between the checkpoint that an epoch knows of, and it, in order.
+        """The epochs that were routed between the checkpoint that an epoch's record names, and the epoch, in order.
 
-        They begin with that checkpoint, which was not known to be there yet when the first of them were decided.
+        They are returned as beginning with that checkpoint, which the first of them could not name yet.
         """
         since, found = record.epoch.since, list[EpochRecord]()
         while record.epoch.number - 1 > (-1 if since is None else since[0]):
-            record = self._reign.value(record.previous, EpochRecord)
+            record = self._leadership.value(record.previous, EpochRecord)
             if not record.silent:
                 found.append(replace(record, epoch=replace(record.epoch, since=since)))
         return found[::-1]
 
     def _admitted(self, before: EpochRecord) -> tuple[str, ...]:
-        """What :attr:`EpochRecord.admitted` is for the epoch after one."""
+        """:attr:`EpochRecord.admitted` of the epoch after this one."""
         since, files, record = -1 if self._there is None else self._there[0], list[Sequence[str]](), before
         while record.epoch.number > since:
             files.append([run.name for run in record.epoch.runs_of("queries")])
             if record.epoch.since == self._there:
                 files.append(record.admitted)
                 break
-            record = self._reign.value(record.previous, EpochRecord)
+            record = self._leadership.value(record.previous, EpochRecord)
         return tuple(dict.fromkeys(chain.from_iterable(reversed(files))))
 
     @property
     def settled(self) -> bool:
-        """Whether nothing has been routed since a checkpoint of the registry that is there."""
+        """Whether nothing has been routed since the last complete checkpoint of the registry."""
         if self.last is None:
             return True
         return not self.unfinished and self._there is not None and self._there == _routed(self.last)
 
     def written(self, record: EpochRecord) -> None:
-        """The checkpoint of an epoch that is done is there."""
+        """Take note that the checkpoint of an epoch, which is done, is complete."""
         self._there, self.writing = _turn(record.epoch), None
 
     def not_written(self) -> None:
-        """The checkpoint that was being written will never be there."""
+        """Take note that the checkpoint that was being written will never be complete."""
         self.writing = None
 
     def _save(self, record: EpochRecord) -> None:
-        self._name = self._reign.decide(record.epoch.number, to_json(record))
+        self._name = self._leadership.decide(record.epoch.number, to_json(record))
         self.last = record
 
-    def leave_out(self, found: Sequence[Left]) -> None:
-        """Decide to leave records out of the epoch that is not done."""
+    def leave_out(self, found: Sequence[QuarantinedRecord]) -> None:
+        """Decide to quarantine records of the unfinished epoch."""
         record = self.unfinished
         assert record is not None
         self._step("leave")
         self._save(replace(record, epoch=replace(record.epoch, left=(*record.epoch.left, *found))))
 
     def announcement(self, record: EpochRecord) -> dict[str, Any]:
-        """What the worker is told about an epoch."""
+        """The announcement of an epoch to the worker."""
         epoch = record.epoch
         told = {
             "epoch": epoch.number,
             "before": record.spoken,
-            "upto": epoch.upto,
+            "watermark": epoch.watermark,
             "born": record.born,
             "adoption": {"active": epoch.version},
             "controls": record.controls,
             "past": epoch.past,
-            "refused": sum(intake.refused for intake in record.intakes) + epoch.take,
-            "take": epoch.take,
+            "refused": sum(intake.refused for intake in record.intakes) + epoch.revision,
+            "revision": epoch.revision,
             "records": sum(run.rows for kind in ("objects", "queries") for run in epoch.runs_of(kind)),
         }
-        return self._reign.sign(told)
+        return self._leadership.sign(told)
 
     def done(self, record: EpochRecord) -> None:
-        """An epoch is done, and what no repetition can ask for any more is deleted."""
+        """Take note that an epoch is done, and delete what no replay can need any more."""
         epoch = record.epoch
         self._step("clean")
-        if self._before is not None:  # otherwise it is done by :meth:`tidy`
+        if self._before is not None:  # otherwise :meth:`tidy` does it
             self._storage.discard(INPUT + file for file in self._before.files - record.files)
-        self._reign.clean(min(epoch.number - 1, 0 if epoch.since is None else epoch.since[0] + 1))
+        self._leadership.clean(min(epoch.number - 1, 0 if epoch.since is None else epoch.since[0] + 1))
         self._step("done")
         self._progress.save(epoch.number)
         self.last_done = epoch.number
@@ -374,39 +375,39 @@ class Router:
         return adoption, controls
 
     def _fetch(self, number: int) -> None:
-        """Put a version where the stages find it."""
+        """Copy a version to where the stages find it."""
         if find(self._storage, version_name(number)) is None:
             save_version(self._storage, self._store.load(number))
 
     def _ranges(
-        self, before: EpochRecord | None, adoption: Adoption, runs: Sequence[Run], upto: int
+        self, before: EpochRecord | None, adoption: Adoption, runs: Sequence[Run], watermark: int
     ) -> tuple[tuple[int, int] | None, tuple[Past, ...]]:
-        """Timestamps of objects routed under the active version, and under those before it."""
-        first = min((run.first for run in runs if run.kind == "objects"), default=upto)
+        """Timestamps of objects routed under the active version, and under earlier versions."""
+        first = min((run.first for run in runs if run.kind == "objects"), default=watermark)
         if before is None:
-            return (first, upto), ()
+            return (first, watermark), ()
         past = before.epoch.past
         under = before.under
         if adoption.active != before.adoption.active:
             if under is not None:
                 past = (*past, (before.adoption.active, *under))
             under = None
-        under = (first, upto) if under is None else (min(under[0], first), max(under[1], upto))
+        under = (first, watermark) if under is None else (min(under[0], first), max(under[1], watermark))
         if self.settings.retention is not None:
-            # the earliest query of the epoch comes right after the end of the one before
-            floor = before.epoch.upto - self.settings.retention
+            # the earliest query of the epoch comes right after the end of the epoch before
+            floor = before.epoch.watermark - self.settings.retention
             past = tuple(each for each in past if each[2] > floor)
         return under, past
 
     def keep(self) -> None:
-        """Have the records that are needed outlast the log of announcements; to be called when nothing happens."""
-        self._reign.keep()
+        """Save the records that are needed beyond the retention of the announcement log; call it on a silent stream."""
+        self._leadership.keep()
 
     def tidy(self) -> None:
         """Remove versions from the routing store that retention has passed, and what failed tries have left.
 
-        The worker may be behind, and name a version that no epoch needs any more to who asks: it stays until the worker
-        has come past it, for as long as there are blocks that it could come by.
+        A worker that is behind may name a version in read points that no epoch needs any more: the version stays until
+        the worker has passed it, or until the blocks of its epochs are no longer kept.
         """
         record = self.last
         if record is None:
@@ -426,31 +427,31 @@ class Router:
             if old:
                 self._store.remove(old)
         except (Unavailable, Conflict):
-            return  # the next time will do
+            return  # retried next time
         files = {number_of(name): name for name in self._storage.list(VERSIONS)}
         self._storage.delete(files[number] for number in files.keys() - kept - recent if number < active)
 
     def wants_epoch(self) -> bool:
-        """Whether an epoch without new messages would do something: records wait, or a version does."""
+        """Whether an epoch without new messages would have an effect: records wait, or a version does."""
         if self.last is None:
             return False
         if self.last.adoption.wants(self._store.latest()):
             return True
         waiting = self.last.clocks.watermark(self._now(), self.settings.idle) - self.settings.disorder
-        return self.last.held and waiting > self.last.epoch.upto
+        return self.last.held and waiting > self.last.epoch.watermark
 
 
 def _turn(epoch: Epoch) -> Turn:
-    return epoch.number, epoch.take
+    return epoch.number, epoch.revision
 
 
 def _routed(record: EpochRecord) -> Turn | None:
-    """The last epoch up to and with one that was routed."""
+    """The last routed epoch up to and with this one."""
     return record.epoch.before if record.silent else _turn(record.epoch)
 
 
 def _retired(before: EpochRecord, versions: set[int], now: int) -> tuple[tuple[int, int], ...]:
-    """What :attr:`EpochRecord.retired` is for an epoch that names these versions."""
+    """:attr:`EpochRecord.retired` of an epoch that names these versions."""
     since = dict(before.retired) | dict.fromkeys(before.versions - versions, now)
     return tuple((each, t) for each, t in sorted(since.items()) if each not in versions and t > now - _BLOCKS_KEPT)
 
@@ -458,8 +459,8 @@ def _retired(before: EpochRecord, versions: set[int], now: int) -> tuple[tuple[i
 def ends_of_epochs(runs: Sequence[Run], after: int, reach: int, most: int) -> Iterator[int]:
     """The ends of the epochs, of about ``most`` records at most, into which time is cut from ``after`` to ``reach``.
 
-    Runs show every so-many-th timestamp; one stands for those since the one before it. Of one timestamp all records
-    belong to the same epoch.
+    A run gives a sample of its timestamps; each represents the records since the sample before. All records with the
+    same timestamp belong to the same epoch.
     """
     t = np.concatenate([np.empty(0, np.int64), *(np.array(run.times, np.int64) for run in runs)])
     weight = np.concatenate([np.empty(0), *(np.full(len(run.times), run.rows / len(run.times)) for run in runs)])

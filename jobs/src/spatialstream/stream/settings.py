@@ -1,4 +1,4 @@
-"""What a stream is told, and the claim to a checkpoint that goes with it."""
+"""The settings of a stream, and its claim to a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from spatialstream.connectors.contracts import Channel, Sink, Storage, find
+from spatialstream.connectors.owned import STREAM
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.unicode_data import UNICODE
-from spatialstream.sources.contracts import Channel, Sink, Storage, find
-from spatialstream.sources.owned import STREAM
 from spatialstream.stages.division import BUCKETS
 from spatialstream.stages.state import FORMAT, get_json
 from spatialstream.stages.tasks import World
@@ -22,31 +22,31 @@ from spatialstream.store.codec import checked_name
 __all__ = ["CHECKPOINT_SECONDS", "StreamSettings"]
 
 CHECKPOINT_SECONDS = 10.0
-"""From one checkpoint of a job's state to the next, about: so much is done again, at most, when state is lost."""
+"""Approximate interval of checkpoints of a job's state: at most so much is done again after the state is lost."""
 
 _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """What both jobs of a stream are told, and what must not change in the stream's life.
+    """The settings that both jobs of a stream share, and what must not change during the stream's incarnation.
 
     Attributes:
         name: of the stream.
-        slots: worker slots.
+        slots: number of worker slots.
         space: WGS84 or planar.
-        partitions: router partitions.
+        partitions: number of router partitions.
         interval: Δ, ms.
         retention: ms that snapshot queries can look back; None keeps everything.
         rule: term extraction.
-        idle: ms after which a silent topic partition does not hold the others back.
+        idle: ms after which a silent topic partition no longer holds the others back.
         disorder: ms by which records of a partition may be out of order.
-        epoch_records: records an epoch, about, when there are many waiting.
-        longest: bytes of a record beyond which it is rejected.
-        ahead: ms by which a record's time may be ahead of the day's clock; None: any.
-        two_phase: whether an SKQ asks the slot nearest to it first; else all slots at once.
+        epoch_records: approximate maximum of records per epoch.
+        longest: maximum bytes of a record; longer ones are rejected.
+        ahead: ms by which a record's timestamp may be ahead of the time of day; None: unlimited.
+        two_phase: whether an SKQ asks the nearest slot first; otherwise it asks all slots at once.
         measured: whether load is measured, for a rebalancer.
-        mergers: parts of MERGE, see :mod:`~spatialstream.stages.division`.
+        mergers: number of parts of MERGE, see :mod:`~spatialstream.stages.division`.
     """
 
     name: str
@@ -66,10 +66,10 @@ class StreamSettings:
     mergers: int = 1
 
     def validate(self) -> None:
-        """Refuse what cannot work.
+        """Check the settings.
 
         Raises:
-            SettingError: names the setting and says what would be right.
+            SettingError: names the invalid setting and says what would be right.
         """
         try:
             checked_name(self.name)
@@ -95,21 +95,21 @@ class StreamSettings:
     def world(
         self, storage: Storage, channel: Channel, sink: Sink, archive: Storage | None = None, **more: Any
     ) -> World:
-        """What the tasks of the stream have to do with.
+        """The environment of the stream's tasks.
 
         Args:
             storage: of the stream's state.
             channel: between router and worker.
             sink: of rows and dead letters.
             more: see :class:`~spatialstream.stages.tasks.World`.
-            archive: where the objects go that retention drops; None: they are gone.
+            archive: storage of the objects that retention drops; None: they are deleted.
         """
         work = WorkSettings(self.space, self.interval, self.retention, archive, self.mergers)
         own: dict[str, Any] = {"settings": work, "rule": self.rule, "longest": self.longest}
         return World(storage=storage, channel=channel, sink=sink, **own, **more)
 
     def identity(self) -> dict[str, Any]:
-        """What must not change while there is state of the stream."""
+        """The settings that must not change while there is state of the stream."""
         return {
             "format": FORMAT,
             "stream": self.name,
@@ -126,29 +126,27 @@ class StreamSettings:
         }
 
     def claim(self, storage: Storage) -> str:
-        """Take a checkpoint for this stream, or make sure that it is this stream's.
+        """Claim a checkpoint for this stream, or verify that it is this stream's.
 
         Returns:
-            The id of the stream's life: made with its first state, and never again; empty if the stream began before
-            lives had ids.
+            The id of the stream's incarnation, created with its first state and never again; empty if the stream was
+            created before incarnations had ids.
 
         Raises:
-            StateError: it belongs to a stream with other settings, is damaged, or holds what no stream has written.
+            StateError: it belongs to a stream with other settings, is damaged, or contains files that are no stream's.
         """
         identity = self.identity()
         if find(storage, STREAM.marker) is None:
             if taken := STREAM.taken(storage):
-                raise StateError(f"{storage.place}/{taken} is not of a stream, and in its way; give another checkpoint")
-            storage.create(STREAM.marker, json.dumps({**identity, "life": uuid.uuid4().hex[:12]}).encode())
-        way_out = "begin anew with another checkpoint"
+                raise StateError(f"{storage.place}/{taken} is in the way: it is no stream's; give another checkpoint")
+            storage.create(STREAM.marker, json.dumps({**identity, "incarnation": uuid.uuid4().hex[:12]}).encode())
+        way_out = "start again with another checkpoint"
         known = get_json(storage, STREAM.marker, way_out)
         if not isinstance(known, dict):
             raise StateError(f"{storage.place}/{STREAM.marker} is damaged; {way_out}")
         if known.get("format") != FORMAT:
-            raise StateError(
-                f"{storage.place} is of another version of this program, and cannot be gone on with; {way_out}"
-            )
+            raise StateError(f"{storage.place} was written by an incompatible version of this program; {way_out}")
         for name, value in identity.items():
             if known.get(name) != value:
                 raise StateError(f"{storage.place} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
-        return str(known.get("life", ""))
+        return str(known.get("incarnation", ""))

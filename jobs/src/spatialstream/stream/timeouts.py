@@ -1,4 +1,4 @@
-"""What is worth waiting for, but not for ever; and what is done again after a time."""
+"""Waiting with a timeout, and doing something at intervals."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _LOOK_SECONDS = 0.05
 
 
 def done_within(seconds: float, do: Callable[[], object], stopping: threading.Event) -> bool:
-    """Do something in a thread of its own, and wait until it is done, its time is over, or all is to stop.
+    """Call a function in a thread of its own, and wait for its end, a timeout, or a stop signal.
 
     Args:
-        seconds: its time.
-        do: what to do; if it is not done by then, it is left to itself.
-        stopping: is set when all is to stop.
+        seconds: timeout.
+        do: the function; if it is not done in time, its thread is left running.
+        stopping: set to stop waiting.
 
     Returns:
-        Whether it is done.
+        Whether the function has returned.
 
     Raises:
-        Exception: what it has raised.
+        Exception: what the function has raised.
     """
     outcome: queue.Queue[Exception | None] = queue.Queue()
 
     def run() -> None:
         try:
             do()
-        except Exception as error:  # noqa: BLE001 - it is raised by the thread that waits
+        except Exception as error:  # noqa: BLE001 - raised by the waiting thread
             outcome.put(error)
         else:
             outcome.put(None)
@@ -51,10 +51,10 @@ def done_within(seconds: float, do: Callable[[], object], stopping: threading.Ev
 
 
 class Every:
-    """Says yes to who asks first after so many seconds, and then anew; else no.
+    """A callable that returns True at most once per interval, to the first caller after it.
 
     Args:
-        seconds: since it has said yes, or since it was made; 0: it always says yes.
+        seconds: the interval, since it last returned True or was created; 0: it always returns True.
         now: a clock, seconds.
     """
 
@@ -62,7 +62,7 @@ class Every:
         self._seconds, self._now, self._last = seconds, now, now()
 
     def __call__(self) -> bool:
-        """Whether it is time."""
+        """Whether the interval is over; if so, the next one begins."""
         now = self._now()
         if now - self._last < self._seconds:
             return False
@@ -70,5 +70,5 @@ class Every:
         return True
 
     def hasten(self) -> None:
-        """Say yes to who asks next."""
+        """Return True on the next call."""
         self._last = -math.inf

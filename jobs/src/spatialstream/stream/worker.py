@@ -1,15 +1,15 @@
-"""The worker of a stream: announced epochs become rounds.
+"""The worker of a stream: decides rounds from announced epochs.
 
-It decides, and does nothing else; what is done is the driver's (:mod:`~spatialstream.stream.driver`). A *round* is what
-all slots do in one go: the epochs that have been announced since the round before. All slots do the same epochs, so a
-round is a consistent cut, and a snapshot query is complete within it; and a worker that has fallen behind does many
-epochs for the price of one. A round's record holds its epochs and the offsets of its blocks, so whoever does it again
-does the same. What the slots have prepared for a new version is confirmed to the routing store.
+It only decides; the driver (:mod:`~spatialstream.stream.driver`) acts. A *round* is what all slots do in one go: the
+epochs announced since the round before. All slots do the same epochs, so a round is a consistent cut, and a snapshot
+query is complete within it; and a worker that has fallen behind does many epochs for the price of one. A round's record
+holds its epochs and the offsets of its blocks, so whoever redoes it does the same. What the slots have prepared for a
+new version is confirmed to the routing store.
 
-A record also says whether the round ends with a checkpoint of all state, and of which round before it one is there:
-to write it may take longer than the round, so others follow meanwhile. From there the rounds are done again when state
-is lost (:meth:`Worker.since_checkpoint`), so whatever these need stays until a round is done whose record names a later
-one.
+A record also says whether the round ends with a checkpoint of all state, and names the last earlier round whose
+checkpoint is complete: writing one may take longer than the round, so other rounds may follow meanwhile. If state is
+lost, the rounds since that checkpoint are replayed (:meth:`Worker.since_checkpoint`), so whatever they need is kept
+until a round is done whose record names a later checkpoint.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spatialstream.connectors.contracts import Storage
 from spatialstream.model.errors import Conflict, StateError, Unavailable
 from spatialstream.model.jsonable import to_json
-from spatialstream.sources.contracts import Storage
-from spatialstream.stages.leaving import Left
 from spatialstream.stages.moves import drop_transfers
+from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Progress, Turn
 from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round, next_turn
 from spatialstream.stages.two_phase import second_name
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import save_named
 from spatialstream.store.state import Stage
-from spatialstream.stream.reign import ROUTER, Alone, Reign, Standing
+from spatialstream.stream.leadership import ROUTER, Alone, Leader, Leadership
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["ROUNDS", "Checkpoint", "RoundRecord", "Worker", "rounds_done"]
 
 ROUNDS = "rounds/"
-"""What the names of rounds' files begin with."""
+"""Prefix of the names of rounds' files."""
 
 _CENSUS = 64
-"""Every so-many-th round the slots count their standing queries by leaf."""
+"""Interval, in rounds, at which the slots count their continuous queries by leaf."""
 
 
-_FIRST = Standing(ROUTER)
+_FIRST = Leader(ROUTER)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A round of which a checkpoint of all state is there.
+    """A complete checkpoint of all state after a round.
 
     Attributes:
-        round: which one.
+        round: the round.
         ends: the offset after its blocks in each slot's log.
         version: the routing version after it.
     """
@@ -64,20 +64,20 @@ class RoundRecord:
     """All decisions about a round.
 
     Attributes:
-        round: what the slots are told.
-        announced: the offset of the first announcement that no round has taken yet.
+        round: the parameters of WORK and MERGE.
+        announced: the offset of the first announcement that is in no round yet.
         starts, ends: the offsets of its blocks in each slot's log, [start, end).
-        last: the last epoch of which anything is known after it.
-        births: for each epoch, when it was decided, ms of the day's clock.
+        last: the last epoch known after it.
+        births: for each epoch, when it was decided, ms of the time of day.
         pending: the version that is being prepared after the round.
         stage: what the slots have done for it: ``exported`` or ``loaded``.
-        refused: records that the router has rejected.
-        records: objects and queries of the round, at most.
-        router: by which it is told which announcements count, up to there.
+        refused: number of records that the router has rejected.
+        records: upper bound of the number of objects and queries of the round.
+        router: the router's leadership at that offset, which says which announcements count.
         previous: the name of the record of the round before; empty if there is none.
-        since: the last checkpoint that was known to be there.
-        counts: rows of the stream before it by query type, ``rejected`` for queries that were not admitted, and
-            ``repeated`` for those that came again.
+        since: the last checkpoint that was known to be complete.
+        counts: numbers of the stream's rows before it by query type, ``rejected`` for queries that were not admitted,
+            and ``repeated`` for queries that came again.
     """
 
     round: Round
@@ -90,37 +90,37 @@ class RoundRecord:
     stage: Stage | None = None
     refused: int = 0
     records: int = 0
-    router: Standing = _FIRST
+    router: Leader = _FIRST
     previous: str = ""
     since: Checkpoint | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """That with which it ends, once it is there."""
-        return Checkpoint((self.round.number, self.round.take), self.ends, self.round.version)
+        """The checkpoint with which it ends, once that is complete."""
+        return Checkpoint((self.round.number, self.round.revision), self.ends, self.round.version)
 
 
 def rounds_done(storage: Storage) -> Progress:
-    """The last round that is known to be done, and the rows of the stream up to and with it."""
+    """The last round that is known to be done, and the number of the stream's rows up to and with it."""
     return Progress(storage, f"{ROUNDS}done")
 
 
 class Worker:
-    """Decides rounds; one instance a process.
+    """Decides rounds; one instance per process.
 
     Args:
         settings: of the stream.
         storage: of the stream's state.
         store: the routing store.
-        step: is called before each step, with its name; tests stop the worker there.
-        reign: by which its decisions count, see :mod:`~spatialstream.stream.reign`; None: nobody else decides.
-        due: is asked once a round whether it is to end with a checkpoint.
+        step: called before each step, with its name; tests stop the worker there.
+        leadership: under which it decides, see :mod:`~spatialstream.stream.leadership`; None: there is no other worker.
+        due: called once per round, returns whether it is to end with a checkpoint.
 
     Attributes:
         last: the record of the last round, done or not.
         last_done: the last round that is known to be done; -1 if none is.
-        writing: the record of the round whose checkpoint is being written, as far as anybody knows; None: none is.
+        writing: the record of the round whose checkpoint is being written, as far as known; None: there is none.
     """
 
     def __init__(
@@ -129,58 +129,58 @@ class Worker:
         storage: Storage,
         store: RoutingStore,
         step: Callable[[str], None] = lambda name: None,
-        reign: Reign | Alone | None = None,
+        leadership: Leadership | Alone | None = None,
         due: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings
         self._storage = storage
         self._store = store
         self._step = step
-        self._reign = Alone(storage, ROUNDS, step) if reign is None else reign
+        self._leadership = Alone(storage, ROUNDS, step) if leadership is None else leadership
         self._due = due
-        self._name = self._reign.begin() or ""
-        self.last = self._reign.value(self._name, RoundRecord) if self._name else None
+        self._name = self._leadership.begin() or ""
+        self.last = self._leadership.value(self._name, RoundRecord) if self._name else None
         self._progress = rounds_done(storage)
         self.last_done = self._progress.load()
-        self._reign.check(self.last_done, -1 if self.last is None else self.last.round.number)
+        self._leadership.check(self.last_done, -1 if self.last is None else self.last.round.number)
         self._counts: Mapping[str, int] = self._progress.counts()
         self._dropped = -1
         self._named: int | None = None
         self._there = None if self.last is None else self.last.since
-        # of those before the last round nobody knows any more how far they are
+        # the progress of checkpoints before the last round is not known any more
         self.writing = self.last if self.last and self.last.round.checkpoint and not self.unfinished else None
 
     @property
     def unfinished(self) -> RoundRecord | None:
-        """The last round, if it has to be done again, because nobody knows whether it was done."""
+        """The last round, if it has to be redone because it is not known to be done."""
         return None if self.last is None or self.last.round.number <= self.last_done else self.last
 
     @property
     def announced(self) -> int | None:
-        """The offset of the first announcement that no round has taken; None before the first round."""
+        """The offset of the first announcement that is in no round; None before the first round."""
         return None if self.last is None else self.last.announced
 
     @property
-    def router(self) -> Standing:
-        """By which it is told which announcements count, up to there."""
+    def router(self) -> Leader:
+        """The router's leadership at that offset, which says which announcements count."""
         return _FIRST if self.last is None else self.last.router
 
     def decide(
         self,
         announcements: Sequence[Mapping[str, Any]],
         announced: int,
-        router: Standing,
+        router: Leader,
         begins: Callable[[], Sequence[int]],
     ) -> RoundRecord | None:
-        """Decide the next round, after the last one, which is done; None if nothing new was announced.
+        """Decide the next round after the last one, which is done; None if nothing new was announced.
 
-        With its record written, a round is fixed.
+        Once its record is written, the round is fixed.
 
         Args:
-            announcements: some that count, in any order.
+            announcements: announcements that count, in any order.
             announced: the offset of the first announcement after them.
-            router: what the log says up to there.
-            begins: says at which offset the first round begins to read each slot's blocks.
+            router: the router's leadership at that offset.
+            begins: returns the offsets at which the first round begins to read each slot's blocks.
 
         Raises:
             StateError: an announcement is missing.
@@ -196,8 +196,8 @@ class Worker:
         turn = Round(
             number=number,
             epochs=tuple(each["epoch"] for each in news),
-            takes=tuple(each["take"] for each in news),
-            upto=newest["upto"],
+            revisions=tuple(each["revision"] for each in news),
+            watermark=newest["watermark"],
             version=version,
             controls=controls,
             past=_past(news),
@@ -230,25 +230,25 @@ class Worker:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing has been done since a checkpoint that is there."""
+        """Whether no round has been done since the last complete checkpoint."""
         return self.last is None or (not self.unfinished and self.has_checkpoint(self.last))
 
     def has_checkpoint(self, record: RoundRecord) -> bool:
-        """Whether the last checkpoint that is there is that of a round."""
-        return self._there is not None and self._there.round == (record.round.number, record.round.take)
+        """Whether the last complete checkpoint is that of this round."""
+        return self._there is not None and self._there.round == (record.round.number, record.round.revision)
 
     def written(self, record: RoundRecord) -> None:
-        """The checkpoint of a round that is done is there."""
+        """Take note that the checkpoint of a round, which is done, is complete."""
         self._there, self.writing = record.checkpoint, None
 
     def not_written(self) -> None:
-        """The checkpoint that was being written will never be there."""
+        """Take note that the checkpoint that was being written will never be complete."""
         self.writing = None
 
     def settle(self) -> RoundRecord | None:
-        """Decide a round without epochs, for its checkpoint; None if that is not due, or would hold nothing new.
+        """Decide a round without epochs, for its checkpoint; None if that is not due, or would contain nothing new.
 
-        So a stream that is silent does not need the blocks of its last rounds for ever.
+        This keeps a silent stream from needing the blocks of its last rounds indefinitely.
         """
         before = self.last
         if before is None or self.settled or self.unfinished or self.writing is not None or not self._due():
@@ -258,7 +258,7 @@ class Worker:
             before.round,
             number=number,
             epochs=(),
-            takes=(),
+            revisions=(),
             controls=(),
             census=False,
             left=(),
@@ -281,38 +281,37 @@ class Worker:
         return record
 
     def _after(self, before: RoundRecord) -> tuple[int, Turn, Checkpoint | None]:
-        """Of the round after one that is done: its number, the one before, and the last checkpoint that is there."""
+        """For the round after one that is done: its number, the round before, and the last complete checkpoint."""
         turn = before.round
-        return next_turn(turn.number), (turn.number, turn.take), self._there
+        return next_turn(turn.number), (turn.number, turn.revision), self._there
 
     def since_checkpoint(self, record: RoundRecord) -> list[RoundRecord]:
-        """The rounds between the checkpoint that a round knows of, and it, as they are done again for state alone.
+        """The rounds between the checkpoint that a round's record names, and the round, as they are replayed for state.
 
-        All of them are done: a round is decided when the one before is. They begin with that checkpoint, which was not
-        known to be there yet when the first of them were decided.
+        All of them are done: a round is decided after the one before is done. They are returned as beginning with that
+        checkpoint, which the first of them could not name yet.
         """
         since, found = None if record.since is None else record.since.round, list[RoundRecord]()
         while record.round.number - 1 > (-1 if since is None else since[0]):
-            record = self._reign.value(record.previous, RoundRecord)
+            record = self._leadership.value(record.previous, RoundRecord)
             found.append(replace(record, round=replace(record.round, since=since, known=True)))
         return found[::-1]
 
     def _save(self, record: RoundRecord) -> None:
-        self._name = self._reign.decide(record.round.number, to_json(record))
+        self._name = self._leadership.decide(record.round.number, to_json(record))
         self.last = record
 
-    def leave_out(self, found: Sequence[Left]) -> None:
-        """Decide to leave records out of the round that is not done."""
+    def leave_out(self, found: Sequence[QuarantinedRecord]) -> None:
+        """Decide to quarantine records of the unfinished round."""
         record = self.unfinished
         assert record is not None
         self._step("leave")
         self._save(replace(record, round=replace(record.round, left=(*record.round.left, *found))))
 
     def put_off_checkpoint(self) -> bool:
-        """Decide to do the round that is not done without its checkpoint; whether it was to have one.
+        """Decide to do the unfinished round without its checkpoint; returns whether it was to have one.
 
-        Its rows are the same, and so is its take: a checkpoint that somebody writes all the same is one that no record
-        names.
+        Its rows are the same, and so is its revision: if the checkpoint is written all the same, no record names it.
         """
         record = self.unfinished
         if record is None or not record.round.checkpoint:
@@ -322,24 +321,24 @@ class Worker:
         return True
 
     def done(self, record: RoundRecord, counts: Mapping[str, int]) -> dict[str, int]:
-        """A round is done, and what no repetition can ask for any more is deleted.
+        """Take note that a round is done, and delete what no replay can need any more.
 
         Args:
-            record: the round's.
-            counts: its rows, by query type.
+            record: of the round.
+            counts: numbers of its rows, by query type.
 
         Returns:
-            Those of the stream up to and with it.
+            The numbers of the stream's rows up to and with it.
         """
         number, since = record.round.number, record.since
         total = {kind: record.counts.get(kind, 0) + counts.get(kind, 0) for kind in {**record.counts, **counts}}
         self._step("clean")
-        self._reign.clean(min(number - 1, 0 if since is None else since.round[0] + 1), record.announced)
+        self._leadership.clean(min(number - 1, 0 if since is None else since.round[0] + 1), record.announced)
         if record.round.before is not None:
-            before, take = record.round.before
-            takes, parts = range(take + 1), range(self._settings.mergers)
-            self._storage.discard(second_name(before, each, part) for each in takes for part in parts)
-        if since is not None and since.version != self._dropped:  # not oftener: to look takes a remote storage
+            before, revision = record.round.before
+            revisions, parts = range(revision + 1), range(self._settings.mergers)
+            self._storage.discard(second_name(before, each, part) for each in revisions for part in parts)
+        if since is not None and since.version != self._dropped:  # only on change: listing takes a remote storage time
             drop_transfers(self._storage, since.version)
             self._dropped = since.version
         self._step("done")
@@ -350,24 +349,24 @@ class Worker:
         return total
 
     def keep(self) -> None:
-        """Have the records that are needed outlast the log of announcements; to be called when nothing happens."""
-        self._reign.keep()
+        """Save the records that are needed beyond the retention of the announcement log; call it on a silent stream."""
+        self._leadership.keep()
 
     def trim(self) -> None:
-        """Have what neither job needs removed from the log of announcements; safe to call from another thread.
+        """Delete what neither job needs from the announcement log; safe to call from another thread.
 
         Raises:
-            Unavailable: that cannot be done now.
+            Unavailable: not possible at present.
         """
-        self._reign.trim()
+        self._leadership.trim()
 
     def confirm(self) -> bool:
         """Tell the routing store what the slots have done for a pending version, and which versions are still named.
 
-        Whether there is nothing left to tell.
+        Returns whether there is nothing left to tell.
 
         Safe to call at any time and from another thread: only rounds that are done count, and what the store knows
-        is not told again.
+        is not sent again.
         """
         record, view = self.last, self._store.latest()
         if record is None or record.round.number > self.last_done:
@@ -395,7 +394,7 @@ class Worker:
 
 
 def _news(announcements: Sequence[Mapping[str, Any]], last: int) -> list[Mapping[str, Any]]:
-    """The announcements of the epochs after the last one, in their order.
+    """The announcements of the epochs after the last one, in order.
 
     Raises:
         StateError: one is missing.
@@ -406,7 +405,7 @@ def _news(announcements: Sequence[Mapping[str, Any]], last: int) -> list[Mapping
             if announcement["before"] != last:
                 raise StateError(
                     f"epoch {announcement['epoch']} was announced after {announcement['before']}, "
-                    f"but the last one that has come is {last}"
+                    f"but the last one received is {last}"
                 )
             news.append(announcement)
             last = announcement["epoch"]

@@ -1,17 +1,17 @@
-"""What the operator decides: pure functions of what was seen, with the time as an argument.
+"""The operator's decisions: pure functions of observations, with the time as an argument.
 
-A decision knows no clock, no Kubernetes, no Prometheus and no ZooKeeper. It takes a state and what was observed, and
-gives the next state and what to do about it. The states go to the resource's status and come from it again, so that an
-operator that was restarted goes on where the one before it stopped.
+A decision does not use a clock, Kubernetes, Prometheus or ZooKeeper. It maps a state and an observation to the next
+state and the actions to take. States are stored in the resource's status, so an operator that was restarted continues
+where the previous one stopped.
 
 ===================================================== ================================================================
 :mod:`~spatialstream_operator.decisions.rebalancing`  when routing versions are proposed, published and withdrawn
-:mod:`~spatialstream_operator.decisions.balance`      what is said about balance in the ``Balanced`` condition
-:mod:`~spatialstream_operator.decisions.choosing`     which of the paper's strategies a proposal is made with
-:mod:`~spatialstream_operator.decisions.autoscaling`  how many executors the worker should have
-:mod:`~spatialstream_operator.decisions.executors`    when executors that are missing are told of, and why they are
-:mod:`~spatialstream_operator.decisions.restarts`     when the drivers' pods are made, removed and made again
+:mod:`~spatialstream_operator.decisions.balance`      the ``Balanced`` condition
+:mod:`~spatialstream_operator.decisions.choosing`     which of the paper's strategies a proposal uses
+:mod:`~spatialstream_operator.decisions.autoscaling`  how many executors a job should have
+:mod:`~spatialstream_operator.decisions.executors`    when missing executors are reported, and with which cause
+:mod:`~spatialstream_operator.decisions.restarts`     when driver pods are created, deleted and recreated
 :mod:`~spatialstream_operator.decisions.conditions`   the conditions, the phase, and the events of a stream
-:mod:`~spatialstream_operator.decisions.standing`     what is registered that a query stands, and what is said
+:mod:`~spatialstream_operator.decisions.standing`     when continuous queries are registered, and their status
 ===================================================== ================================================================
 """

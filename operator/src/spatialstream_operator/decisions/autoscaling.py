@@ -1,22 +1,22 @@
-"""How many executors a stream's worker, or router, should have: quick up, slow down, and nothing without figures.
+"""How many executors a stream's worker or router should have: up fast, down slowly, no change without metrics.
 
-Each look gives a *recommendation*, the highest of three:
+Each reconciliation gives a *recommendation*, the maximum of three:
 
-- *utilisation*: the number that would bring it to its target, ``ceil(registered x utilisation / target)``. Within 10 %
-  of the target nothing changes;
-- *delay*: results that are later than allowed, or records that wait longer for the router, ask for more in
-  proportion, ``ceil(registered x delay / target)``, one at least and twice as many at most;
-- *backlog*: where more comes than is done, and results are on their way to be late for it, ``ceil(registered x comes /
-  done)``; executors that are busy besides need that many times more than their utilisation says.
+- *utilisation*: the number that would bring utilisation to its target, ``ceil(registered x utilisation / target)``.
+  Within 10 % of the target nothing changes;
+- *delay*: if results are later than allowed, or records wait too long for the router, proportionally more,
+  ``ceil(registered x delay / target)``: at least one more, at most twice as many;
+- *backlog*: if the input rate exceeds the processing rate and results are about to be late, ``ceil(registered x input
+  rate / processing rate)``; if the executors are also busy, the number by utilisation is multiplied by the same factor.
 
-What is desired goes up to the *lowest* recommendation of the short window: what all of it asked for, so that a spike
-alone starts no executor; at most to twice as many at once, and not while those asked for before are still starting. It
-goes down by one when the *highest* recommendation of the long window is lower, with a pause in between.
+The desired number goes up to the *lowest* recommendation in the short window, so that a single spike starts no
+executor; at most to twice as many at once, and not while executors requested before are still starting. It goes down by
+one when the *highest* recommendation in the long window is lower, with a pause between two steps.
 
-Delay and backlog count whatever utilisation says, because a round has costs that are no core's work. But they may have
-a cause that executors do not cure: the driver, Kafka, one hot slot. That is found out by trying. Figures are of the
-last two minutes, so more executors have that time to show an effect; if then results are as late, no more is done, and
-the cores are idle besides, none are added until results have been in time again.
+Delay and backlog count regardless of utilisation, because a round has costs that use no executor core. But their cause
+may be one that executors cannot cure: the driver, Kafka, one hot slot. This is found out by a trial. Metrics cover the
+last two minutes, so added executors get that time to show an effect; if results are then as late as before, the
+processing rate has not risen, and the cores are idle, no more executors are added until results are in time again.
 
 Source of the two windows: the stabilisation windows of the Kubernetes HorizontalPodAutoscaler. Cost: O(1).
 """
@@ -49,14 +49,14 @@ class AutoscalingSettings:
     """``spec.autoscaling``, and the bounds of ``spec.workers`` or ``spec.router``.
 
     Attributes:
-        enabled: whether the operator decides; if not, ``replicas`` is what is wanted.
+        enabled: whether the operator decides; if not, ``replicas`` is the desired number.
         minimum, maximum: bounds of the number of executors.
-        target: utilisation to aim at, from 0 to 1.
+        target: target utilisation, from 0 to 1.
         late: delay in ms above which there are too few executors (``targetDelay``).
-        up: how long more have to be needed, in ms.
-        down: how long fewer have to be needed, in ms.
-        fresh: age in ms to which figures count.
-        job: ``worker`` or ``router``; a matter of words alone.
+        up: how long more executors must be needed before scaling up (short window), in ms.
+        down: how long fewer executors must suffice before scaling down (long window), in ms.
+        fresh: maximum age of usable metrics, in ms.
+        job: ``worker`` or ``router``; affects messages only.
     """
 
     enabled: bool
@@ -71,21 +71,21 @@ class AutoscalingSettings:
 
     @property
     def settle(self) -> int:
-        """Time in ms between two steps down."""
+        """Minimum time in ms between two steps down."""
         return max(_SETTLE, self.down // 5)
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How much of a job is used.
+    """Resource use of a job.
 
     Attributes:
-        at: when the figures were scraped, in ms since 1970-01-01 UTC.
-        utilisation: time that cores worked on tasks over the time of all cores, 0 to about 1.
-        delay: ms from the decision about an epoch to its results, or that records wait for the router; None if there
-            are none.
-        growth: messages or records a second that come in excess of those that are done; None if it is not known.
-        done: messages or records a second that are done, of the same kind; None if it is not known.
+        at: when the metrics were scraped, in ms since 1970-01-01 UTC.
+        utilisation: time that cores spent on tasks divided by the time of all cores, 0 to about 1.
+        delay: ms from the decision about an epoch to its results (worker), or that records wait for the router; None
+            if there are none.
+        growth: input rate minus processing rate, in messages or records per second; None if unknown.
+        done: processing rate, in the same unit; None if unknown.
     """
 
     at: int
@@ -97,12 +97,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How things were when executors were last added because of delay or backlog; ``trial`` in the status.
+    """The state when executors were last added because of delay or backlog; ``trial`` in the status.
 
     Attributes:
-        delay: in ms.
-        done: records a second that were done; None if that was not known.
-        failed: whether it has been seen that those executors change nothing.
+        delay: the delay then, in ms.
+        done: the processing rate then, in records per second; None if unknown.
+        failed: whether the added executors have turned out to have no effect.
     """
 
     delay: int
@@ -110,19 +110,19 @@ class Trial:
     failed: bool = False
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in the status; every key is there."""
+        """Convert to the form in the status; every key is present."""
         return {"delay": self.delay, "done": records.ratio_text(self.done), "failed": self.failed}
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any]) -> Trial | None:
-        """From the status; None if there is none, or it is not understood."""
+        """Read from the status; None if absent or invalid."""
         delay = records.whole(status, "delay")
         return (
             None if delay is None else cls(delay, records.ratio(status, "done"), bool(records.flag(status, "failed")))
         )
 
     def helped(self, use: Use) -> bool:
-        """Whether results have come earlier since, or more is done."""
+        """Whether the delay has decreased since, or the processing rate increased."""
         earlier = use.delay is not None and use.delay <= self.delay * (1.0 - _BETTER)
         return earlier or (
             self.done is not None and use.done is not None and use.done >= self.done * (1.0 + _BETTER) > 0.0
@@ -131,14 +131,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class ScalingState:
-    """What is remembered, in ``status.autoscaling`` or ``status.router.autoscaling``.
+    """The autoscaling state, in ``status.autoscaling`` or ``status.router.autoscaling``.
 
     Attributes:
-        desired: number of executors; None before the first decision.
-        replicas: ``spec.workers.replicas`` as it was last seen; a change of it is followed at once.
-        changed: when ``desired`` was last changed by recommendation, in ms.
-        short, long: recommendations over the two windows.
-        trial: what executors that were added because of delay are to make better; None if results were in time since.
+        desired: desired number of executors; None before the first decision.
+        replicas: last observed value of ``spec.workers.replicas``; a change of it takes effect at once.
+        changed: when ``desired`` was last changed by a recommendation, in ms.
+        short, long: recommendations in the two windows.
+        trial: the trial in progress after executors were added because of delay; None once results are in time.
     """
 
     desired: int | None = None
@@ -149,7 +149,7 @@ class ScalingState:
     trial: Trial | None = None
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in the status; every key is there."""
+        """Convert to the form in the status; every key is present."""
         return {
             "desired": self.desired,
             "replicas": self.replicas,
@@ -161,7 +161,7 @@ class ScalingState:
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any] | None) -> ScalingState:
-        """From the status; what is not there, or not understood, begins anew."""
+        """Read from the status; absent or invalid parts get their defaults."""
         record: Mapping[str, Any] = status if isinstance(status, Mapping) else {}
         return cls(
             records.whole(record, "desired"),
@@ -175,13 +175,13 @@ class ScalingState:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How many executors there should be.
+    """The desired number of executors.
 
     Attributes:
         desired: the number, within the bounds.
-        state: what to remember.
-        reason: why, CamelCase.
-        message: why, in a sentence.
+        state: the state to store.
+        reason: why, in CamelCase.
+        message: why, as a sentence.
     """
 
     desired: int
@@ -191,17 +191,17 @@ class Decision:
 
 
 def clamp(replicas: int | None, minimum: int, maximum: int) -> int:
-    """A wish within bounds; without a wish the minimum."""
+    """The requested number limited to the bounds; the minimum if none is requested."""
     return minimum if replicas is None else max(minimum, min(maximum, replicas))
 
 
 def out_of_bounds(replicas: int | None, settings: AutoscalingSettings) -> str:
-    """A sentence that says which bound counts in place of a wish; "" if the wish is within the bounds."""
+    """A sentence that names the bound that overrides the requested number; "" if it is within the bounds."""
     bound = clamp(replicas, settings.minimum, settings.maximum)
     if replicas is None or replicas == bound:
         return ""
     which = f"workers.max allows {bound}" if replicas > bound else f"workers.min is {bound}"
-    return f"There are to be {bound} executors: workers.replicas asks for {replicas}, and {which}."
+    return f"The desired number of executors is {bound}: workers.replicas is {replicas}, but {which}."
 
 
 def autoscale(
@@ -213,15 +213,15 @@ def autoscale(
     settings: AutoscalingSettings,
     adopting: bool = False,
 ) -> Decision:
-    """How many executors there should be now.
+    """Decide how many executors there should be now.
 
     Args:
-        state: what was remembered.
+        state: the state from the status.
         now: the time, in ms since 1970-01-01 UTC.
-        use: the latest figures; None if there are none.
-        registered: executors that are registered with the job's driver; None if that is not known.
-        replicas: ``spec.workers.replicas``, which a person, an HPA or KEDA may have set; None if nobody has.
-        settings: what is wanted.
+        use: the latest metrics; None if there are none.
+        registered: executors that are registered with the job's driver; None if unknown.
+        replicas: ``spec.workers.replicas``, set by a person, an HPA or KEDA; None if unset.
+        settings: the settings.
         adopting: whether a routing version is being adopted; nothing is changed then.
     """
     if not settings.enabled:
@@ -230,17 +230,17 @@ def autoscale(
         who = f"{whose}.{'min' if replicas is None else 'replicas'}"
         if beyond := out_of_bounds(replicas, settings):
             return Decision(desired, ScalingState(desired, replicas), "OutOfBounds", beyond)
-        return Decision(desired, ScalingState(desired, replicas), "Fixed", f"Autoscaling is off; {who} counts.")
+        return Decision(desired, ScalingState(desired, replicas), "Fixed", f"Autoscaling is off; {who} applies.")
     if state.desired is None or (replicas != state.replicas and replicas is not None):
         desired = clamp(replicas, settings.minimum, settings.maximum)
         fresh = ScalingState(desired, replicas, now)
-        return Decision(desired, fresh, "Set", f"Autoscaling goes on from {desired}.")
+        return Decision(desired, fresh, "Set", f"Autoscaling starts from {desired}.")
     current = clamp(state.desired, settings.minimum, settings.maximum)
     state = replace(state, desired=current, replicas=replicas)
     if use is None or registered is None or not math.isfinite(use.utilisation) or use.utilisation < 0.0:
-        return _same(state, "MetricsMissing", f"There are no figures of the {settings.job}'s use.")
+        return _same(state, "MetricsMissing", f"There are no metrics of the {settings.job}'s utilisation.")
     if now - use.at > settings.fresh:
-        return _same(state, "MetricsStale", f"The figures of the {settings.job}'s use are too old to act on.")
+        return _same(state, "MetricsStale", f"The metrics of the {settings.job}'s utilisation are too old to act on.")
     if registered == 0:
         return _same(state, "NoExecutors", "No executor is registered yet.")
     state = _judged(state, now, use, registered, settings)
@@ -260,7 +260,7 @@ _CURABLE = frozenset({"Late", "Backlog"})
 
 
 def _judged(state: ScalingState, now: int, use: Use, registered: int, settings: AutoscalingSettings) -> ScalingState:
-    """What has become of executors that were added because of delay."""
+    """Update the trial: whether executors that were added because of delay had an effect."""
     trial = state.trial
     if trial is None or use.delay is None:
         return state
@@ -273,18 +273,18 @@ def _judged(state: ScalingState, now: int, use: Use, registered: int, settings: 
 
 
 def _seen(state: ScalingState, now: int) -> bool:
-    """Whether figures are of the number as it is now alone."""
+    """Whether the metrics' window contains only the current number of executors."""
     return state.changed is None or now - state.changed >= _EFFECT
 
 
 def _recommendation(
     use: Use, registered: int, current: int, settings: AutoscalingSettings, state: ScalingState, now: int
 ) -> tuple[int, str]:
-    """How many executors the figures of one look ask for, and why."""
+    """The recommendation from one set of metrics: the number of executors, and the reason."""
     growth = _growth(use)
     pressure = use.utilisation / settings.target
     delay = 0.0 if use.delay is None else use.delay / settings.late
-    # what waits before it is routed is no work for executors: a backlog of theirs keeps them busy, or results late
+    # records that wait to be routed are no work for executors yet; a backlog of theirs shows as utilisation or delay
     grows = growth > 1.0 + _TOLERANCE and (delay > _EARLY or pressure >= _IDLE)
     needed = _times(registered, pressure * (growth if grows else 1.0))
     if delay > 1.0 or grows:
@@ -298,17 +298,17 @@ def _recommendation(
     if registered == current and abs(pressure - 1.0) <= _TOLERANCE:
         return current, "OnTarget"
     if delay > _EARLY:
-        needed = max(needed, current)  # one fewer, and results would be late
+        needed = max(needed, current)  # with one fewer, results would be late
     return needed, "Busy" if needed > current else "Idle"
 
 
 def _times(executors: int, factor: float) -> int:
-    """So many times the executors, rounded up."""
+    """The number of executors times a factor, rounded up."""
     return math.ceil(executors * factor - _ROUNDING)
 
 
 def _growth(use: Use) -> float:
-    """What comes over what is done: 1 while a backlog does not grow, at most 4."""
+    """Input rate divided by processing rate: 1 while the backlog does not grow, at most 4."""
     if use.growth is None or use.done is None or not use.growth > 0.0 or not use.done > 0.0:
         return 1.0
     return min(1.0 + use.growth / use.done, _GROWTH)
@@ -317,7 +317,7 @@ def _growth(use: Use) -> float:
 def _moved(
     state: ScalingState, now: int, use: Use, registered: int, settings: AutoscalingSettings, why: str
 ) -> Decision:
-    """What the two windows make of the recommendations."""
+    """Apply the two windows to the recommendations."""
     current = state.desired or settings.minimum
     if state.short.covers(now, settings.up) and state.short.lowest > current:
         if registered < current:
@@ -331,12 +331,12 @@ def _moved(
     return _same(state, why, _WHY[why].format(_LATE[settings.job]))
 
 
-_LATE: Mapping[str, str] = {"worker": "Results are late", "router": "Records wait for long"}
+_LATE: Mapping[str, str] = {"worker": "Results are late", "router": "Records wait too long"}
 _WHY: Mapping[str, str] = {
-    "NotExecutors": "{} or a backlog grows, and the executors that were added for that changed nothing.",
-    "Waiting": "{} or a backlog grows; whether the executors that were added help is not known yet.",
+    "NotExecutors": "{} or the backlog grows, and adding executors had no effect.",
+    "Waiting": "{} or the backlog grows; the effect of the added executors is not known yet.",
     "Late": "{}.",
-    "Backlog": "A backlog grows.",
+    "Backlog": "The backlog grows.",
     "OnTarget": "Utilisation is near its target.",
     "Busy": "Utilisation is above its target.",
     "Idle": "Utilisation is below its target.",
@@ -348,6 +348,6 @@ def _same(state: ScalingState, reason: str, message: str) -> Decision:
 
 
 def _changed(state: ScalingState, now: int, desired: int, reason: str) -> Decision:
-    """The number changes; what was needed just now is measured anew with the new number."""
+    """Change the number; the short window starts again with the new number."""
     message = f"From {state.desired} to {desired} executors."
     return Decision(desired, replace(state, desired=desired, changed=now, short=EMPTY), reason, message)

@@ -1,8 +1,8 @@
-"""What the ``Balanced`` condition says: the rebalancing machine's state and today's figures, in a sentence.
+"""The ``Balanced`` condition, from the state of the rebalancing state machine and the current load metrics.
 
-True or False is what has lasted: load that has been above λ for less than the stabilisation time is not out of balance
-yet, and load that was out of balance is back when it is clearly below λ. Figures that are missing or old make it
-Unknown.
+True and False need time: load that has been above λ for less than the stabilisation time is not out of balance yet, and
+load that was out of balance is balanced again once it is clearly below λ. With missing or stale metrics the condition
+is Unknown.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Truth = Literal["True", "False", "Unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A condition's status and why.
+    """The status of a condition, and why.
 
     Attributes:
         status: True, False or Unknown.
-        reason: CamelCase.
+        reason: a CamelCase word.
         message: a sentence.
     """
 
@@ -44,22 +44,22 @@ _UNKNOWN: Mapping[Grade, Verdict] = {
 
 _UNBALANCED: Mapping[Phase, tuple[str, str]] = {
     Phase.OFF: ("RebalancingOff", "Load is out of balance, and rebalancing is off."),
-    Phase.WATCHING: ("Imbalanced", "Load was out of balance lately."),
-    Phase.STABILISING: ("Imbalanced", "Load is out of balance; a proposal follows."),
-    Phase.PROPOSING: ("Proposing", "Load is out of balance; a proposal is being made."),
+    Phase.WATCHING: ("Imbalanced", "Load was out of balance recently."),
+    Phase.STABILISING: ("Imbalanced", "Load is out of balance; a proposal will be computed."),
+    Phase.PROPOSING: ("Proposing", "Load is out of balance; a proposal is being computed."),
     Phase.AWAITING_APPROVAL: ("AwaitingApproval", "Load is out of balance; a proposal waits for approval."),
     Phase.PUBLISHING: ("Rebalancing", "Load is out of balance; a new routing version is being published."),
     Phase.ADOPTING: ("Rebalancing", "Load is out of balance; the jobs are adopting a new routing version."),
     Phase.WITHDRAWING: ("Withdrawing", "The jobs did not adopt the new routing version, which is being withdrawn."),
-    Phase.VERIFYING: ("Verifying", "A new routing version is active; whether balance is back is being measured."),
+    Phase.VERIFYING: ("Verifying", "A new routing version is active; its effect on balance is being measured."),
     Phase.COOLDOWN: ("CoolingDown", "Load is out of balance; the next attempt waits for the cooldown to end."),
 }
 
 _PROBLEMS: Mapping[str, str] = {
     "AdoptionTimedOut": "Load is out of balance, and the jobs did not adopt the new routing version in time.",
-    "NothingBetter": "Load is out of balance, and no strategy makes it better.",
-    "ProposalUnavailable": "Load is out of balance, and what a proposal is made from cannot be had at the moment.",
-    "StrategiesExhausted": "Load is out of balance, and no strategy has brought balance back.",
+    "NothingBetter": "Load is out of balance, and no strategy improves it.",
+    "ProposalUnavailable": "Load is out of balance, and the input of a proposal is unavailable at the moment.",
+    "StrategiesExhausted": "Load is out of balance, and no strategy has restored balance.",
 }
 
 
@@ -67,22 +67,22 @@ def verdict(state: State, seen: Observation, settings: RebalanceSettings) -> Ver
     """The ``Balanced`` condition.
 
     Args:
-        state: the machine's, after it was told what was seen.
-        seen: what was seen.
-        settings: as they were then.
+        state: the state machine's state after it processed the observation.
+        seen: the observation.
+        settings: the settings that it was processed with.
     """
     if seen.routing is None:
         return Verdict("Unknown", "RoutingUnknown", "The routing store cannot be read.")
     found = grade(seen.load, seen.routing, seen.now, settings)
     if found is Grade.IDLE and state.phase is not Phase.VERIFYING:
-        return Verdict("True", "TooLittleLoad", "So little comes that balance does not matter.")
+        return Verdict("True", "TooLittleLoad", "The input rate is too low for balance to matter.")
     if found in _UNKNOWN:
         return _UNKNOWN[found]
     if state.balanced is False:
         return _unbalanced(state)
     known: Truth = "Unknown" if state.balanced is None else "True"
     if state.over is not None:
-        return Verdict(known, "Stabilising", "Load is out of balance, but has not been for long.")
+        return Verdict(known, "Stabilising", "Load is out of balance, but not for long enough yet.")
     if state.balanced is None:
         return Verdict(known, "Measuring", "Load is being measured.")
     return Verdict(known, "Balanced", "Load is in balance.")

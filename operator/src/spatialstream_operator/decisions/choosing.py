@@ -1,8 +1,8 @@
-"""Which of the strategies that may be used a proposal is made with.
+"""Choice of the strategy for a proposal.
 
-While all of them may be used this is the library's own choice (SSTD, section 5.1: each only if the one before would not
-restore balance). After a strategy has failed in practice only those behind it are left, and the same rule holds for
-them.
+While all strategies are allowed, the library chooses (SSTD, section 5.1: each strategy is used only if the one before
+would not restore balance). After a strategy has failed in practice only those after it remain, and the same rule
+applies to them.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def choose(
 
     Args:
         version: the active version.
-        counts: what was counted in its leaves.
+        counts: counts of its leaves.
         statistics: J.
-        settings: λ, ε and the largest number of leaves.
-        strategies: those that may be used, from the cheapest.
-        number: number of the new version; by default the next one.
-        sample: what J was made from.
+        settings: λ, ε and the maximum number of leaves.
+        strategies: the allowed strategies, cheapest first.
+        number: number of the new version; the next one by default.
+        sample: the sample that J was computed from.
 
     Returns:
-        The proposal. None if there is no imbalance, or nothing that lowers it.
+        The proposal. None if there is no imbalance, or no strategy reduces it.
 
     Raises:
-        SettingError: there is no such strategy.
-        StateError: the counts are not those of the version's leaves.
+        SettingError: a strategy does not exist.
+        StateError: the counts do not belong to the version's leaves.
     """
     if tuple(strategies) == STRATEGIES:
         return propose(version, counts, statistics, settings, number=number, sample=sample)
@@ -63,7 +63,7 @@ def choose(
     if not better:
         return None
     closest = min(better, key=_badness)
-    note = "no strategy that is left restores balance, and this one comes closest"
+    note = "no remaining strategy restores balance; this one comes closest"
     return replace(closest, note="; ".join(filter(None, (note, closest.note))))
 
 
@@ -72,7 +72,7 @@ def _badness(proposal: Proposal) -> tuple[float, float]:
 
 
 def _is_better(proposal: Proposal) -> bool:
-    """Whether Lmax/Lmin gets clearly smaller, or, if it stays infinite, Lmax does."""
+    """Whether Lmax/Lmin decreases clearly or, if it stays infinite, Lmax does."""
     if math.isinf(proposal.imbalance_before) and math.isinf(proposal.imbalance_after):
         return bool(proposal.after.max(initial=0.0) <= _WORTHWHILE * proposal.before.max(initial=0.0))
     return proposal.imbalance_after <= _WORTHWHILE * proposal.imbalance_before

@@ -1,10 +1,10 @@
-"""A stream's conditions, its phase in one word, and the events that a change of them is worth.
+"""A stream's conditions, its phase, and the events that report their transitions.
 
-``Ready``: the stream answers queries. ``Progressing``: something is on its way to what the spec says. ``Balanced``: see
-:mod:`~spatialstream_operator.decisions.balance`. ``Degraded``: something is wrong that does not end by itself soon.
+``Ready``: the stream answers queries. ``Progressing``: the stream is changing towards its spec. ``Balanced``: see
+:mod:`~spatialstream_operator.decisions.balance`. ``Degraded``: there is a problem that will not resolve itself soon.
 
-As Kubernetes wants it, ``lastTransitionTime`` changes only with the status, reasons are CamelCase words for programs,
-messages are sentences for people. Events are made from transitions alone, so they do not repeat.
+By the conventions of Kubernetes ``lastTransitionTime`` changes only with the status, reasons are CamelCase words for
+programs, messages are sentences for people. Events are created from transitions only, so they do not repeat.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ TYPES = ("Ready", "Progressing", "Balanced", "Degraded")
 """The conditions of a stream, in their order."""
 
 JobState = Literal["absent", "pending", "stuck", "starting", "running", "backoff", "terminating"]
-"""Where a job is: no pod; a pod that is on its way, or cannot start; a driver that runs but is not ready, or is; a pod
-that has failed and is made again later; one that ends."""
+"""State of a job. In this order: no pod; a pod that is being started; a pod that cannot start; a running driver that is
+not ready yet; a ready driver; a failed pod that will be recreated later; a pod that is terminating."""
 
 StreamPhase = Literal[
     "Pending", "Starting", "Running", "Rebalancing", "Suspending", "Suspended", "Degraded", "Deleting"
 ]
-"""A stream in one word: what is, not what is wanted."""
+"""Phase of a stream: its actual state, not the desired one."""
 
 LASTING = 30_000
 """ms after which what a driver cannot go on for is more than a server that is started anew."""
@@ -60,8 +60,8 @@ class Job:
         state: where it is.
         degraded: whether it has failed too often in a row.
         failures: failures in a row.
-        failure: the last failure, or what keeps it from starting; of a driver that runs, what keeps a container beside
-            it from that.
+        failure: the last failure, or why its pod cannot start; for a running driver, why another container of its pod
+            cannot start.
         started: since when its driver runs, in ms since 1970-01-01 UTC; None if it does not.
         trouble: why its driver, which runs, cannot go on, without a full stop; "": it can, as far as is known.
         since: when that began, in ms since 1970-01-01 UTC.
@@ -80,7 +80,7 @@ class Job:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its driver runs and is ready."""
+        """Whether the driver is running and ready."""
         return self.state == "running" and not self.is_troubled
 
     @property
@@ -94,11 +94,11 @@ class Crew:
     """The executors of a job.
 
     Attributes:
-        registered: how many are ready; None if that is not known.
-        desired: how many there should be.
-        missing: that some have been missing for long; None if none has.
-        beyond: that the spec asks for more or fewer than its own bounds allow, as a sentence; "" if it does not.
-        shortage: why some that are wanted are not ready, without a full stop; "" if that is not known, or all are.
+        registered: number of ready executors; None if unknown.
+        desired: desired number of executors.
+        missing: the failure to report if some have been missing for longer than the grace time; None otherwise.
+        beyond: a sentence if the number in the spec is outside the spec's own bounds; "" otherwise.
+        shortage: why executors are not ready, without a full stop; "" if unknown, or if all are ready.
     """
 
     registered: int | None = None
@@ -115,21 +115,21 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All that the conditions depend on.
+    """Everything that the conditions depend on.
 
     Attributes:
         now: the time, in ms since 1970-01-01 UTC.
-        generation: of the spec that was acted on.
+        generation: generation of the spec that was reconciled.
         router: the router.
         worker: the worker.
-        balance: what is said about balance.
-        rebalance: the rebalancing machine's phase.
-        crews: the executors of the jobs that are to have any.
-        suspended: whether the spec says so.
-        deleting: whether the stream is on its way out.
-        problem: a step that cannot be done for now: why, and whether to expect that it ends by itself (``quick``).
-        rejecting: that too many records are rejected; None if they are not.
-        left: executors' pods that are still there though the stream is to be suspended.
+        balance: the ``Balanced`` condition.
+        rebalance: phase of the rebalancing state machine.
+        crews: the executors of each job that has any by its spec.
+        suspended: whether the spec suspends the stream.
+        deleting: whether the stream is being deleted.
+        problem: why a step cannot be done for now, and whether it is expected to resolve itself (``quick``).
+        rejecting: the failure to report if too many records are rejected; None otherwise.
+        left: number of executor pods that still exist although the stream is being suspended.
         image: that another image is being tried, or cannot be used; None if that is not so. What runs goes on with the
             one before.
     """
@@ -155,7 +155,7 @@ class Summary:
 
     @property
     def missing(self) -> Failure | None:
-        """That executors of a job have been missing for long."""
+        """The failure to report if executors of a job have been missing for longer than the grace time."""
         return next((crew.missing for crew in self.crews.values() if crew.missing is not None), None)
 
     @property
@@ -168,11 +168,11 @@ class Summary:
 
 
 def conditions(summary: Summary, before: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """The conditions as they stand in ``status.conditions``.
+    """The conditions, in the form of ``status.conditions``.
 
     Args:
-        summary: how things are.
-        before: the conditions so far. Those of other types are kept.
+        summary: the state of the stream.
+        before: the previous conditions. Conditions of other types are kept.
     """
     known = {records.text(each, "type"): each for each in before}
     verdicts = (_ready(summary), _progressing(summary), _balance(summary), _degraded(summary))
@@ -182,14 +182,14 @@ def conditions(summary: Summary, before: Sequence[Mapping[str, Any]] = ()) -> li
 
 
 def condition(name: str, found: Verdict, now: int, generation: int, before: Mapping[str, Any]) -> dict[str, Any]:
-    """One condition as it stands in ``status.conditions``.
+    """One condition, in the form of ``status.conditions``.
 
     Args:
         name: its type.
-        found: what it says.
+        found: its status, reason and message.
         now: the time, in ms since 1970-01-01 UTC.
-        generation: of the spec that it is about.
-        before: the condition so far; empty if there was none.
+        generation: generation of the spec that it is about.
+        before: the previous condition; empty if there was none.
     """
     since = before.get("lastTransitionTime") if before.get("status") == found.status else None
     return {
@@ -224,7 +224,7 @@ def _state(job: Job, summary: Summary) -> str:
     if job.is_troubled:
         return f"it cannot go on, and tries again: {job.trouble}."
     if job.state == "starting" and crew is not None and crew.registered == 0 and crew.shortage:
-        return f"its driver is up, and waits for an executor: {crew.shortage}."
+        return f"its driver is running, and waits for an executor: {crew.shortage}."
     if job.failure is not None and job.state in ("pending", "stuck", "backoff", "terminating"):
         return f"{job.failure.reason}: {job.failure.message}"
     if job.trouble and job.state == "starting":
@@ -237,9 +237,9 @@ _STATES: Mapping[JobState, str] = {
     "pending": "its pod is being started.",
     "stuck": "its pod cannot start.",
     "starting": "its driver is starting.",
-    "running": "it runs.",
-    "backoff": "it has failed, and is started again soon.",
-    "terminating": "its pod is ending.",
+    "running": "it is running.",
+    "backoff": "it has failed, and will be restarted soon.",
+    "terminating": "its pod is terminating.",
 }
 
 
@@ -250,11 +250,11 @@ def _progressing(summary: Summary) -> Verdict:
         return Verdict("False", summary.problem.reason, summary.problem.message)
     if summary.suspended:
         if summary.at_rest:
-            return Verdict("False", "Suspended", "Nothing runs.")
+            return Verdict("False", "Suspended", "No pods are running.")
         leaving = [f"the {job.name}" for job in summary.jobs if job.state != "absent"]
         if summary.left:
             leaving.append(f"{summary.left} executor{'' if summary.left == 1 else 's'}")
-        text = f"{' and '.join(leaving)} {'is' if len(leaving) == 1 and summary.left < 2 else 'are'} ending."
+        text = f"{' and '.join(leaving)} {'is' if len(leaving) == 1 and summary.left < 2 else 'are'} terminating."
         return Verdict("True", "Suspending", text[0].upper() + text[1:])
     if summary.image is not None:
         return Verdict(
@@ -269,14 +269,14 @@ def _progressing(summary: Summary) -> Verdict:
         return Verdict("False", "Waiting", summary.missing.message)
     for name, crew in summary.crews.items():
         if crew.registered is not None and crew.registered != crew.desired:
-            text = f"Ready executors of the {name}: {crew.registered}; wanted: {crew.desired}{crew.why}."
+            text = f"Ready executors of the {name}: {crew.registered}; desired: {crew.desired}{crew.why}."
             return Verdict("True", "Scaling", text)
     if summary.rebalance in _REBALANCING:
-        return Verdict("True", "Rebalancing", "A routing version is being put into force.")
+        return Verdict("True", "Rebalancing", "A new routing version is being adopted.")
     beyond = next((crew.beyond for crew in summary.crews.values() if crew.beyond), "")
     if beyond:
         return Verdict("False", "ReplicasOutOfBounds", beyond)
-    return Verdict("False", "AsWanted", "Everything is as the spec says.")
+    return Verdict("False", "AsWanted", "The stream matches its spec.")
 
 
 def _balance(summary: Summary) -> Verdict:
@@ -293,10 +293,10 @@ def _degraded(summary: Summary) -> Verdict:
         return Verdict("True", summary.image.reason, summary.image.message)
     for job in () if summary.deleting else summary.jobs:
         name = job.name.capitalize()
-        if summary.suspended and job.state == "absent":  # what it failed by before is past
+        if summary.suspended and job.state == "absent":  # an earlier failure is irrelevant now
             continue
         if job.degraded:
-            why = "" if job.failure is None else f" The last: {job.failure.reason}: {job.failure.message}"
+            why = "" if job.failure is None else f" Last failure: {job.failure.reason}: {job.failure.message}"
             return Verdict("True", f"{name}Failing", f"The {job.name} has failed {job.failures} times in a row.{why}")
         if job.failure is not None and (
             job.state in ("stuck", "terminating") or (job.state == "backoff" and job.failure.retry == "slow")
@@ -305,20 +305,20 @@ def _degraded(summary: Summary) -> Verdict:
         if job.is_troubled and summary.now - job.since >= LASTING:
             return Verdict("True", f"{name}Hindered", f"The {job.name} is not ready: {_state(job, summary)}")
         if job.failure is not None and job.state in ("starting", "running"):
-            text = f"Not all of the pod of the {job.name} runs: {job.failure.reason}: {job.failure.message}"
+            text = f"A container of the {job.name}'s pod is not running: {job.failure.reason}: {job.failure.message}"
             return Verdict("True", f"{name}PodIncomplete", text)
     if summary.missing is not None and not summary.deleting:
         return Verdict("True", summary.missing.reason, summary.missing.message)
     if summary.rejecting is not None and not (summary.deleting or summary.suspended):
         return Verdict("True", summary.rejecting.reason, summary.rejecting.message)
-    return Verdict("False", "AsExpected", "No lasting problem is known.")
+    return Verdict("False", "AsExpected", "There is no known lasting problem.")
 
 
 # --------------------------------------------------------------------------------------------------------------- phase
 
 
 def phase(summary: Summary) -> StreamPhase:
-    """The stream in one word."""
+    """The phase of the stream."""
     if summary.deleting:
         return "Deleting"
     if _degraded(summary).status == "True":
@@ -334,10 +334,10 @@ def phase(summary: Summary) -> StreamPhase:
 
 
 def transitions(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[Note]:
-    """The events that a change of the conditions is worth: one for each condition whose status has changed.
+    """The events for the transitions of conditions: one for each condition whose status has changed.
 
-    The first status of a condition is worth one only if something is wrong already. Progress comes and goes with what
-    else is told. Unknown is not news, nor is what follows it.
+    The first status of a condition gets an event only if it is a warning. ``Progressing`` gets none, because other
+    events report its cause. Unknown gets none, nor does the status that follows it.
     """
     known = {records.text(each, "type"): each for each in before}
     notes = []
@@ -353,7 +353,7 @@ def transitions(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str
 
 
 _WISHED = frozenset({"Suspending", "Suspended", "Deleting"})
-"""Reasons that somebody wishes for: to tell of them is no warning."""
+"""Reasons that a user has asked for: their events are no warnings."""
 
 _NEWS: Mapping[str, Mapping[str, tuple[str, bool]]] = {
     "Ready": {"True": ("Ready", False), "False": ("NotReady", True)},

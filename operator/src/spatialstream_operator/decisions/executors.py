@@ -1,13 +1,14 @@
-"""Executors that are wanted and do not come: noticed at once, told when that has lasted.
+"""Missing executors: detected at once, reported when the shortage lasts.
 
-A stream goes on with the executors that it gets, so one whose executors find no room is only slower, and nothing else
-says so. Executors count as missing from the first look at which fewer are ready than wanted. They are told of after a
-grace time, in which a start or a scale-out usually ends; sooner if no time will remove their cause: an image that is
-not there, a volume that cannot be mounted, a quota. Only a node with room may still come. One executor more than there
-ever were since then is progress, and the time begins anew; one that comes and goes is none.
+A stream continues with the executors that it gets, so one whose executors cannot be scheduled is only slower, and
+nothing else reports it. Executors count as missing from the first reconciliation with fewer ready than desired. They
+are reported after a grace time, in which a start or a scale-out usually completes; earlier if the cause will not
+resolve itself: a missing image, a volume that cannot be mounted, a quota. (A node with room may still be added, so lack
+of room is no such cause.) If more executors become ready than at any time since then, that is progress, and the grace
+time restarts; an executor that only comes and goes is none.
 
-Only a driver that is at work can be expected to have executors: nothing begins before it is ready for the first time,
-and what was remembered is forgotten with its pod, so a start, a restart or a suspension is never a shortage.
+Only a driver that is running can be expected to have executors: a shortage does not begin before the driver is ready
+for the first time, and is forgotten with its pod. So a start, a restart or a suspension is never a shortage.
 """
 
 from __future__ import annotations
@@ -26,52 +27,52 @@ __all__ = ["REASON", "SOON", "Cause", "Shortage", "cause", "is_ready", "problem"
 REASON = "ExecutorsMissing"
 
 SOON = 10_000
-"""ms after which a shortage is more than the moment in which Spark makes a pod: its cause is looked for, and told."""
+"""ms after which a shortage is more than the time in which Spark creates a pod, so that its cause is determined."""
 
-_NO_PODS = "there are no pods for them; a quota or a policy may refuse them, and the log of their driver says so"
-_ON_THEIR_WAY = "their pods are on their way"
-_ENDED = "executors end, and are made anew; the log of their driver says why"
+_NO_PODS = "they have no pods; a quota or a policy may reject them: see the log of their driver"
+_ON_THEIR_WAY = "their pods are being started"
+_ENDED = "executors exit and are recreated: see the log of their driver"
 _SCHEDULING = frozenset({"Unschedulable", "SchedulingGated"})
 _LONGEST = 300
-"""Characters of a cause: what the scheduler says has a part for each kind of node."""
+"""Maximum length of a cause in characters: the scheduler's message has a part for each group of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What is remembered while executors are missing, in ``missing`` of ``status.workers`` or ``status.router``.
+    """State while executors are missing, in ``missing`` of ``status.workers`` or ``status.router``.
 
     Attributes:
-        since: when they began to be, or an executor more came, in ms since 1970-01-01 UTC.
-        most: executors that were ready at the same time, at most, since they began to be missing.
+        since: when the shortage began or last made progress, in ms since 1970-01-01 UTC.
+        most: maximum number of executors ready at the same time since the shortage began.
     """
 
     since: int
     most: int
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in the status."""
+        """Convert to the form in the status."""
         return {"since": records.moment_text(self.since), "most": self.most}
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any]) -> Shortage | None:
-        """From the status; None if there is none, or it is not understood."""
+        """Read from the status; None if absent or invalid."""
         since, most = records.moment(status, "since"), records.whole(status, "most")
         return None if since is None or most is None else cls(since, most)
 
 
 def shortage(before: Shortage | None, now: int, ready: int | None, wanted: int, driver: JobState) -> Shortage | None:
-    """What to remember about missing executors; None if none is missing.
+    """The next state of a shortage; None if no executors are missing.
 
     Args:
-        before: what was remembered.
+        before: the previous state.
         now: the time, in ms since 1970-01-01 UTC.
-        ready: executors that are ready; None if that is not known.
-        wanted: executors that there should be.
-        driver: where the job's driver is.
+        ready: number of ready executors; None if unknown.
+        wanted: desired number of executors.
+        driver: state of the job's driver.
     """
     if ready is None or ready >= wanted or driver not in ("starting", "running"):
         return None
-    if before is None or before.since > now:  # a clock that was set back says nothing about how long it has lasted
+    if before is None or before.since > now:  # after the clock was set back the duration is unknown
         return Shortage(now, ready) if driver == "running" else None
     return Shortage(now, ready) if ready > before.most else before
 
@@ -81,9 +82,9 @@ class Cause:
     """Why executors are not ready.
 
     Attributes:
-        text: in words, without a full stop.
-        lasting: whether no time will remove it, only somebody.
-        known: whether anything more is known than that they are not there.
+        text: a description, without a full stop.
+        lasting: whether it needs somebody's action, because it does not resolve itself.
+        known: whether a cause is known at all.
     """
 
     text: str
@@ -94,16 +95,16 @@ class Cause:
 def problem(
     job: str, found: Shortage | None, now: int, ready: int, wanted: int, grace: int, why: Cause
 ) -> Failure | None:
-    """What is to be told of a shortage; None if there is none, or it has not lasted.
+    """The failure to report for a shortage; None if there is none, or it has not lasted for the grace time.
 
     Args:
         job: ``router`` or ``worker``.
         found: the shortage.
         now: the time, in ms since 1970-01-01 UTC.
-        ready: executors that are ready.
-        wanted: executors that there should be.
+        ready: number of ready executors.
+        wanted: desired number of executors.
         grace: how long executors may be missing, in ms.
-        why: see :func:`cause`.
+        why: the cause, see :func:`cause`.
     """
     if found is None or now - found.since < (min(grace, SOON) if why.lasting else grace):
         return None
@@ -113,8 +114,8 @@ def problem(
 
 
 def refused(message: str) -> Cause:
-    """The API server would refuse the pod of an executor; in its words."""
-    return Cause(_line(f"their pods are refused: {message}"), lasting=True)
+    """The cause if the API server rejects executor pods, with its message."""
+    return Cause(_line(f"their pods are rejected: {message}"), lasting=True)
 
 
 def cause(
@@ -123,15 +124,15 @@ def cause(
     container: str,
     events: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Cause:
-    """Why executors are not ready: what Kubernetes says of most of their pods.
+    """Why executors are not ready: the cause that Kubernetes reports for most of their pods.
 
-    No pod is named: Spark makes them anew now and then, under other names, and the sentence is to stay.
+    The text names no pod: Spark recreates pods under other names, and the text should not change with that.
 
     Args:
-        pods: of the executors, as the API server gives them.
+        pods: the executor pods, as the API server returns them.
         now: the time, in ms since 1970-01-01 UTC.
         container: name of the executors' container.
-        events: about pods that do not start, by their uid.
+        events: events about pods that do not start, by uid of the pod.
     """
     said = events or {}
     missing = [
@@ -152,14 +153,14 @@ def cause(
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is ready, and stays."""
+    """Whether a pod is ready, and not being deleted."""
     conditions = records.part(pod, "status").get("conditions") or []
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     return ready and "deletionTimestamp" not in records.part(pod, "metadata")
 
 
 def _text(failure: Failure) -> str:
-    """A failure in one line that is not too long."""
+    """A failure on one line of limited length."""
     return _line(f"{failure.reason}: {failure.message}")
 
 

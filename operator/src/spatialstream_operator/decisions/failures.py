@@ -1,4 +1,4 @@
-"""What is wrong with something, in a word and in a sentence."""
+"""The description of a failure: a reason and a message."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Failure"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a pod has ended, or does not start; why a step cannot be done.
+    """Why a pod has terminated, or does not start, or why a step cannot be done.
 
     Attributes:
-        reason: CamelCase.
-        message: a sentence, or the driver's last words.
-        retry: ``slow`` if trying again soon is unlikely to help, because a setting or an image is wrong.
+        reason: a CamelCase word.
+        message: a sentence, or the end of the driver's log.
+        retry: ``slow`` if retrying soon is unlikely to help, because a setting or an image is wrong.
     """
 
     reason: str

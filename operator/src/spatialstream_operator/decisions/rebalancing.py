@@ -8,24 +8,25 @@
                 └──────────────────────── Cooldown <───────────────────────── Withdrawing <────┘              │
                                               ^───────────────────────────────────────────────────────────────┘
 
-PM is tried before FM, FM before FG (SSTD, section 5.1), and FG before a rebuild: by what the cost model expects, in the
-proposal; and by what is measured once a version is active, here. If balance does not come back under the new version,
-the next strategy follows at once. After the last one the machine rests, longer each time, because nothing has helped.
+PM is tried before FM, FM before FG (SSTD, section 5.1), and FG before a rebuild: by the cost model's expectation when a
+proposal is computed, and by measurements once a version is active, which is done here. If the new version does not
+restore balance, the next strategy follows at once. After the last one the machine pauses, longer each time, because
+nothing has helped.
 
-A stream that began without history has a tree that knows nothing of it. Once enough has been seen, its first tree is
-built anew whether or not load is in balance, in the same steps and within the same limits. That is done once: what PM,
-FM and FG did before does not count, and a rebuild for any other reason does, by hand too. The routing store says
-whether there was one.
+A stream that began without history has a tree that does not fit its data. Once enough objects have been seen, its first
+tree is rebuilt whether or not load is in balance, with the same steps and limits. This is done once: earlier use of PM,
+FM or FG does not count as a rebuild, but a rebuild for any other reason does, including one by hand. The routing store
+records whether there was one.
 
-Whoever carries out the commands keeps three rules.
+The caller that carries out the commands follows three rules.
 
 1. A state is written to the status *before* its commands are carried out. So a pending version is known to be the
-   operator's own even if the operator dies right after publishing.
+   operator's own even if the operator crashes right after publishing.
 2. The outcome of a command is the next input.
-3. A command may come again for as long as its outcome is not known; carrying it out twice does no harm.
+3. A command may be repeated until its outcome is known; commands are idempotent.
 
-Missing or old figures change nothing: nothing is proposed, published or judged by them. Nor by those of another version
-than the active one.
+With missing or stale metrics, or metrics of a version other than the active one, nothing is proposed, published or
+judged.
 """
 
 from __future__ import annotations
@@ -71,31 +72,31 @@ ACCEPTS: Mapping[Phase, frozenset[type]] = {
     Phase.VERIFYING: frozenset({Observation}),
     Phase.COOLDOWN: frozenset({Observation}),
 }
-"""The inputs that each phase takes; any other is an answer that comes too late, and changes nothing."""
+"""The inputs that each phase accepts; any other is a late outcome, and is ignored."""
 
 _COMMITTED = frozenset({Phase.PUBLISHING, Phase.ADOPTING, Phase.WITHDRAWING})
-"""Phases that end by what the routing store says, whatever is wished meanwhile."""
+"""Phases that end only by the state of the routing store, even if settings change meanwhile."""
 
 _REFRESH = 600_000
-"""Age in ms from which a proposal that waits for approval is made anew if the load is another."""
+"""Age in ms from which a proposal that waits for approval is recomputed if the load has changed."""
 
 _OTHER = 1.25
-"""By what factor Lmax/Lmin has to differ for the load to be another."""
+"""Factor by which Lmax/Lmin must differ for the load to count as changed."""
 
 _BREAKS = 3
-"""Jobs that stop so often while a version is pending may do so because of it."""
+"""Number of job interruptions while a version is pending from which the version is assumed to be the cause."""
 
 _NOBODY = "external"
-"""Stands for the strategy of a version that somebody else published."""
+"""Placeholder for the strategy of a version that was published by somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an input leads to.
+    """The result of an input.
 
     Attributes:
-        state: the state from now on.
-        commands: what to do, in this order, once the state is written down.
+        state: the next state.
+        commands: the commands to carry out, in this order, after the state has been stored.
     """
 
     state: State
@@ -103,25 +104,25 @@ class Step:
 
 
 class Grade(Enum):
-    """What figures of load are good for."""
+    """Usability of load metrics."""
 
     MISSING = "missing"
-    """There are none."""
+    """There are no metrics."""
     STALE = "stale"
-    """They are too old."""
+    """The metrics are too old."""
     OTHER = "other"
-    """They are of another version than the active one."""
+    """The metrics belong to a version other than the active one."""
     IDLE = "idle"
-    """So little comes that balance does not matter."""
+    """The input rate is too low for balance to matter."""
     USABLE = "usable"
-    """They say how the load is now."""
+    """The metrics describe the current load."""
 
 
 def grade(load: Load | None, routing: RoutingState | None, now: int, settings: RebalanceSettings) -> Grade:
-    """What figures are good for.
+    """Grade load metrics.
 
-    While nothing comes there are no rounds, so the counts get old and nothing is wrong: that little comes is found out
-    first, from the samples' own age.
+    Without input there are no rounds, so the counts get old although nothing is wrong. Therefore low input is checked
+    before the age of the counts, using the age of the samples only.
     """
     if load is None or not load.ratio >= 0.0 or not load.arrivals >= 0.0:  # NaN is neither
         return Grade.MISSING
@@ -137,12 +138,12 @@ def grade(load: Load | None, routing: RoutingState | None, now: int, settings: R
 
 
 def advance(state: State, given: Input, settings: RebalanceSettings) -> Step:
-    """The next state, and what to do.
+    """The next state, and the commands to carry out.
 
     Args:
-        state: the state so far.
-        given: what was seen, or the outcome of a command.
-        settings: as they are now; they may be others than before.
+        state: the current state.
+        given: an observation, or the outcome of a command.
+        settings: the current settings; they may have changed since the last call.
     """
     if type(given) not in ACCEPTS[state.phase]:
         return Step(state)
@@ -180,7 +181,7 @@ def _observed(state: State, seen: Observation, settings: RebalanceSettings) -> S
 
 
 def _judged(state: State, seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> State:
-    """What the figures say about balance: out of it if they have said so for long enough, back when clearly below λ."""
+    """Update ``balanced``: False once the ratio has been above λ for long enough, True when it is clearly below λ."""
     active = routing.active.number
     if state.version != active:
         state = replace(state, version=active, over=None, seen=None)
@@ -202,17 +203,17 @@ def _judged(state: State, seen: Observation, routing: RoutingState, settings: Re
 
 
 def _unbroken(since: int | None, last: int | None, now: int, settings: RebalanceSettings) -> int:
-    """Since when something has been so: from now on if it was not, or if nobody looked for too long."""
+    """Since when something holds: ``now`` if it did not hold before, or the last observation is too old."""
     return now if since is None or last is None or now - last > settings.fresh else since
 
 
 def _is_first(seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> bool:
-    """Whether the stream has the tree that it began with, and enough has been seen to build it a better one."""
+    """Whether the stream still has its initial tree, and enough objects have been seen to build a better one."""
     return routing.rebuilt is None and settings.rebuild > 0 and seen.known >= max(settings.rebuild, ENOUGH)
 
 
 def _is_wanted(state: State, now: int, settings: RebalanceSettings) -> bool:
-    """Whether there is still a reason for what is under way."""
+    """Whether there is still a reason for the current attempt."""
     return state.first or _has_lasted(state, now, settings)
 
 
@@ -222,17 +223,17 @@ def _has_lasted(state: State, now: int, settings: RebalanceSettings) -> bool:
 
 
 def _looked(state: State, now: int, settings: RebalanceSettings) -> int:
-    """When somebody looked last, to an interval: the status need not change with each look."""
+    """Time of the last observation, at a resolution of one interval, so that the status does not change each time."""
     return now if state.seen is None or now - state.seen >= settings.interval else state.seen
 
 
 def _usable(seen: Observation, settings: RebalanceSettings) -> bool:
-    """Whether a version may be proposed or published: the figures are good, and the jobs are there to adopt it."""
+    """Whether a version may be proposed or published: the metrics are usable, and both jobs run to adopt it."""
     return seen.jobs and grade(seen.load, seen.routing, seen.now, settings) is Grade.USABLE
 
 
 def _watching(state: State, seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> Step:
-    """Nothing is under way: Off, Watching, Stabilising and Cooldown."""
+    """Phases without an attempt in progress: Off, Watching, Stabilising and Cooldown."""
     now = seen.now
     if state.until is not None and now < state.until:
         return Step(state.at(Phase.COOLDOWN, now))
@@ -264,19 +265,19 @@ def _awaiting(state: State, seen: Observation, routing: RoutingState, settings: 
     proposal = _of(state)
     if proposal.base != routing.active.number:
         note = Note(
-            "ProposalOutdated", f"proposal {proposal.id} is void: version {routing.active.number} is active now"
+            "ProposalOutdated", f"proposal {proposal.id} is outdated: version {routing.active.number} is active now"
         )
         return _after(note, _watching(_over(state), seen, routing, settings))
     found = grade(seen.load, routing, seen.now, settings)
     if not state.first and state.over is None and (found is Grade.IDLE or (found is Grade.USABLE and state.balanced)):
-        note = Note("ProposalDropped", f"proposal {proposal.id} is not needed any more: load is in balance")
+        note = Note("ProposalDropped", f"proposal {proposal.id} is no longer needed: load is in balance")
         return _after(note, _watching(_over(state), seen, routing, settings))
     if not _usable(seen, settings):
         return Step(state)
     if settings.mode == "auto" or seen.kept != proposal.id or _is_outdated(state, proposal, seen):
         return _ask(state, proposal.base, seen.now) if _is_wanted(state, seen.now, settings) else Step(state)
     if seen.approval == proposal.id:
-        used = replace(state, ignored=seen.approval)  # the annotation stays, and says nothing about the next proposal
+        used = replace(state, ignored=seen.approval)  # the annotation stays, but does not approve the next proposal
         return Step(used.at(Phase.PUBLISHING, seen.now), (Publish(proposal.id),))
     if seen.approval in ("", state.ignored):
         return Step(state)
@@ -285,7 +286,7 @@ def _awaiting(state: State, seen: Observation, routing: RoutingState, settings: 
 
 
 def _is_outdated(state: State, proposal: ProposalView, seen: Observation) -> bool:
-    """Whether a proposal is old, and the load another than the one it was made for."""
+    """Whether a proposal is old, and the load has changed since it was computed."""
     if seen.load is None or seen.now - state.since < _REFRESH:
         return False
     one, other = sorted((proposal.before, seen.load.ratio))
@@ -295,7 +296,7 @@ def _is_outdated(state: State, proposal: ProposalView, seen: Observation) -> boo
 
 
 def _publishing(state: State, seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> Step:
-    """The outcome of publishing is not known: the operator was restarted, or the store did not answer."""
+    """The outcome of publishing is unknown: the operator was restarted, or the store did not respond."""
     proposal, pending, now = _of(state), routing.pending, seen.now
     if routing.adopted == proposal.id and routing.active.number != proposal.base:
         begun = _published(state, routing.active.number, now, settings)
@@ -331,13 +332,13 @@ def _adopting(state: State, seen: Observation, routing: RoutingState, settings: 
     state = _timed(state, seen)
     if state.external or not _is_overdue(state, now, settings):
         return Step(state)
-    text = f"version {pending.number} ({_strategy(state)}) is withdrawn: the jobs have not adopted it in time"
+    text = f"version {pending.number} ({_strategy(state)}) is withdrawn: the jobs did not adopt it in time"
     commands = (Note("AdoptionTimedOut", text, warning=True), Withdraw(pending.number, pending.proposal))
     return Step(replace(state.at(Phase.WITHDRAWING, now), problem="AdoptionTimedOut"), commands)
 
 
 def _timed(state: State, seen: Observation) -> State:
-    """Measure how long both jobs have run, which is the time that counts."""
+    """Track since when both jobs have been running, which is what the timeout counts."""
     if seen.jobs:
         return state if state.running is not None else replace(state, running=seen.now)
     return state if state.running is None else replace(state, running=None, breaks=state.breaks + 1)
@@ -361,13 +362,13 @@ def _withdrawing(state: State, seen: Observation, routing: RoutingState, setting
 
 
 def _verifying(state: State, seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> Step:
-    """Judge by figures of the new version alone, gathered for as long as imbalance has to last."""
+    """Judge the new version by its own metrics only, collected for as long as imbalance has to last."""
     now, load = seen.now, seen.load
     if routing.active.number != state.version:
         return _superseded(state, seen, routing, settings)
     found = grade(load, routing, now, settings)
     if found is Grade.IDLE and now - state.since >= settings.timeout:
-        return _rest(state, now, settings, "failed", "so little has come since that nothing can be said")
+        return _rest(state, now, settings, "failed", "the input rate has been too low to judge since then")
     if found is not Grade.USABLE or load is None:
         return Step(state)
     over = None if load.ratio <= settings.threshold else _unbroken(state.over, state.seen, now, settings)
@@ -416,9 +417,9 @@ def _proposed(state: State, given: Proposed, settings: RebalanceSettings) -> Ste
 
 
 def _helpless(state: State, now: int, settings: RebalanceSettings) -> Step:
-    """Nothing that may still be tried makes anything better."""
+    """No remaining strategy improves balance."""
     rested = _cooled(replace(_over(state), setbacks=state.setbacks + 1, problem="NothingBetter"), now, settings)
-    text = "load is out of balance, and no strategy that is left makes it better"
+    text = "load is out of balance, and no remaining strategy improves it"
     return Step(rested.at(Phase.COOLDOWN, now), (Note("NothingBetter", text, warning=True),))
 
 
@@ -437,11 +438,11 @@ def _refused(state: State, given: Refused) -> Step:
     if given.why == "forgotten":
         return Step(state.at(Phase.PROPOSING, given.now))
     fresh = replace(_over(state), over=None, seen=None).at(Phase.WATCHING, given.now)
-    return Step(fresh, (Note("ProposalRefused", f"the proposal is void: {given.message}"),))
+    return Step(fresh, (Note("ProposalRefused", f"the proposal is invalid: {given.message}"),))
 
 
 def _taken_back(state: State, now: int, settings: RebalanceSettings) -> Step:
-    """The pending version is not pending any more, and never was active."""
+    """The version is no longer pending, and never became active."""
     state = replace(state, setbacks=state.setbacks + 1)
     return _rest(state, now, settings, "withdrawn", f"version {state.version} was withdrawn")
 
@@ -452,25 +453,25 @@ def _taken_back(state: State, now: int, settings: RebalanceSettings) -> Step:
 def _pending(state: State, pending: Pending, now: int, settings: RebalanceSettings) -> Step:
     """A version is pending: the one that was to be published, or somebody else's.
 
-    Somebody else's is let happen, and looked at as one's own would be.
+    Somebody else's version is accepted, and followed like the operator's own.
     """
     if state.phase is Phase.VERIFYING:
-        state, finishes = _ended(state, now, "failed", "another version was published before anything could be said")
+        state, finishes = _ended(state, now, "failed", "another version was published before this one could be judged")
     elif state.proposal is not None and state.proposal.id == pending.proposal:
         return _published(state, pending.number, now, settings)
     else:
         finishes = ()
-    text = f"version {pending.number} (proposal {pending.proposal}) was published by somebody else; waiting for it"
+    text = f"version {pending.number} (proposal {pending.proposal}) is somebody else's; waiting for its adoption"
     state = replace(_over(state), version=pending.number, external=True, over=None, seen=None)
     state = replace(state, phase=Phase.ADOPTING, since=now)
     return Step(state, (*finishes, Note("ExternalVersion", text)))
 
 
 def _turned_off(state: State, now: int, settings: RebalanceSettings) -> Step:
-    """Nobody wants rebalancing any more, and no version of the operator's own is pending."""
+    """Rebalancing was turned off, and no version of the operator's own is pending."""
     finishes: tuple[Command, ...] = ()
     if state.phase is Phase.VERIFYING:
-        state, finishes = _ended(state, now, "failed", "rebalancing was turned off before anything could be said")
+        state, finishes = _ended(state, now, "failed", "rebalancing was turned off before the version could be judged")
     return Step(replace(_over(state), over=None, seen=None).at(Phase.OFF, now), finishes)
 
 
@@ -481,9 +482,9 @@ def _activated(state: State, now: int, settings: RebalanceSettings) -> Step:
 
 
 def _superseded(state: State, seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> Step:
-    """The version was active, and another one has followed that nobody here has published."""
+    """The version was active, and another one followed that this operator did not publish."""
     return _rest(
-        state, seen.now, settings, "failed", f"version {routing.active.number} followed before it was looked at"
+        state, seen.now, settings, "failed", f"version {routing.active.number} followed before this one could be judged"
     )
 
 
@@ -502,12 +503,12 @@ def _lost(state: State, seen: Observation, routing: RoutingState, settings: Reba
 
 def _balanced(state: State, now: int, settings: RebalanceSettings) -> Step:
     state = replace(state, balanced=True, setbacks=0)
-    note = Note("Rebalanced", f"load is in balance again under version {state.version} ({_strategy(state)})")
-    return _after(note, _rest(state, now, settings, "balanced", f"balance came back with version {state.version}"))
+    note = Note("Rebalanced", f"version {state.version} ({_strategy(state)}) has restored balance")
+    return _after(note, _rest(state, now, settings, "balanced", f"version {state.version} has restored balance"))
 
 
 def _unbalanced(state: State, seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> Step:
-    """Balance did not come back: the next strategy, at once; after the last one, rest."""
+    """Balance was not restored: try the next strategy at once; after the last one, pause."""
     now = seen.now
     state = replace(state, balanced=False, watched=None)
     if state.external or state.proposal is None:
@@ -524,19 +525,19 @@ def _unbalanced(state: State, seen: Observation, routing: RoutingState, settings
             following = Step(following.state)
         return _after_all((*finishes, note), following)
     state = replace(state, setbacks=state.setbacks + 1, problem="StrategiesExhausted")
-    note = Note("StrategiesExhausted", f"{text}, and no other strategy is left", warning=True)
+    note = Note("StrategiesExhausted", f"{text}, and no strategy remains", warning=True)
     return _after(note, _rest(state, now, settings, "unbalanced", text))
 
 
 def _rest(state: State, now: int, settings: RebalanceSettings, result: Result, text: str) -> Step:
-    """A version has ended: nothing is published for a while."""
+    """A rebalance has ended: nothing is published during the cooldown."""
     state, finishes = _ended(state, now, result, text)
     phase = Phase.OFF if settings.mode == "off" else Phase.COOLDOWN
     return Step(_cooled(_over(replace(state, over=None, seen=None)), now, settings).at(phase, now), finishes)
 
 
 def _ended(state: State, now: int, result: Result, text: str) -> tuple[State, tuple[Command, ...]]:
-    """How a version ended is written down, and counted; not that of somebody else's."""
+    """Record and count how a version ended, unless somebody else published it."""
     if state.external or state.proposal is None:
         return state, ()
     strategy = state.proposal.strategy
@@ -546,12 +547,12 @@ def _ended(state: State, now: int, result: Result, text: str) -> tuple[State, tu
 
 
 def _cooled(state: State, now: int, settings: RebalanceSettings) -> State:
-    """The cooldown begins now."""
+    """Start the cooldown."""
     return replace(state, rested=now, until=now + settings.rest(state.setbacks))
 
 
 def _over(state: State) -> State:
-    """Without what belongs to an attempt."""
+    """The state without the fields of an attempt."""
     return replace(state, proposal=None, external=False, running=None, breaks=0, watched=None, first=False, tried=())
 
 
@@ -560,7 +561,7 @@ def _strategy(state: State) -> str:
 
 
 def _of(state: State) -> ProposalView:
-    """The proposal of a phase that has one; see :meth:`State.from_status`."""
+    """The proposal, in a phase that always has one; see :meth:`State.from_status`."""
     assert state.proposal is not None
     return state.proposal
 

@@ -1,4 +1,4 @@
-"""What the rebalancing machine is told, and what it asks for.
+"""Inputs and commands of the rebalancing state machine.
 
 Times are ms since 1970-01-01 UTC, durations ms.
 """
@@ -37,15 +37,15 @@ __all__ = [
 ]
 
 Mode = Literal["auto", "approve", "off"]
-"""Who decides: the operator; a person, by an annotation with the proposal's id; nobody."""
+"""Who decides on proposals: the operator; a person, by an annotation with the proposal's id; nobody."""
 
 Refusal = Literal["conflict", "unavailable", "forgotten"]
-"""Why something was not done: the routing state is another; a server or a figure is out of reach for now; the operator
-does not have the proposed version any more."""
+"""Why a command failed: the routing state has changed; a server or a metric is unavailable for now; the operator no
+longer has the proposed version."""
 
 Result = Literal["balanced", "unbalanced", "withdrawn", "failed"]
-"""How a published version ended: balance came back; it did not; it never became active; it became active, and whether
-it helped was never seen."""
+"""How a published version ended: it restored balance; it did not; it never became active; it became active, but could
+not be judged."""
 
 _LONGEST_REST = 8
 _FRESH = 90_000
@@ -57,16 +57,16 @@ class RebalanceSettings:
     """When the operator acts on imbalance (``spec.rebalance`` and λ of ``spec.index``).
 
     Attributes:
-        mode: who decides.
-        threshold: λ; more than 1.
-        interval: time from one look at the load to the next.
+        mode: who decides on proposals.
+        threshold: λ; greater than 1.
+        interval: time between two observations of the load.
         stabilisation: how long imbalance has to last before anything is proposed.
         cooldown: how long nothing is published after a rebalance has ended.
-        timeout: how long a pending version may take while both jobs run.
-        arrivals: objects a second below which balance does not matter. Loads are counted over the latest ten minutes,
-            so 1 is 600 objects: with fewer, a ratio over some slots is mostly chance.
-        rebuild: objects that have to be seen before a stream that began without history gets a tree of its own, once,
-            and never fewer than a tree is built from; 0: it gets none but by imbalance.
+        timeout: how long the adoption of a pending version may take while both jobs run.
+        arrivals: input rate in objects per second below which balance does not matter. Loads are counted over the last
+            ten minutes, so 1 means 600 objects: with fewer, a ratio over several slots is mostly random.
+        rebuild: number of objects that must be seen before the initial tree of a stream that began without history is
+            rebuilt, once; at least the number that a tree is built from. 0: it is rebuilt only because of imbalance.
     """
 
     mode: Mode = "auto"
@@ -80,21 +80,21 @@ class RebalanceSettings:
 
     @property
     def fresh(self) -> int:
-        """The age to which figures count: three looks, or 90 s, which is three scrapes at the slowest that is usual."""
+        """Maximum age of usable metrics: three intervals, at least 90 s (three scrapes at a slow scrape interval)."""
         return max(3 * self.interval, _FRESH)
 
     @property
     def observation(self) -> int:
-        """How long figures of a new version are gathered before they are believed."""
+        """How long metrics of a new version are collected before it is judged."""
         return max(self.stabilisation, 2 * self.interval)
 
     @property
     def release(self) -> float:
-        """The ratio at or below which a stream that was out of balance counts as balanced again: a little below λ."""
+        """The ratio at or below which a stream that was out of balance is balanced again: slightly below λ."""
         return 1.0 + _RELEASE * (self.threshold - 1.0)
 
     def rest(self, setbacks: int) -> int:
-        """The cooldown after so many rebalances in a row that did not help: doubled from the second on."""
+        """The cooldown after a number of consecutive rebalances that did not help: doubled from the second on."""
         return self.cooldown * min(1 << min(max(0, setbacks - 1), 16), _LONGEST_REST)
 
 
@@ -103,15 +103,15 @@ class RebalanceSettings:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What Prometheus says about the load of a stream.
+    """The load of a stream, from Prometheus.
 
     Attributes:
         at: when the samples were scraped.
-        worked: when the worker did its last round, which is when it last counted.
-        version: number of the routing version that the counts are of.
+        worked: when the worker completed its last round and updated its counts.
+        version: number of the routing version that the counts belong to.
         ratio: Lmax/Lmin over the slots; may be infinite.
-        arrivals: objects a second, over all slots.
-        slots: load of each slot; empty if that is not known.
+        arrivals: input rate over all slots, in objects per second.
+        slots: load of each slot; empty if unknown.
     """
 
     at: int
@@ -129,17 +129,17 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at a stream.
+    """One observation of a stream.
 
     Attributes:
-        now: the time of it.
-        routing: the routing store's state; None if it cannot be read.
-        load: the load; None if there is no such series, or no answer.
-        jobs: whether router and worker both run.
+        now: time of the observation.
+        routing: state of the routing store; None if it cannot be read.
+        load: the load; None if there are no such series, or no response.
+        jobs: whether router and worker are both ready.
         approval: value of the annotation ``spatialstream.dev/approve``; "" if there is none.
-        kept: id of the proposal that the operator has at hand to publish; None after its restart.
-        known: how many objects the stream's sample has been drawn from, while its tree was never built anew, and as far
-            as is known can be; else 0.
+        kept: id of the proposal that the operator holds in memory to publish; None after a restart.
+        known: number of objects that the stream's sample was drawn from, as long as its initial tree was never rebuilt
+            and, as far as is known, can be; 0 otherwise.
     """
 
     now: int
@@ -153,17 +153,17 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class ProposalView:
-    """What there is to know about a proposal without its arrays; it stands in the status.
+    """A proposal without its arrays, as stored in the status.
 
     Attributes:
-        id: names it; an approval has to say it.
+        id: its id, which an approval must contain.
         base: number of the version that it was computed from.
         strategy: PM, FM, FG or rebuild.
-        before, after: Lmax/Lmin now and expected; may be infinite.
-        leaves: how many leaves change slot.
-        queries: about how many continuous queries move.
-        heaviest: the slot with the most load before; None if that is not known.
-        text: what it does, in a few lines for a person.
+        before, after: current and expected Lmax/Lmin; may be infinite.
+        leaves: number of leaves that change slot.
+        queries: approximate number of continuous queries that move.
+        heaviest: the slot with the highest load before; None if unknown.
+        text: a human-readable summary of a few lines.
     """
 
     id: str
@@ -178,7 +178,7 @@ class ProposalView:
 
     @classmethod
     def of(cls, record: Mapping[str, Any], text: str = "") -> ProposalView:
-        """From ``Proposal.to_record()`` and ``Proposal.explain()`` of the library."""
+        """Build from ``Proposal.to_record()`` and ``Proposal.explain()`` of the library."""
         loads = record["slot_loads_before"]
         return cls(
             record["id"],
@@ -193,7 +193,7 @@ class ProposalView:
         )
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in ``status.rebalance.proposal``."""
+        """Convert to the form of ``status.rebalance.proposal``."""
         return {
             "id": self.id,
             "base": self.base,
@@ -208,7 +208,7 @@ class ProposalView:
 
     @classmethod
     def from_status(cls, record: object) -> ProposalView | None:
-        """From the status; None if it does not name a proposal and its base."""
+        """Read from the status; None without the id, base and strategy of a proposal."""
         if not isinstance(record, Mapping):
             return None
         name, base, strategy = (
@@ -240,9 +240,9 @@ class Proposed:
     """The outcome of :class:`Propose`.
 
     Attributes:
-        now: when.
-        proposal: the proposal; None if no strategy that was asked for makes anything better.
-        ratio: Lmax/Lmin by the counts that the proposal was to be made from; None if there is nothing to say.
+        now: the time.
+        proposal: the proposal; None if no requested strategy improves balance.
+        ratio: Lmax/Lmin by the counts that the proposal was computed from; None if unknown.
     """
 
     now: int
@@ -255,7 +255,7 @@ class Published:
     """The outcome of :class:`Publish`: the version is pending.
 
     Attributes:
-        now: when.
+        now: the time.
         version: its number.
     """
 
@@ -265,10 +265,10 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The outcome of :class:`Withdraw`: the version is not pending any more, and was never active.
+    """The outcome of :class:`Withdraw`: the version is no longer pending, and never became active.
 
     Attributes:
-        now: when.
+        now: the time.
     """
 
     now: int
@@ -276,12 +276,12 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What was asked for could not be done.
+    """A command could not be carried out.
 
     Attributes:
-        now: when.
-        why: what kind of reason.
-        message: the reason, for a person.
+        now: the time.
+        why: kind of the reason.
+        message: the reason, for people.
     """
 
     now: int
@@ -296,12 +296,12 @@ Input = Observation | Proposed | Published | Withdrawn | Refused
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """Compute a proposal from the active version; answer with :class:`Proposed` or :class:`Refused`.
+    """Compute a proposal from the active version. The outcome is :class:`Proposed` or :class:`Refused`.
 
     Attributes:
-        strategies: those that may be used, from the cheapest.
-        base: number of the version that it has to be computed from.
-        first: whether the stream's first tree is to be built anew, though load be in balance.
+        strategies: the allowed strategies, cheapest first.
+        base: number of the version that it must be computed from.
+        first: whether to rebuild the stream's initial tree even if load is in balance.
     """
 
     strategies: tuple[str, ...]
@@ -311,7 +311,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish a proposal; answer with :class:`Published` or :class:`Refused`. To do it twice does no harm.
+    """Publish a proposal (idempotent). The outcome is :class:`Published` or :class:`Refused`.
 
     Attributes:
         proposal: its id.
@@ -322,7 +322,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Withdraw a pending version; answer with :class:`Withdrawn` or :class:`Refused`.
+    """Withdraw a pending version. The outcome is :class:`Withdrawn` or :class:`Refused`.
 
     Attributes:
         version: its number.
@@ -335,12 +335,12 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Say something as an event of the stream.
+    """Create an event about the stream.
 
     Attributes:
-        reason: CamelCase.
+        reason: a CamelCase word.
         message: a sentence.
-        warning: whether it is one.
+        warning: whether the event is a warning.
     """
 
     reason: str
@@ -353,7 +353,7 @@ class Finish:
     """Count how a published version ended.
 
     Attributes:
-        strategy: what it was made with.
+        strategy: the strategy of its proposal.
         result: how it ended.
     """
 

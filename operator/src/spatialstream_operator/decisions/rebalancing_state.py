@@ -1,7 +1,7 @@
-"""What the rebalancing machine remembers, and how it stands in ``status.rebalance``.
+"""The state of the rebalancing state machine, and its form in ``status.rebalance``.
 
-The status is all that outlives the operator. Together with the routing store, which says what is active and what is
-pending, it is enough to go on from any moment. What it lacks or does not make sense begins anew.
+Only the status outlives the operator. Together with the routing store, which holds the active and the pending version,
+it is sufficient to continue from any moment. Missing or invalid parts get their initial values.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ __all__ = ["Ending", "Phase", "State"]
 
 
 class Phase(StrEnum):
-    """Where a stream's rebalancing is."""
+    """Phase of a stream's rebalancing."""
 
     OFF = "Off"
-    """Nobody wants it; load is looked at all the same."""
+    """Rebalancing is turned off; load is observed all the same."""
     WATCHING = "Watching"
-    """There is no imbalance, or nothing is known."""
+    """There is no imbalance, or the load is unknown."""
     STABILISING = "Stabilising"
-    """Load is out of balance, and may get back by itself."""
+    """Load is out of balance, but may return to balance by itself."""
     PROPOSING = "Proposing"
-    """A proposal is asked for."""
+    """A proposal is being computed."""
     AWAITING_APPROVAL = "AwaitingApproval"
-    """A proposal is shown, and a person has not said yes."""
+    """A proposal is shown, and not approved yet."""
     PUBLISHING = "Publishing"
-    """A proposal is to be published; whether it has been, the routing store knows."""
+    """A proposal is being published; the routing store shows whether it has been."""
     ADOPTING = "Adopting"
     """A version is pending."""
     WITHDRAWING = "Withdrawing"
-    """A pending version is to be taken back."""
+    """A pending version is being withdrawn."""
     VERIFYING = "Verifying"
-    """A new version is active; whether it helps has to be seen."""
+    """A new version is active; its effect is being measured."""
     COOLDOWN = "Cooldown"
-    """Nothing is published for a while."""
+    """Nothing is published until the cooldown ends."""
 
 
 _NAMES = {phase.value: phase for phase in Phase}
@@ -52,8 +52,8 @@ class Ending:
     """How the last published version ended.
 
     Attributes:
-        result: how.
-        strategy: what it was made with.
+        result: the outcome.
+        strategy: the strategy of its proposal.
         proposal: id of its proposal.
         version: its number.
         at: when it ended, in ms.
@@ -68,7 +68,7 @@ class Ending:
     message: str = ""
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in ``status.rebalance.last``."""
+        """Convert to the form of ``status.rebalance.last``."""
         return {
             "outcome": self.result,
             "strategy": self.strategy,
@@ -80,7 +80,7 @@ class Ending:
 
     @classmethod
     def from_status(cls, record: Mapping[str, Any]) -> Ending | None:
-        """From the status; None if it does not say how and when."""
+        """Read from the status; None without an outcome and a time."""
         result = next((each for each in get_args(Result) if each == record.get("outcome")), None)
         at = records.moment(record, "time")
         if result is None or at is None:
@@ -92,28 +92,28 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The machine's memory.
+    """The state of the state machine.
 
     Attributes:
-        phase: where it is.
-        since: when that began.
-        balanced: what was last found out about balance, with hysteresis; None if nothing was.
+        phase: the phase.
+        since: when the phase began.
+        balanced: the last judgement about balance, with hysteresis; None if there was none yet.
         version: the version that the phase is about: pending, being verified, or else the active one.
-        over: since when the ratio has been above λ without a break; None if it is not.
-        seen: when that was last looked at, while it matters.
-        watched: since when figures of the version that is being verified have come without a break.
+        over: since when the ratio has been above λ without interruption; None if it is not.
+        seen: time of the last observation, while it matters.
+        watched: since when metrics of the version being verified have arrived without interruption.
         proposal: the proposal that is shown, published or verified.
-        external: whether the pending version is somebody else's.
-        running: since when both jobs have run without a break while a version is pending.
-        breaks: how often they stopped in that time.
-        first: whether the attempt is the first rebuild of a stream that began without history.
-        tried: strategies that have not restored balance, since it was lost.
-        setbacks: rebalances in a row that did not help.
+        external: whether the pending version was published by somebody else.
+        running: since when both jobs have run without interruption while a version is pending.
+        breaks: number of interruptions in that time.
+        first: whether the attempt is the rebuild of the initial tree of a stream that began without history.
+        tried: strategies that have failed to restore balance since it was lost.
+        setbacks: number of consecutive rebalances that did not help.
         rested: when the cooldown began.
-        until: when it ends.
-        ignored: the approval that was last used, or found to be for something else: there is no more to say about it.
+        until: when the cooldown ends.
+        ignored: the approval that was last used, or last reported as not matching; it is not reported again.
         last: how the last published version ended.
-        problem: why the latest attempt came to nothing, as a CamelCase reason; "" if it did not.
+        problem: why the latest attempt failed, as a CamelCase reason; "" if it did not.
     """
 
     phase: Phase = Phase.OFF
@@ -137,16 +137,16 @@ class State:
     problem: str = ""
 
     def at(self, phase: Phase, now: int) -> State:
-        """In a phase, which begins now unless it is the one that it is in."""
+        """The state in a phase, which begins now unless it is the current one."""
         return self if phase is self.phase else replace(self, phase=phase, since=now)
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Strategies that have not been tried yet since balance was lost."""
+        """Strategies that have not been tried since balance was lost."""
         return tuple(each for each in STRATEGIES if each not in self.tried)
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in ``status.rebalance``. Every key is there, so that a merge removes what was there before."""
+        """Convert to the form of ``status.rebalance``; every key is present, so that a patch removes old values."""
         times = {
             "since": self.since,
             "imbalancedSince": self.over,
@@ -174,7 +174,7 @@ class State:
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any] | None) -> State:
-        """From ``status.rebalance``; what is not there, or not understood, begins anew."""
+        """Read from ``status.rebalance``; absent or invalid parts get their initial values."""
         record: Mapping[str, Any] = status if isinstance(status, Mapping) else {}
         state = cls(
             phase=_NAMES.get(records.text(record, "phase"), Phase.OFF),
@@ -204,7 +204,7 @@ class State:
         )
 
     def _sound(self) -> bool:
-        """Whether the phase has what it needs."""
+        """Whether the fields that the phase needs are set."""
         if self.phase in _WITH_PROPOSAL:
             return self.proposal is not None
         if self.phase in _WITH_VERSION:

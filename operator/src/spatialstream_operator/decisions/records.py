@@ -1,7 +1,7 @@
-"""Values as a resource's status holds them, read with tolerance.
+"""Tolerant readers and writers of the values in a resource's status.
 
-A status may have been written by an older or a newer operator, or by a person. Whatever is not of the type that is
-expected counts as absent: a decision then begins anew, which is always safe, and never fails.
+A status may have been written by an older or a newer operator, or by a person. A value of an unexpected type counts as
+absent: the decision then starts from its initial state, which is always safe, and never fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LATEST = 253_402_300_799_999  # the end of the year 9999, the last that ISO 860
 
 
 def moment_text(at: int | None) -> str | None:
-    """A time in ms since 1970-01-01 UTC as Kubernetes writes times; ms only where there are any.
+    """A time in ms since 1970-01-01 UTC in the format of Kubernetes; with ms only if they are not 0.
 
     >>> moment_text(1_795_262_400_000), moment_text(1_795_262_400_250)
     ('2026-11-21T12:00:00Z', '2026-11-21T12:00:00.250Z')
@@ -44,7 +44,7 @@ def moment(record: Mapping[str, Any], key: str) -> int | None:
 
 
 def ratio_text(value: float | None) -> str | None:
-    """A ratio as a status holds it: a string, because JSON has no infinity.
+    """A ratio in the form of a status: a string, because JSON has no infinity.
 
     >>> ratio_text(9.28125), ratio_text(float("inf"))
     ('9.28', '+Inf')

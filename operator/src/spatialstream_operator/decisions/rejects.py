@@ -1,9 +1,10 @@
-"""Whether so much of what comes is rejected that something is wrong with the stream, and not with a record.
+"""Whether so many records are rejected that the stream is at fault rather than single records.
 
-Rejected records are dead letters, and a few are nothing unusual. But a stream of which a tenth is rejected answers with
-a tenth missing, and is Degraded, with the commonest reason. The limit is ``spec.rejects.share``, of each kind by
-itself, for queries are few beside objects. It is told once that has lasted, and until the share is below half of it.
-Fewer than :data:`LEAST` records say nothing. Without figures what was said stays.
+Rejected records become dead letters, and a few are normal. But the answers of a stream that rejects a tenth of its
+objects lack that tenth, so such a stream is Degraded, with the most common reason. The limit is ``spec.rejects.share``,
+applied to each kind of record separately, because there are far fewer queries than objects. It is reported after it has
+lasted for :data:`AFTER`, and until the share falls below half the limit. Fewer than :data:`LEAST` rejected records are
+ignored. Without metrics the last state is kept.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from spatialstream_operator.decisions.failures import Failure
 __all__ = ["AFTER", "LEAST", "Inflow", "Rejecting", "judge", "problem"]
 
 LEAST = 10
-"""Records of a kind, in the window of the figures, that have to be rejected."""
+"""Minimum number of rejected records of a kind in the window of the metrics."""
 
 AFTER = 30_000
-"""ms for which the share has to be above the limit."""
+"""ms for which the share must be above the limit."""
 
 _HYSTERESIS = 0.5
 
@@ -30,16 +31,16 @@ _MEANS: Mapping[str, str] = {
     "future": "they are from the future",
     "json": "they are not JSON objects",
     "size": "they are too long",
-    "clock": "they are marks that cannot be used",
-    "place": "their coordinates are missing or cannot be used",
+    "clock": "they are invalid watermarks",
+    "place": "their coordinates are missing or invalid",
     "admission": "the worker does not admit them",
-    "other": "the letters say why",
+    "other": "the dead letters say why",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Inflow:
-    """What has come of one kind in the window of the figures.
+    """Records of one kind that arrived in the window of the metrics.
 
     Attributes:
         kind: ``objects`` or ``queries``.
@@ -58,24 +59,24 @@ class Inflow:
 
     @property
     def share(self) -> float:
-        """Rejected records of all; 0 if none have come."""
+        """Share of rejected records; 0 if none arrived."""
         return self.refused / (self.accepted + self.refused) if self.refused > 0.0 else 0.0
 
     @property
     def commonest(self) -> str:
-        """The class of most rejected records."""
+        """The most common class of reason."""
         return max(self.rejected, key=lambda reason: (self.rejected[reason], reason), default="other")
 
 
 @dataclass(frozen=True, slots=True)
 class Rejecting:
-    """What is remembered while too much is rejected, in ``status.rejected``.
+    """State while too many records are rejected, in ``status.rejected``.
 
     Attributes:
-        since: when the share began to be above the limit, in ms since 1970-01-01 UTC.
-        kind: of the records; of both the one with the larger share.
-        reason: the commonest class of reason.
-        share: per cent that is rejected.
+        since: when the share rose above the limit, in ms since 1970-01-01 UTC.
+        kind: kind of the records; if both kinds exceed the limit, the one with the larger share.
+        reason: the most common class of reason.
+        share: rejected records in per cent.
     """
 
     since: int
@@ -84,26 +85,26 @@ class Rejecting:
     share: int
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in the status."""
+        """Convert to the form in the status."""
         since = records.moment_text(self.since)
         return {"since": since, "kind": self.kind, "reason": self.reason, "share": self.share}
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any]) -> Rejecting | None:
-        """From the status; None if there is none, or it is not understood."""
+        """Read from the status; None if absent or invalid."""
         since, share = records.moment(status, "since"), records.whole(status, "share")
         kind, reason = records.text(status, "kind"), records.text(status, "reason")
         return Rejecting(since, kind, reason, share) if since is not None and share is not None and kind else None
 
 
 def judge(before: Rejecting | None, now: int, inflows: Iterable[Inflow] | None, limit: float) -> Rejecting | None:
-    """What to remember; None if not too much is rejected.
+    """The next state; None if not too many records are rejected.
 
     Args:
-        before: what was remembered.
+        before: the previous state.
         now: the time, in ms since 1970-01-01 UTC.
-        inflows: what has come lately; None if that is not known.
-        limit: share from which it is too much, 0 to 1.
+        inflows: records that arrived lately; None if unknown.
+        limit: share from which too many are rejected, 0 to 1.
     """
     if inflows is None:
         return before
@@ -115,20 +116,20 @@ def judge(before: Rejecting | None, now: int, inflows: Iterable[Inflow] | None, 
     since = now if before is None or before.since > now else before.since
     share = round(100 * found.share)
     if before is not None and (before.kind, before.reason) == (found.kind, found.commonest):
-        share = before.share if abs(share - before.share) < 5 else share  # a status that moves all the time says less
+        share = before.share if abs(share - before.share) < 5 else share  # avoids frequent changes of the status
     return Rejecting(since, found.kind, found.commonest, share)
 
 
 def problem(found: Rejecting | None, now: int, topic: str) -> Failure | None:
-    """What is to be told; None if nothing is, or it has not lasted.
+    """The failure to report; None if there is none, or it has not lasted long enough.
 
     Args:
-        found: what is remembered.
+        found: the state.
         now: the time, in ms since 1970-01-01 UTC.
-        topic: where the rejected records are.
+        topic: topic of the rejected records.
     """
     if found is None or now - found.since < AFTER:
         return None
-    why = _MEANS.get(found.reason, f"their field {found.reason} is missing or cannot be used")
-    text = f"{found.share} % of the {found.kind} are rejected, most because {why}."
+    why = _MEANS.get(found.reason, f"their field {found.reason} is missing or invalid")
+    text = f"{found.share} % of the {found.kind} are rejected, mostly because {why}."
     return Failure("RecordsRejected", f"{text} They are in {topic}, with the reason.", "slow")

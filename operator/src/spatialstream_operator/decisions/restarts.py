@@ -1,12 +1,13 @@
-"""When a driver's pod is made, removed and made again.
+"""When a driver's pod is created, deleted and recreated.
 
-The operator makes bare pods that are never restarted in place, so what ends has to be made again: at once if it was
-planned, after a pause that doubles with each failure in a row if it was not. A driver that has run for long enough
-counts as healthy, and its failures are forgotten. After too many of them the stream is degraded, and a new pod is tried
-only at the longest pause: never given up, because most causes end by themselves or by somebody's hand.
+The operator creates bare pods that are never restarted in place, so a pod that terminates must be recreated: at once if
+the termination was planned, otherwise after a backoff that doubles with each consecutive failure. A driver that has run
+for long enough counts as healthy, and its failure count is reset. After too many consecutive failures the stream is
+Degraded, and new pods are created only at the maximum backoff. The operator never stops retrying, because most causes
+disappear by themselves or are removed by somebody.
 
-A pod that cannot start (no such image, no room) is not made again, because Kubernetes itself keeps trying; its cause is
-told (:mod:`~spatialstream_operator.decisions.starting`).
+A pod that cannot start (missing image, no room) is not recreated, because Kubernetes itself keeps trying; its cause is
+reported (:mod:`~spatialstream_operator.decisions.starting`).
 """
 
 from __future__ import annotations
@@ -37,16 +38,18 @@ __all__ = [
 ]
 
 PodState = Literal["pending", "stuck", "running", "failed", "terminating"]
-"""Where a pod is; *stuck* is pending for a cause that somebody has to remove."""
+"""State of a pod; *stuck* is pending for a cause that somebody has to remove."""
 
-Action = Literal["create", "delete", "strike", "keep", "wait"]
-"""Make the pod; remove it; take it off the list without its node; leave it alone; there is none, and none is to be
-made now."""
+Action = Literal["create", "delete", "force_delete", "keep", "wait"]
+"""Create the pod; delete it; delete it without waiting for its node; leave it alone; wait: there is no pod, and none is
+to be created now."""
 
 _SLOW = 3
 _LONGEST = 16
 _DRIVER = "driver"
-_LOST = Failure("NodeLost", "The node of the driver's pod is lost, or out of reach; another one is made elsewhere.")
+_LOST = Failure(
+    "NodeLost", "The node of the driver's pod is lost or unreachable; the pod is recreated on another node."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,10 @@ class RestartSettings:
     """``spec.restart``; durations in ms.
 
     Attributes:
-        backoff: pause after the first failure.
-        longest: the longest pause (``maxBackoff``).
-        failures: failures in a row from which the stream is degraded (``maxFailures``).
-        healthy: how long a driver has to run for its failures to be forgotten (``healthyAfter``).
+        backoff: backoff after the first failure.
+        longest: maximum backoff (``maxBackoff``).
+        failures: number of consecutive failures from which the stream is Degraded (``maxFailures``).
+        healthy: how long a driver has to run until its failure count is reset (``healthyAfter``).
     """
 
     backoff: int = 5_000
@@ -68,18 +71,18 @@ class RestartSettings:
 
 @dataclass(frozen=True, slots=True)
 class PodReport:
-    """What a pod's own status says.
+    """A pod's state, from its own status.
 
     Attributes:
-        uid: tells it from its predecessors of the same name.
-        state: where it is.
+        uid: distinguishes it from earlier pods of the same name.
+        state: its state.
         template: its ``spatialstream.dev/template-hash``.
-        started: since when its driver runs, in ms; None if it does not.
-        ended: when its driver ended, in ms; None if it has not, or if that is not known.
+        started: when its driver started, in ms; None if it has not.
+        ended: when its driver terminated, in ms; None if it has not, or if unknown.
         ready: whether it is ready.
-        failure: why it failed or is stuck, what it waits for, or why a container beside the driver cannot start.
-        ran: whether its driver runs, has run, or may have: only of one that still waits to be started it is known.
-        lost: whether it is to end, and nobody will say that it has.
+        failure: why it failed or is stuck, what it waits for, or why another container of the pod cannot start.
+        ran: whether its driver is running, has run, or may have; False only if its container still waits to be started.
+        lost: whether it is being deleted, but its node will not confirm that.
     """
 
     uid: str
@@ -95,16 +98,16 @@ class PodReport:
 
 @dataclass(frozen=True, slots=True)
 class RestartState:
-    """What is remembered about a job, in ``status.router`` and ``status.workers``.
+    """The restart state of a job, in ``status.router`` and ``status.workers``.
 
     Attributes:
-        uid: of the pod that was last seen; "" if it is gone and accounted for.
-        template: hash of the template that was last tried.
-        restarts: pods that were made again after a failure, in all.
-        failures: failures in a row.
+        uid: uid of the last observed pod; "" if its end has been processed.
+        template: hash of the last template.
+        restarts: total number of pods that were recreated after a failure.
+        failures: number of consecutive failures.
         last: the last failure.
-        failed: when that was, in ms.
-        attempt: when the next pod may be made, in ms; None: at once.
+        failed: time of the last failure, in ms.
+        attempt: when the next pod may be created, in ms; None: at once.
     """
 
     uid: str = ""
@@ -116,7 +119,7 @@ class RestartState:
     attempt: int | None = None
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in the status; every key is there."""
+        """Convert to the form in the status; every key is present."""
         last = None
         if self.last is not None:
             last = {
@@ -136,7 +139,7 @@ class RestartState:
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any] | None) -> RestartState:
-        """From the status; what is not there, or not understood, begins anew."""
+        """Read from the status; absent or invalid parts get their defaults."""
         record: Mapping[str, Any] = status if isinstance(status, Mapping) else {}
         last = records.part(record, "lastFailure")
         reason, message = records.text(last, "reason"), records.text(last, "message")
@@ -153,14 +156,14 @@ class RestartState:
 
 
 Ran = Literal["no", "unknown", "yes"]
-"""Whether a job has ever run. *No* is said only where it is known: of no pod, or of one that was seen to wait."""
+"""Whether a job has ever run. *No* only if that is certain: it never had a pod, or only one that was seen waiting."""
 
 
 def ran(before: Mapping[str, Any], pod: PodReport | None) -> Ran:
     """Whether a job has ever run, as far as is known.
 
     Args:
-        before: what was remembered of the job, as in the status.
+        before: the job's state in the status.
         pod: its pod, if there is one.
     """
     known = before.get("ran")
@@ -169,16 +172,16 @@ def ran(before: Mapping[str, Any], pod: PodReport | None) -> Ran:
         return "no" if first else "yes"
     if pod is not None:
         return "yes" if pod.ran else "no"
-    # a pod that was there and has not been seen ending may have done anything in between
+    # a pod that existed, and whose end was not observed, may have run in between
     return "yes" if before.get("podUid") else known
 
 
 def may_run(known: Ran, refused: bool) -> Ran:
-    """The same when a pod is about to be made; written down before, for the operator may never see what becomes of it.
+    """The same when a pod is about to be created. Stored before, because the operator may never observe the outcome.
 
     Args:
-        known: before.
-        refused: whether the last pod that was to be made was refused.
+        known: the value before.
+        refused: whether the API server rejected the last attempt to create the pod.
     """
     return "unknown" if known == "no" or (known == "unknown" and refused) else "yes"
 
@@ -188,10 +191,10 @@ class RestartDecision:
     """What to do about a pod.
 
     Attributes:
-        state: what to remember; it is written down before anything is done.
-        action: what to do.
-        failure: a failure that was found just now, to be told once.
-        restarted: whether the pod to be made follows one that failed, to be counted.
+        state: the next state, to be stored before the action is carried out.
+        action: the action.
+        failure: a newly detected failure, to be reported once.
+        restarted: whether the action recreates a failed pod, to be counted.
     """
 
     state: RestartState
@@ -211,22 +214,22 @@ def is_degraded(state: RestartState, settings: RestartSettings) -> bool:
 def decide(
     state: RestartState, pod: PodReport | None, wanted: str | None, now: int, settings: RestartSettings
 ) -> RestartDecision:
-    """What to do about a job's pod.
+    """Decide what to do about a job's pod.
 
     Args:
-        state: what was remembered.
-        pod: the pod there is.
-        wanted: hash of the template that it should have; None if there should be none.
+        state: the state from the status.
+        pod: the existing pod; None if there is none.
+        wanted: hash of the desired template; None if there should be no pod.
         now: the time, in ms since 1970-01-01 UTC.
-        settings: as they are now.
+        settings: the current settings.
     """
     if wanted is not None and wanted != state.template:
-        state = replace(state, template=wanted, failures=0, attempt=None)  # what failed before may be put right
+        state = replace(state, template=wanted, failures=0, attempt=None)  # the change may have fixed the failure
     if pod is None:
         return _absent(state, wanted, now, settings)
     if pod.state == "terminating":
         if pod.lost and wanted is not None:  # its name is needed
-            return RestartDecision(replace(state, uid="", last=_LOST, failed=now, attempt=now), "strike", _LOST)
+            return RestartDecision(replace(state, uid="", last=_LOST, failed=now, attempt=now), "force_delete", _LOST)
         return RestartDecision(replace(state, uid=""), "keep")
     if wanted is None or pod.template != wanted:
         return RestartDecision(replace(state, uid=""), "delete")
@@ -241,8 +244,8 @@ def _absent(state: RestartState, wanted: str | None, now: int, settings: Restart
     if wanted is None:
         return RestartDecision(replace(state, uid=""), "wait")
     found = None
-    if state.uid:  # it was there, and nobody here has removed it
-        found = Failure("PodDeleted", "The driver's pod was removed by somebody else, or with its node.")
+    if state.uid:  # it existed, and this operator has not deleted it
+        found = Failure("PodDeleted", "The driver's pod was deleted by somebody else, or with its node.")
         state = replace(state, uid="", last=found, failed=now, attempt=now + settings.backoff)
     if state.attempt is not None and now < state.attempt:
         return RestartDecision(state, "wait", found)
@@ -252,10 +255,10 @@ def _absent(state: RestartState, wanted: str | None, now: int, settings: Restart
 
 
 def _failed(state: RestartState, pod: PodReport, now: int, settings: RestartSettings) -> RestartDecision:
-    """A failed pod is kept, with its log, until the next one is made."""
+    """A failed pod is kept, with its log, until the next one is created."""
     found = None
     if state.uid != pod.uid or state.attempt is None:
-        found = pod.failure or Failure("Error", "The driver has ended.")
+        found = pod.failure or Failure("Error", "The driver has terminated.")
         ran = 0 if pod.started is None or pod.ended is None else pod.ended - pod.started
         failures = 1 if ran >= settings.healthy else state.failures + 1
         pause = _pause(failures, found, settings)
@@ -266,7 +269,7 @@ def _failed(state: RestartState, pod: PodReport, now: int, settings: RestartSett
 
 
 def _pause(failures: int, failure: Failure, settings: RestartSettings) -> int:
-    """How long to wait after so many failures in a row."""
+    """The backoff after a number of consecutive failures."""
     if failures >= settings.failures:
         return settings.longest
     doublings = failures - 1 + (_SLOW if failure.retry == "slow" else 0)
@@ -276,25 +279,25 @@ def _pause(failures: int, failure: Failure, settings: RestartSettings) -> int:
 # ------------------------------------------------------------------------------------------------------ reading a pod
 
 _EXITS: Mapping[int, Failure] = {
-    0: Failure("Ended", "The driver ended without being told to."),
-    2: Failure("SettingsRefused", "The driver refused a setting, or a server was out of reach at its start.", "slow"),
+    0: Failure("Ended", "The driver exited without being asked to."),
+    2: Failure("SettingsRefused", "The driver rejected a setting, or a server was unreachable at its start.", "slow"),
     3: Failure("RunFailed", "The streaming query failed."),
     137: Failure("Killed", "The driver was killed."),
-    143: Failure("Terminated", "The driver was asked to end by somebody else."),
+    143: Failure("Terminated", "The driver was asked to terminate by somebody else."),
 }
-"""What the exit statuses of ``spatialstream router`` and ``worker`` mean."""
+"""Meaning of the exit statuses of ``spatialstream router`` and ``worker``."""
 
 
 def report(
     pod: Mapping[str, Any], now: int, container: str = _DRIVER, events: Sequence[Mapping[str, Any]] = ()
 ) -> PodReport:
-    """What a pod's own status says, and the events about it if it does not start.
+    """A pod's state, from its own status and, if it does not start, from the events about it.
 
     Args:
-        pod: the Pod, as the API server gives it.
+        pod: the Pod, as the API server returns it.
         now: the time, in ms since 1970-01-01 UTC.
-        container: name of the container that matters.
-        events: about this pod.
+        container: name of the main container.
+        events: events about this pod.
     """
     meta, status = records.part(pod, "metadata"), records.part(pod, "status")
     uid = records.text(meta, "uid")
@@ -303,7 +306,7 @@ def report(
     phase, state = records.text(status, "phase"), records.part(driver, "state")
     leaving = records.moment(meta, "deletionTimestamp")
     if leaving is not None:
-        late = Failure("TerminationStuck", "The pod does not end; its node may be lost.", "slow")
+        late = Failure("TerminationStuck", "The pod does not terminate; its node may be lost.", "slow")
         failure, lost = late if now - leaving > OVERDUE else None, is_lost(pod, now)
         return PodReport(uid, "terminating", template, failure=failure, ran=not _waits(phase, driver), lost=lost)
     over = records.part(state, "terminated")
@@ -320,26 +323,26 @@ def report(
 
 
 def _waits(phase: str, driver: Mapping[str, Any]) -> bool:
-    """Whether a driver's container has not been started yet, and was not before."""
+    """Whether a driver's container has never been started."""
     if not driver:
         return phase in ("", "Pending")
     return "waiting" in records.part(driver, "state") and not driver.get("restartCount") and not driver.get("lastState")
 
 
 def _ended(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> Failure:
-    """Why a pod has ended: what happened to the pod, before what happened to its driver."""
+    """Why a pod has terminated; what happened to the pod takes precedence over what happened to its driver."""
     reason, message = records.text(status, "reason"), records.text(status, "message")
     disrupted = named(status.get("conditions"), "type", "DisruptionTarget")
     if disrupted.get("status") == "True":
         reason = reason or records.text(disrupted, "reason") or "Disrupted"
         message = message or records.text(disrupted, "message")
     if reason:
-        return Failure(reason, message or f"The driver's pod has ended: {reason}.")
+        return Failure(reason, message or f"The driver's pod has terminated: {reason}.")
     said = records.text(terminated, "message").strip()
     if terminated.get("reason") == "OOMKilled":
         return Failure("OOMKilled", "The driver used more memory than its limit.")
     code = terminated.get("exitCode")
     if not isinstance(code, int):
-        return Failure("Error", said or "The driver has ended.")
-    known = _EXITS.get(code, Failure("Error", f"The driver ended with exit status {code}."))
+        return Failure("Error", said or "The driver has terminated.")
+    known = _EXITS.get(code, Failure("Error", f"The driver exited with status {code}."))
     return replace(known, message=said[-1000:] or known.message)

@@ -1,9 +1,9 @@
-"""Whether a standing query stands as its resource says, and what is to be registered that it does.
+"""Whether the continuous query of a SpatialQuery is registered, and which registration to send.
 
-The id of a query is made of the resource's namespace and name and of what it asks: so another spec is another query,
-and whoever registers it, however often, registers the same one. A registration is written down with its time before it
-is sent. Until it is known to have been taken in it is sent again as it was, which a stream passes over if it has it
-already. Only then may it have another time: a query that has been cancelled since is not there anew with its old one.
+The id of a query is derived from the namespace and name of the resource and from its content: a changed spec is a new
+query, and registering the same spec is idempotent. A registration is stored with its time before it is sent. Until its
+acceptance is confirmed, it is sent again unchanged; the stream ignores it if it already has it. Only after that may it
+get another time: otherwise a query that was cancelled in between would come back with its old time.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from spatialstream_operator.decisions.rebalancing_inputs import Note
 __all__ = ["NO_GATEWAY", "Registration", "Wish", "hindrance", "news", "next_registration", "registrations"]
 
 NO_GATEWAY = (
-    "The operator has no gateway to register it by; install the chart with gateway.enabled and "
+    "The operator has no gateway to register the query; install the chart with gateway.enabled and "
     "gateway.access.tokenReview."
 )
 
 _STREAM = "stream"
 _DIGEST = 12
 _WARNINGS = frozenset({"Refused", "NotAllowed", "NoGateway"})
-"""What does not come right by waiting."""
+"""Reasons that do not resolve themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a SpatialQuery asks for.
+    """The query that a SpatialQuery specifies.
 
     Attributes:
         stream: name of the SpatialStream.
-        id: of the query.
+        id: id of the query.
         record: the query as JSON, without a time.
-        by: by whom it is registered: the resource, not the operator.
+        by: owner of the registration: the resource, not the operator.
     """
 
     stream: str
@@ -52,7 +52,7 @@ class Wish:
 
     @classmethod
     def of(cls, namespace: str, name: str, spec: Mapping[str, Any]) -> Wish:
-        """What a spec asks for.
+        """Build from a spec.
 
         >>> Wish.of("geo", "floods", {"stream": "quakes", "type": "CRQ"}).id
         'geo.floods.bcc2f7185d8e'
@@ -65,7 +65,7 @@ class Wish:
         return cls(records.text(spec, _STREAM), query, {"id": query, **asked}, f"sq/{namespace}/{name}")
 
     def end(self, t: int) -> int | None:
-        """When it ends by itself if it stands from t on, in ms; None if what it asks cannot be read."""
+        """When it expires if it is registered from time t, in ms; None if its duration or step is invalid."""
         try:
             step = parse_duration(self.record["step"], "step") if "step" in self.record else None
             return t + (parse_duration(self.record["duration"]) if "duration" in self.record else endless(step))
@@ -75,12 +75,12 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A query that may stand because it was registered for a resource.
+    """A query that may be registered on behalf of a resource.
 
     Attributes:
         query: its id.
-        t: the time from which it stands, in ms of the stream's clock.
-        taken: whether the stream is known to have taken it in.
+        t: the time of its registration, in ms of the stream's clock.
+        taken: whether the stream has confirmed the registration.
     """
 
     query: str
@@ -88,7 +88,7 @@ class Registration:
     taken: bool = False
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in ``status.registrations``."""
+        """Convert to the form of ``status.registrations``."""
         return {"query": self.query, "t": self.t, "taken": self.taken}
 
 
@@ -105,13 +105,13 @@ def registrations(status: Mapping[str, Any]) -> list[Registration]:
 
 
 def next_registration(wish: Wish, known: Registration | None, clock: int, same_stream: bool) -> Registration | None:
-    """What is to be sent, now that the query does not stand; None: nothing, its time is over.
+    """The registration to send for a query that is not registered; None if the query has expired.
 
     Args:
-        wish: what should stand.
-        known: its registration so far.
-        clock: that of the stream, in ms.
-        same_stream: whether the registration was one of this stream, not of one that had its name before.
+        wish: the query of the resource.
+        known: its stored registration, if any.
+        clock: the stream's clock, in ms.
+        same_stream: whether that registration was with this stream, not an earlier one of the same name.
     """
     if known is not None and not known.taken:
         return known
@@ -121,13 +121,13 @@ def next_registration(wish: Wish, known: Registration | None, clock: int, same_s
 
 
 def hindrance(name: str, stream: Mapping[str, Any] | None, gateway: bool, stood: bool) -> Verdict | None:
-    """What is said of a query whose stream cannot be asked for now; None if it can.
+    """The condition of a query whose stream cannot be reached for now; None if it can.
 
     Args:
-        name: of the SpatialStream.
+        name: name of the SpatialStream.
         stream: the SpatialStream; None if there is none.
-        gateway: whether there is a gateway to ask it by.
-        stood: whether the query stood when it was last asked about.
+        gateway: whether a gateway is configured.
+        stood: whether the query was registered according to the last response.
     """
     if stream is None:
         return Verdict("False", "NoStream", f"There is no SpatialStream {name} in this namespace yet.")
@@ -140,7 +140,7 @@ def hindrance(name: str, stream: Mapping[str, Any] | None, gateway: bool, stood:
 
 
 def news(before: Sequence[Mapping[str, Any]], after: Mapping[str, Any]) -> Note | None:
-    """The event that a change of the condition is worth; what cannot be known for a while is worth none."""
+    """The event for a change of the condition; None if it has not changed, or is or was only temporarily Unknown."""
     last = next((each for each in before if each.get("type") == after["type"]), {})
     if after["status"] == "Unknown" or (last.get("status"), last.get("reason")) == (after["status"], after["reason"]):
         return None

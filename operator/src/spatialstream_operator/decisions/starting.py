@@ -1,12 +1,12 @@
-"""Why a pod does not start, in Kubernetes' own words.
+"""Why a pod does not start, with the messages of Kubernetes.
 
-The status of a pod tells of images, of containers that cannot be made and of nodes without room. Volumes that cannot
-be mounted (no such Secret, no such key, a disk that hangs at another node) and sandboxes that cannot be made stand in
-its events alone. A cause that somebody has to remove makes the pod *stuck* (``slow``); what a pod merely waits for is
-told as well, so that nothing stays on its way without a word (``quick``).
+A pod's status reports problems with images, containers that cannot be created, and lack of room on the nodes. Volumes
+that cannot be mounted (missing Secret or key, a disk that is attached to another node) and sandboxes that cannot be
+created are reported only in events. A cause that somebody has to remove makes the pod *stuck* (``slow``); what a pod
+merely waits for is reported too, so that no pod stays pending without a reason (``quick``).
 
-Events count only if they are the last word: what failed once and went on is followed by events that say so. They are
-looked for once a pod has had :data:`PATIENCE`, because a mount that needs a second try is no news.
+Only the latest event counts: a failure that was overcome is followed by other events. Events are read only after a pod
+has been pending for :data:`PATIENCE`, because a mount that needs a second try is not worth reporting.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from spatialstream_operator.decisions.failures import Failure
 __all__ = ["PATIENCE", "beside", "hindrance", "named"]
 
 PATIENCE = 10_000
-"""ms for which a pod may be on its way before Kubernetes is asked what it says about it."""
+"""ms for which a pod may be pending before its events are read."""
 
 _COMING = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Why containers wait that are on their way. All else is for somebody to see to: an image, a reference, a limit."""
+"""Waiting reasons of containers that are being started. All others need somebody's action: image, reference, limit."""
 
 _FAILURES = ("Failed", "NetworkNotReady")
-"""How reasons of events begin that tell of something that does not work."""
+"""Prefixes of the reasons of events that report a failure."""
 
 _HINTS = frozenset({"FailedToRetrieveImagePullSecret"})
-"""Reasons that begin so and keep nothing from starting: without that secret an image may be had all the same."""
+"""Reasons with such a prefix that do not prevent a start: the image may be pullable without that secret."""
 
 
 def hindrance(pod: Mapping[str, Any], container: str, now: int, events: Sequence[Mapping[str, Any]]) -> Failure | None:
-    """Why a pod has not started; None if it has only begun to, or nothing is known.
+    """Why a pod has not started; None if it is still within its patience, or nothing is known.
 
     Args:
-        pod: the Pod, as the API server gives it.
-        container: name of the container that matters.
+        pod: the Pod, as the API server returns it.
+        container: name of the main container.
         now: the time, in ms since 1970-01-01 UTC.
-        events: of ``events.k8s.io/v1``, about this pod.
+        events: events of ``events.k8s.io/v1`` about this pod.
     """
     status = records.part(pod, "status")
     scheduled = named(status.get("conditions"), "type", "PodScheduled")
@@ -57,24 +57,24 @@ def hindrance(pod: Mapping[str, Any], container: str, now: int, events: Sequence
     if found := _initialising(pod):
         return found
     if not records.text(records.part(pod, "spec"), "nodeName"):
-        return Failure("NotScheduled", "No scheduler has given the pod a node yet.")
+        return Failure("NotScheduled", "No scheduler has assigned the pod to a node yet.")
     if last:
         return Failure(records.text(last, "reason") or "Waiting", _line(records.text(last, "note")))
-    return Failure("NodeSilent", "The pod's node has not said anything about it yet.")
+    return Failure("NodeSilent", "The pod's node has not reported anything about it yet.")
 
 
 def beside(pod: Mapping[str, Any], container: str) -> Failure | None:
-    """Why a container beside the one that matters cannot start; None if all can."""
+    """Why a container other than the main one cannot start; None if all can."""
     return _waiting(records.part(pod, "status"), container, others=True)
 
 
 def named(items: object, key: str, name: str) -> Mapping[str, Any]:
-    """The record of a list that has a name; an empty one if there is none."""
+    """The record with a name in a list; an empty one if there is none."""
     return next((each for each in _mappings(items) if each.get(key) == name), {})
 
 
 def _waiting(status: Mapping[str, Any], container: str, others: bool = False) -> Failure | None:
-    """Why a container waits: the one that matters first, init containers before those beside it."""
+    """Why a container waits: the main one first, then init containers, then the others."""
     found = [*_mappings(status.get("initContainerStatuses")), *_mappings(status.get("containerStatuses"))]
     for each in sorted(found, key=lambda each: each.get("name") != container):
         name, waiting = records.text(each, "name"), records.part(records.part(each, "state"), "waiting")
@@ -87,7 +87,7 @@ def _waiting(status: Mapping[str, Any], container: str, others: bool = False) ->
 
 
 def _initialising(pod: Mapping[str, Any]) -> Failure | None:
-    """What a pod's own containers wait for: the first init container that is at work."""
+    """What a pod's own containers wait for: the first running init container."""
     sidecars = {
         each.get("name")
         for each in _mappings(records.part(pod, "spec").get("initContainers"))
@@ -96,7 +96,7 @@ def _initialising(pod: Mapping[str, Any]) -> Failure | None:
     for each in _mappings(records.part(pod, "status").get("initContainerStatuses")):
         name = records.text(each, "name")
         if "running" in records.part(each, "state") and not (name in sidecars and each.get("started") is True):
-            what = "begun" if name in sidecars else "ended"
+            what = "started" if name in sidecars else "terminated"
             return Failure("Initialising", f"The pod waits until its init container {name} has {what}.")
     return None
 
@@ -107,7 +107,7 @@ def _is_failure(event: Mapping[str, Any]) -> bool:
 
 
 def _order(event: Mapping[str, Any]) -> tuple[int, bool]:
-    """By when an event was last seen. Times of the old form are whole seconds: what fails then counts as the later."""
+    """Sort key: time of the last occurrence, in whole seconds as in legacy fields; of equal times a failure is last."""
     series = records.part(event, "series")
     times = (
         records.moment(series, "lastObservedTime"),

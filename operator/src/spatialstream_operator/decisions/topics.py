@@ -1,14 +1,15 @@
-"""Whether a stream may have the topics that it names, and which of them stay when it goes.
+"""Whether a stream may use the topics in its spec, and which of them are kept when it is deleted.
 
-A topic that another stream uses, it may only read as that one does.
+A stream may use another stream's topic only to read it, and only as the same kind.
 
-Several streams may read the same objects and the same queries. Whatever else is shared is a mistake: a topic of queries
-read as objects gives rejected records alone, and rows in a topic that somebody else reads are not what he expects.
-Of two streams the one that has begun keeps the topic, and else the one that was made first. Topics whose names begin
-with another namespace are that one's. When a stream goes, topics that another one names stay.
+Several streams may read the same objects and the same queries. Any other sharing is an error: a topic of queries that
+is read as objects only yields rejected records, and rows in a topic that somebody else reads are unexpected there.
+Of two streams with a conflict the one that has started keeps the topic, otherwise the one that was created first.
+Topics whose names begin with another namespace belong to that namespace. When a stream is deleted, topics that another
+stream names are kept.
 
-Two streams have the same Kafka if its id says so. A stream that has not run yet does not know the id: then it is by
-addresses, which one Kafka may have several of.
+Two streams use the same Kafka if the cluster ids are equal. A stream that has not run yet does not know the id; then
+addresses are compared, of which one Kafka cluster may have several.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 __all__ = ["Claim", "conflict", "foreign", "spared"]
 
 _SHARED = frozenset({"objects", "queries"})
-"""Kinds that are only read: other streams may read them too, as the same kind."""
+"""Kinds that are only read; other streams may read them too, as the same kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,12 @@ class Claim:
 
     Attributes:
         stream: its name, with its namespace.
-        made: when it was made and its uid: what is lower was first.
+        made: creation time and uid; the lower one was first.
         servers: brokers, ``host:port``.
-        topics: their names by kind.
-        begun: whether the stream has been begun, and so has them.
-        cluster: the id of its Kafka; "": it is not known yet.
-        going: whether it is being deleted, and its topics with it.
+        topics: names of the topics by kind.
+        begun: whether the stream has been started, and so owns its topics.
+        cluster: id of its Kafka cluster; "" if unknown yet.
+        going: whether it is being deleted together with its topics.
     """
 
     stream: str
@@ -46,37 +47,37 @@ class Claim:
 
     @property
     def namespace(self) -> str:
-        """That the stream is in."""
+        """The namespace of the stream."""
         return self.stream.partition(".")[0]
 
     def shares_kafka(self, other: Claim) -> bool:
-        """Whether both are known to have the same Kafka."""
+        """Whether both are known to use the same Kafka."""
         if self.cluster and other.cluster:
             return self.cluster == other.cluster
         return bool(self.servers & other.servers)
 
 
 def foreign(ours: Claim, namespaces: Iterable[str]) -> tuple[str, str] | None:
-    """The kind of a topic whose name begins with another namespace, and what to say of it; None if there is none.
+    """The kind of a topic whose name begins with another namespace, and a message; None if there is none.
 
     Args:
-        ours: of the stream that is judged.
-        namespaces: whose streams are looked after.
+        ours: claim of the stream that is checked.
+        namespaces: the namespaces whose streams are managed.
     """
     others = {*namespaces} - {ours.namespace}
     for kind, topic in ours.topics.items():
         namespace, dot, _ = topic.partition(".")
         if dot and namespace in others:
-            return kind, f"{topic} is a name for topics of streams in the namespace {namespace}"
+            return kind, f"{topic} is reserved for streams in the namespace {namespace}"
     return None
 
 
 def spared(ours: Claim, others: Iterable[Claim]) -> list[str]:
-    """Topics of a stream that stay when it goes, because others name them, on what is or may be the same Kafka.
+    """Topics of a stream that are kept when it is deleted, because others name them on what may be the same Kafka.
 
     Args:
-        ours: of the stream that goes.
-        others: of all streams; ours may be among them.
+        ours: claim of the stream that is deleted.
+        others: claims of all streams; ours may be among them.
     """
     used = set[str]()
     for each in others:
@@ -87,16 +88,16 @@ def spared(ours: Claim, others: Iterable[Claim]) -> list[str]:
 
 
 def conflict(ours: Claim, others: Iterable[Claim]) -> tuple[str, str] | None:
-    """The kind of a topic that belongs to another stream, and what to say of it; None if there is none.
+    """The kind of a topic that belongs to another stream, and a message; None if there is none.
 
-    A stream that may not have its topics itself keeps nobody else from them.
+    A stream that itself has a conflict does not block others.
 
     Args:
-        ours: of the stream that is judged.
-        others: of all streams; ours may be among them.
+        ours: claim of the stream that is checked.
+        others: claims of all streams; ours may be among them.
     """
     taken: dict[str, list[tuple[Claim, str]]] = {}
-    # times of making are whole seconds: who has begun has a topic, whichever of two seems to be the older
+    # creation times have whole seconds: a stream that has started owns its topics, whichever seems to be the older
     first = [
         each for each in others if each.made != ours.made and (each.made < ours.made or (each.begun and not ours.begun))
     ]
@@ -111,5 +112,5 @@ def _conflict(ours: Claim, taken: Mapping[str, Sequence[tuple[Claim, str]]]) -> 
     for kind, topic in ours.topics.items():
         for other, theirs in taken.get(topic, ()):
             if other.shares_kafka(ours) and not (theirs == kind and kind in _SHARED):
-                return kind, f"{topic} is the topic of {theirs} of the stream {other.stream}"
+                return kind, f"{topic} is the {theirs} topic of the stream {other.stream}"
     return None

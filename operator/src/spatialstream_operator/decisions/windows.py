@@ -1,6 +1,6 @@
-"""The lowest and the highest of some values over the time that just passed, in a few numbers.
+"""Minimum and maximum over a sliding time window, in bounded space.
 
-Values are kept in at most :data:`PIECES` + 1 pieces of the window, each with its lowest and highest value, so that a
+Values are aggregated in at most :data:`PIECES` + 1 pieces of the window, each with its minimum and maximum, so that a
 window of any length fits into a status. A value counts for at most one piece longer than the window.
 """
 
@@ -16,7 +16,7 @@ from spatialstream_operator.decisions import records
 __all__ = ["EMPTY", "PIECES", "Piece", "Window"]
 
 PIECES = 12
-"""How many pieces a full window has."""
+"""Number of pieces of a full window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +36,24 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Whole numbers of at least 0, by the time at which they came.
+    """Integers of at least 0, by arrival time.
 
     Attributes:
-        pieces: ascending in time.
-        began: since when values have come without a hole, in ms; None if none has.
+        pieces: in ascending order of time.
+        began: since when values have arrived without a gap, in ms; None if there are none.
     """
 
     pieces: tuple[Piece, ...] = ()
     began: int | None = None
 
     def add(self, now: int, value: int, length: int, hole: int) -> Window:
-        """With one more value.
+        """The window with one more value.
 
         Args:
-            now: its time; not before that of the last one.
+            now: time of the value; not before the last one.
             value: the value.
-            length: of the window, in ms.
-            hole: if nothing came for longer than this, in ms, what was before does not count.
+            length: length of the window, in ms.
+            hole: maximum gap between two values, in ms; after a longer one the window starts anew.
         """
         if self.began is None or not 0 <= now - self.pieces[-1].last <= hole:
             return Window((Piece(now, now, value, value),), now)
@@ -65,7 +65,7 @@ class Window:
         return Window((*(piece for piece in earlier if piece.last > now - length), newest), self.began)
 
     def covers(self, now: int, length: int) -> bool:
-        """Whether values have come for all of the window."""
+        """Whether the values cover the whole window."""
         return self.began is not None and self.began <= now - length
 
     @property
@@ -79,7 +79,7 @@ class Window:
         return max(piece.high for piece in self.pieces)
 
     def to_status(self) -> dict[str, Any]:
-        """As it stands in a status."""
+        """Convert to the form in a status."""
         pieces = [
             {
                 "first": records.moment_text(piece.first),
@@ -93,7 +93,7 @@ class Window:
 
     @classmethod
     def from_status(cls, record: Mapping[str, Any]) -> Window:
-        """From a status; empty if it is not what :meth:`to_status` gives."""
+        """Read from a status; empty if it is not in the form of :meth:`to_status`."""
         began, value = records.moment(record, "since"), record.get("pieces")
         pieces = [_piece(each) for each in value] if isinstance(value, list | tuple) else []
         known = tuple(each for each in pieces if each is not None)

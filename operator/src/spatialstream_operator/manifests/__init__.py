@@ -1,6 +1,6 @@
-"""What a stream is in Kubernetes: its objects as plain dictionaries, made from names and spec alone.
+"""The Kubernetes objects of a stream, as plain dictionaries that are built from its names and spec only.
 
-Nothing here talks to a cluster. The same spec gives the same objects, so whoever applies them can compare.
+Nothing here accesses a cluster. The same spec yields the same objects, so that callers can detect changes.
 """
 
 from spatialstream_operator.manifests.access import executor_account, role, role_binding, service_account

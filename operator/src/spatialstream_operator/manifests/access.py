@@ -1,10 +1,10 @@
-"""The accounts of a stream's pods: what a driver may do is to have executors; executors may do nothing.
+"""The service accounts of a stream's pods: drivers may manage executor pods; executors have no permissions.
 
-What Spark 4.2 asks the API server for in client mode, by its source: it reads the driver's own pod and waits until it
-is ready (get, list, watch), makes executors (create), follows them (list, watch), and deletes them one by one (delete)
-or by their labels (deletecollection). It patches pods only to label executors that are being decommissioned, which is
-not configured. ConfigMaps, persistent volume claims and services it would touch only with settings that
-:mod:`spatialstream_operator.commands` switches off.
+The requests of Spark 4.2 to the API server in client mode, from its source: it reads the driver's own pod and waits
+until it is ready (get, list, watch), creates executors (create), follows them (list, watch), and deletes them one by
+one (delete) or by label (deletecollection). It patches pods only to label executors that are being decommissioned,
+which is not configured. It would access ConfigMaps, persistent volume claims and services only with settings that
+:mod:`spatialstream_operator.commands` turns off.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from spatialstream_operator.names import StreamNames
 __all__ = ["DRIVER_VERBS", "executor_account", "role", "role_binding", "service_account"]
 
 DRIVER_VERBS = ("get", "list", "watch", "create", "delete", "deletecollection")
-"""What the drivers' role allows, on pods."""
+"""Verbs on pods that the drivers' role allows."""
 
 _RBAC = "rbac.authorization.k8s.io"
 
 
 def service_account(names: StreamNames, uid: str, annotations: Mapping[str, str]) -> Manifest:
-    """The account of the drivers. Pods get its token only where they ask for it.
+    """The service account of the drivers. Its token is mounted only in pods that request it.
 
     Args:
-        names: of the stream.
-        uid: of the SpatialStream.
-        annotations: by which a cloud gives the account's pods an identity.
+        names: names of the stream.
+        uid: uid of the SpatialStream.
+        annotations: annotations by which a cloud provider assigns an identity to the pods.
     """
     return _account(names, names.account, uid, annotations)
 
 
 def executor_account(names: StreamNames, uid: str, annotations: Mapping[str, str]) -> Manifest:
-    """The account of the executors, which no role is bound to; the arguments are as above."""
+    """The service account of the executors, which has no role; arguments as for :func:`service_account`."""
     return _account(names, names.executor_account, uid, annotations)
 
 
@@ -49,7 +49,7 @@ def _account(names: StreamNames, name: str, uid: str, annotations: Mapping[str, 
 
 
 def role(names: StreamNames, uid: str) -> Manifest:
-    """What the account may do."""
+    """The role of the drivers' service account."""
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "Role",
@@ -59,7 +59,7 @@ def role(names: StreamNames, uid: str) -> Manifest:
 
 
 def role_binding(names: StreamNames, uid: str) -> Manifest:
-    """The account has the role."""
+    """The binding of the role to the drivers' service account."""
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",

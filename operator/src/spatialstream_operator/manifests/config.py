@@ -1,4 +1,4 @@
-"""The ConfigMap: files that the drivers read."""
+"""The ConfigMap with the files that the drivers read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A pod of the operator's, with what the spec's pod template adds to it.
+"""Merges the pod template of the spec into a pod of the operator.
 
-Maps are merged, lists of named things are merged by name, and where both say something the operator's word holds. Only
-a few fields are mere defaults, and volumes for local files may be replaced by others of the same name: an emptyDir may
-be too small, or on a slow disk.
+Maps are merged, lists of named items are merged by name, and in a conflict the operator's value takes precedence. Only
+a few fields are mere defaults, and volumes for local files may be replaced by others of the same name, because an
+emptyDir may be too small, or on a slow disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OWNED_BY_OPERATOR = frozenset(
         "subdomain",
     }
 )
-"""Fields of a pod that a template has no say in."""
+"""Fields of a pod that a template cannot change."""
 
 OWNED_IN_CONTAINER = frozenset(
     {
@@ -45,7 +45,7 @@ OWNED_IN_CONTAINER = frozenset(
         "livenessProbe",
     }
 )
-"""Fields of the operator's container that a template has no say in."""
+"""Fields of the operator's container that a template cannot change."""
 
 _KEYS = {"volumeMounts": "mountPath", "hostAliases": "ip"}
 _DEFAULTS = ("terminationGracePeriodSeconds", "enableServiceLinks")
@@ -53,11 +53,11 @@ _DEEP = ("containers", "initContainers")
 
 
 def add_template(pod: Manifest, template: Mapping[str, Any], replaceable: frozenset[str]) -> Manifest:
-    """The pod with what a template adds.
+    """The pod with the additions of a template.
 
     Args:
-        pod: the operator's; its first container is the operator's too.
-        template: in the form of a PodTemplateSpec.
+        pod: the operator's pod; its first container is the operator's too.
+        template: the additions, in the form of a PodTemplateSpec.
         replaceable: names of volumes that the template may replace.
     """
     own = pod["spec"]["containers"][0]["name"]
@@ -73,7 +73,7 @@ def add_template(pod: Manifest, template: Mapping[str, Any], replaceable: frozen
 
 
 def _base(own: Manifest, spec: Mapping[str, Any], replaceable: frozenset[str]) -> Manifest:
-    """The operator's part, without what the template may put another in the place of."""
+    """The operator's part, without the defaults and volumes that the template replaces."""
     replaced = replaceable & {each["name"] for each in spec["volumes"]}
     base = {name: value for name, value in own.items() if name not in _DEFAULTS or name not in spec}
     return {**base, "volumes": [each for each in own["volumes"] if each["name"] not in replaced]}
@@ -90,7 +90,7 @@ def _texts(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge(base: Any, extra: Any, field: str = "") -> Any:
-    """Both; ``base`` where they contradict each other."""
+    """Merge both; in a conflict ``base`` takes precedence."""
     if isinstance(base, Mapping) and isinstance(extra, Mapping):
         both = {name: _merge(value, extra[name], name) if name in extra else value for name, value in base.items()}
         return {**both, **{name: value for name, value in extra.items() if name not in base}}

@@ -1,4 +1,4 @@
-"""Names, labels and owner of what the operator makes."""
+"""Names, labels and owner references of the operator's objects."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from spatialstream_operator.names import GROUP, KIND, VERSION, StreamNames
 __all__ = ["Manifest", "metadata", "owner_reference"]
 
 Manifest = dict[str, Any]
-"""An object of Kubernetes as JSON has it."""
+"""A Kubernetes object as decoded JSON."""
 
 
 def owner_reference(names: StreamNames, uid: str) -> Manifest:
-    """The SpatialStream as the controller of what belongs to it: what it owns is deleted with it.
+    """An owner reference to the SpatialStream as controller, so that its objects are deleted with it.
 
     Args:
-        names: of the stream.
+        names: names of the stream.
         uid: ``metadata.uid`` of the SpatialStream.
     """
     return {

@@ -1,6 +1,6 @@
-"""How the drivers' metrics are found, and who may connect to a stream's pods.
+"""Discovery of the drivers' metrics, and access to a stream's pods.
 
-Metrics: a headless service for each driver, and a PodMonitor for the Prometheus operator. Connections: a NetworkPolicy.
+Metrics: a headless service for each driver, and a PodMonitor for the Prometheus operator. Access: a NetworkPolicy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ METRICS_PATH = "/metrics"
 
 
 def service(names: StreamNames, component: str, uid: str) -> Manifest:
-    """The headless service of a driver; it is called as the pod.
+    """The headless service of a driver; it has the name of the pod.
 
     Args:
         names: of the stream.
@@ -44,7 +44,7 @@ def pod_monitor(names: StreamNames, uid: str, labels: Mapping[str, str]) -> Mani
     Args:
         names: of the stream.
         uid: of the SpatialStream.
-        labels: by which the Prometheus operator selects monitors.
+        labels: labels by which the Prometheus operator selects monitors.
     """
     about = metadata(names, names.monitor, uid)
     return {
@@ -64,16 +64,16 @@ def network_policy(
     metrics_from: Sequence[Mapping[str, Any]],
     clients_from: Sequence[Mapping[str, Any]] = (),
 ) -> Manifest:
-    """Pods of the stream take connections from one another, from clients, and for metrics; they may connect anywhere.
+    """The stream's pods accept connections from each other, from clients, and for metrics; egress is unrestricted.
 
-    Clients ask the worker's driver and the seats, which have any port. Not every cluster enforces policies. All ask
-    each other for a secret in any case.
+    Clients connect to the worker's driver and to the actors, which use arbitrary ports. Not every cluster enforces
+    policies; all connections are authenticated by a secret in any case.
 
     Args:
         names: of the stream.
         uid: of the SpatialStream.
-        metrics_from: who may read metrics, as in a policy's ``from``; empty: anyone.
-        clients_from: who may ask questions, such as the gateway; empty: nobody else.
+        metrics_from: peers that may read metrics, as in a policy's ``from``; empty: any.
+        clients_from: peers that may send queries, such as the gateway; empty: none.
     """
     of_the_stream = {"matchLabels": {STREAM_LABEL: names.name}}
     metrics: Manifest = {"ports": [{"port": METRICS_PORT_NAME, "protocol": "TCP"}]}

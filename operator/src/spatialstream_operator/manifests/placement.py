@@ -1,7 +1,7 @@
-"""On which nodes a stream's pods are: spread over several, and soon on another one when theirs is lost.
+"""Placement of a stream's pods on nodes: they are spread, and soon evicted from a lost node.
 
-Both are defaults. Where a pod template says itself for how long a pod stays on a lost node, or how pods are spread,
-that holds. Source: the admission plugin DefaultTolerationSeconds of Kubernetes, which does the same with 300 s.
+Both are defaults: a pod template may set its own tolerations and topology spread constraints. Source: the admission
+plugin DefaultTolerationSeconds of Kubernetes, which does the same with 300 s.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from spatialstream_operator.manifests.metadata import Manifest
 __all__ = ["SECONDS_WITHOUT_NODE", "placed"]
 
 SECONDS_WITHOUT_NODE = 20
-"""For so long a pod stays on a node that is known to be out of reach, which takes the cluster 40 s or so to know.
+"""How long a pod stays on a node after it was marked unreachable, which itself takes the cluster about 40 s.
 
-Soon enough for a stream, and long enough for a kubelet that is started again: that costs a node no pods.
+Short enough for a stream, and long enough that restarting a kubelet evicts no pods.
 """
 
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -24,11 +24,11 @@ _EFFECT = "NoExecute"
 
 
 def placed(pod: Manifest, selector: Mapping[str, Any]) -> Manifest:
-    """The pod, with what it says of nodes.
+    """The pod, with default tolerations and topology spread constraints.
 
     Args:
-        pod: with what its template has added.
-        selector: of the pods among which it is spread, as a LabelSelector.
+        pod: the pod, including the additions of its template.
+        selector: LabelSelector of the pods among which it is spread.
     """
     spec = pod["spec"]
     spread = {
@@ -51,7 +51,7 @@ def placed(pod: Manifest, selector: Mapping[str, Any]) -> Manifest:
 
 
 def _speaks_of(toleration: Mapping[str, Any], taint: str) -> bool:
-    """Whether a toleration says what becomes of a pod with such a taint; one without a key speaks of all."""
+    """Whether a toleration applies to a taint; one without a key applies to all."""
     return toleration.get("key") in (taint, "", None) and toleration.get("effect") in (_EFFECT, "", None)
 
 

@@ -1,7 +1,8 @@
 """The pods of a stream: the two drivers, and the templates of executors.
 
-A driver's pod is never changed: when the spec asks for another one, it is made anew. The annotation with the template's
-hash tells when. It covers everything that the pod is made of, but for what matters only when the stream begins.
+A driver's pod is never changed: if the spec yields another pod, it is recreated. This is detected by the annotation
+with the hash of the template. It covers everything that the pod is built from, except for what matters only when the
+stream is started for the first time.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ __all__ = ["DRIVER_CONTAINER", "driver_pod", "executor_template", "executor_tria
 DRIVER_CONTAINER = "driver"
 
 READY_PATH = "/ready"
-"""Answers with 200 while the job's streaming query runs."""
+"""Returns 200 while the job's streaming query runs."""
 
 _GRACE = 60
-"""Seconds that a driver has to finish its micro-batch."""
+"""Termination grace period in seconds, for a driver to finish its micro-batch."""
 
 
 def driver_pod(job: str, spec: StreamSpec, names: StreamNames, uid: str, executors: int = 1) -> Manifest:
@@ -51,17 +52,17 @@ def driver_pod(job: str, spec: StreamSpec, names: StreamNames, uid: str, executo
 
     Args:
         job: ``router`` or ``worker``.
-        spec: of the stream.
-        names: of the stream.
-        uid: of the SpatialStream, which owns the pod.
-        executors: how many the driver begins with, if it has any; later it follows the routing store, so it is not in
+        spec: spec of the stream.
+        names: names of the stream.
+        uid: uid of the SpatialStream, which owns the pod.
+        executors: initial number of executors, if the job has any; later it follows the routing store, so it is not in
             the hash.
     """
     return _hashed(_pod(job, spec, names, uid, executors), template_hash(job, spec, names))
 
 
 def template_hash(component: str, spec: StreamSpec, names: StreamNames) -> str:
-    """A hash of what a driver is made of: while it stays the same, its pod need not be made anew.
+    """A hash of what a driver's pod is built from: while it stays the same, the pod is not recreated.
 
     Args:
         component: ``router`` or ``worker``.
@@ -80,9 +81,9 @@ def template_hash(component: str, spec: StreamSpec, names: StreamNames) -> str:
 
 
 def executor_template(spec: StreamSpec, names: StreamNames, job: str = "worker") -> Manifest:
-    """The template from which Spark makes executors of a job that has them.
+    """The pod template from which Spark creates the executors of a job.
 
-    It adds name, owner, image, processor time and memory.
+    Spark adds name, owner, image, CPU and memory.
     """
     storage = volumes.local(volumes.EXECUTOR_WORK) + volumes.checkpoint(spec, names)
     if job == "worker":
@@ -110,7 +111,7 @@ def executor_template(spec: StreamSpec, names: StreamNames, job: str = "worker")
 
 
 def executor_trial(spec: StreamSpec, names: StreamNames, job: str = "worker") -> Manifest:
-    """The pod of an executor about as Spark would make it: what quotas and policies look at. It is never made."""
+    """An executor's pod roughly as Spark would create it, to test quotas and policies by a dry run."""
     template, executors = executor_template(spec, names, job), _executors(spec, job)
     given = executors.container
     memory = {"memory": f"{given.memory}Mi"}
@@ -139,7 +140,7 @@ def _executors(spec: StreamSpec, job: str) -> Executors:
 
 
 def _lasting(spec: StreamSpec) -> StreamSpec:
-    """The spec without what matters only when the stream begins: the first tree, and topics that are created."""
+    """The spec without what matters only when the stream is first started: the first tree, and created topics."""
     return replace(
         spec, index=replace(spec.index, leaves=1), kafka=replace(spec.kafka, object_partitions=1, replication=1)
     )
@@ -158,7 +159,7 @@ def _pod(job: str, spec: StreamSpec, names: StreamNames, uid: str, executors: in
     pod, ports = _driver_spec(spec, names), {METRICS_PORT_NAME: METRICS_PORT}
     if given.executors is not None:
         ports |= {"driver": DRIVER_PORT, "blockmanager": BLOCK_MANAGER_PORT}
-        pod["automountServiceAccountToken"] = True  # it talks to the API server, for it makes the executors
+        pod["automountServiceAccountToken"] = True  # it creates executors through the API server
     container["ports"] = [_port(name, number) for name, number in ports.items()]
     base = {
         "apiVersion": "v1",
@@ -209,18 +210,18 @@ def _driver(
         "env": _environment(spec, names),
         "resources": {"requests": dict(container.requests), "limits": dict(container.limits)},
         "volumeMounts": list(storage.mounts),
-        # compiled kernels and the topics come first, on a machine that may be busy
+        # at first it compiles kernels and creates topics, on a machine that may be busy
         "startupProbe": _probe(METRICS_PATH, period=2, failures=300),
         # a stream whose rows have stopped is not to be called ready for long
         "readinessProbe": _probe(READY_PATH, period=3, failures=2),
-        # a driver that cannot answer for five minutes will not recover
+        # a driver that does not respond for five minutes will not recover
         "livenessProbe": _probe(METRICS_PATH, period=30, failures=10),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
 def _environment(spec: StreamSpec, names: StreamNames) -> list[Manifest]:
-    """Where the stream is, so that ``spatialstream`` needs no arguments in the pod; POD_IP before what refers to it."""
+    """The stream's addresses, so that ``spatialstream`` needs no arguments in the pod; POD_IP precedes its uses."""
     topics = names.topics(spec.kafka.topics)
     variables = {
         "SPATIALSTREAM_STREAM": names.stream,
@@ -242,12 +243,12 @@ def _environment(spec: StreamSpec, names: StreamNames) -> list[Manifest]:
 def _executor_environment(spec: StreamSpec) -> dict[str, str]:
     variables = {"SPATIALSTREAM_CACHE": f"{WORK}/cache", "HOME": WORK} | _object_store(spec)
     if isinstance(spec.checkpoint, Bucket):
-        variables["SPATIALSTREAM_CHECKPOINT"] = checkpoint_place(spec)  # Spark's secret is brought from there
+        variables["SPATIALSTREAM_CHECKPOINT"] = checkpoint_place(spec)  # executors read Spark's secret from there
     return variables
 
 
 def _object_store(spec: StreamSpec) -> dict[str, str]:
-    """How the object store is reached, as AWS's own programs are told; nothing if there is none."""
+    """The environment variables of AWS for access to the object store; empty if there is none."""
     given, variables = spec.object_store, dict[str, str]()
     if not spec.remote:
         return variables
@@ -263,7 +264,7 @@ def _object_store(spec: StreamSpec) -> dict[str, str]:
 
 
 def _disk(amounts: Mapping[str, str]) -> dict[str, str]:
-    """Of an executor's resources those that Spark leaves to the template."""
+    """Those resources of an executor that Spark leaves to the template."""
     return {name: value for name, value in amounts.items() if name not in ("cpu", "memory")}
 
 

@@ -1,6 +1,6 @@
-"""The pod that removes what a stream has left behind: the router's, with another command, and without sidecars.
+"""The pod that removes a stream's external state: the router's pod with another command, and without sidecars.
 
-Sidecars that Kubernetes knows as such (init containers with ``restartPolicy: Always``) stay: they end with the pod.
+Native sidecars (init containers with ``restartPolicy: Always``) are kept, because they terminate with the pod.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _FOR_A_SERVICE = ("startupProbe", "readinessProbe", "livenessProbe", "ports")
 
 
 def remover_pod(
-    spec: StreamSpec, names: StreamNames, uid: str, spared: Sequence[str] = (), life: str | None = None
+    spec: StreamSpec, names: StreamNames, uid: str, spared: Sequence[str] = (), incarnation: str | None = None
 ) -> Manifest:
-    """The pod; where the stream is, it knows from the environment, as the router does.
+    """The pod; like the router, it gets the stream's addresses from the environment.
 
     Args:
-        spec: of the stream.
-        names: of the stream.
-        uid: of the SpatialStream, which owns the pod.
-        spared: topics that stay, whoever has made them.
-        life: id of the stream's life, if it is known.
+        spec: spec of the stream.
+        names: names of the stream.
+        uid: uid of the SpatialStream, which owns the pod.
+        spared: topics that are kept, whoever created them.
+        incarnation: id of the incarnation of the stream, if known.
     """
     pod = driver_pod("router", spec, names, uid)
     container = pod["spec"]["containers"][0]
     command = ["spatialstream", "remove", "--yes", "--checkpoint", checkpoint_place(spec)]
-    command += [] if life is None else ["--life", life]
+    command += [] if incarnation is None else ["--incarnation", incarnation]
     command += [part for topic in spared for part in ("--spare", topic)]
     command += ["--topics", "all" if spec.deletion.topics else "internal"]
     changed = {key: value for key, value in container.items() if key not in _FOR_A_SERVICE} | {"args": command}
     labels = {**pod["metadata"]["labels"], COMPONENT_LABEL: "remover"}
     metadata = {**pod["metadata"], "name": names.remover, "labels": labels, "annotations": {}}
-    # it has no executors; and a container beside it that never ends would keep its pod from having ended
+    # it has no executors; and a second container that never terminates would keep the pod from completing
     changes = {"automountServiceAccountToken": False, "containers": [changed]}
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], **changes}}

@@ -1,7 +1,7 @@
-"""The restricted profile of Kubernetes' pod security standards, made to hold for a pod whatever a template has added.
+"""Enforces the restricted profile of Kubernetes' pod security standards on a pod, whatever a template has added.
 
-The custom resource's schema refuses most of what the profile forbids, with a sentence. This is the second line: a
-sidecar that says nothing of its rights gets none, and what the profile knows no harmless form of is left out.
+The custom resource's schema rejects most violations of the profile, with a message. This is the second line of defence:
+a sidecar without a security context gets the restricted one, and fields without a permitted value are removed.
 
 Source: kubernetes.io, "Pod Security Standards", profile "Restricted".
 """
@@ -39,7 +39,7 @@ _PROFILES = ("container.apparmor.security.beta.kubernetes.io", "seccomp.security
 
 
 def restrict(pod: Manifest) -> Manifest:
-    """The pod within the profile. Its first container is the operator's; the others may come from a template."""
+    """The pod, restricted to the profile. Its first container is the operator's; others may come from a template."""
     spec = {name: value for name, value in pod["spec"].items() if name != "ephemeralContainers"}
     volumes = [each for each in _mappings(spec.get("volumes")) if allowed_volume(each)]
     known = {each["name"] for each in volumes}
@@ -91,7 +91,7 @@ def _container(container: Mapping[str, Any], volumes: set[Any], number: int) -> 
 
 
 def _rights(given: object) -> Manifest:
-    """Rights of a container: the profile's; of what was asked for only who it runs as, and a read-only file system."""
+    """Security context of a container: the profile's; only user, group and a read-only file system can be set."""
     asked = given if isinstance(given, Mapping) else {}
     kept = {name: asked[name] for name in ("runAsUser", "runAsGroup", "readOnlyRootFilesystem") if name in asked}
     if kept.get("runAsUser") == 0:
@@ -100,7 +100,7 @@ def _rights(given: object) -> Manifest:
 
 
 def _restricted() -> Manifest:
-    """What the profile asks of every container; made anew each time, so that no two share a part."""
+    """What the profile requires of every container; a new object each time, so that no two share parts."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -111,7 +111,7 @@ def _restricted() -> Manifest:
 
 
 def _handler(handler: Mapping[str, Any]) -> Manifest:
-    """A probe or a hook that asks the pod itself, and no other host."""
+    """A probe or a hook without a host, so that it addresses only the pod itself."""
     return {
         name: {key: each for key, each in value.items() if key != "host"} if isinstance(value, Mapping) else value
         for name, value in handler.items()

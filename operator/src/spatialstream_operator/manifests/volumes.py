@@ -1,7 +1,7 @@
-"""Volumes of a stream's pods, and where they are mounted.
+"""Volumes of a stream's pods, and their mounts.
 
-The root file system is read-only. What is written goes to the stream's own volume claims, or to the node's disk (the
-work folder and ``/tmp``), which is lost with the pod: nothing there is needed again.
+The root file system is read-only. Pods write to the stream's own volume claims, or to the node's disk (the work
+directory and ``/tmp``), which is lost with the pod; nothing there is needed again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 DRIVER_WORK = "scratch"
 EXECUTOR_WORK = "spark-local-dir-1"
-"""Name of the executors' work volume: by this name Spark knows it for its local folder, and adds none of its own."""
+"""Name of the executors' work volume: by this name Spark uses it as its local directory, and adds none of its own."""
 REPLACEABLE = frozenset({DRIVER_WORK, EXECUTOR_WORK, "tmp"})
 """Volumes that a pod template may replace by others of the same name."""
 
@@ -52,12 +52,12 @@ class Storage:
     mounts: tuple[Manifest, ...]
 
     def __add__(self, other: Storage) -> Storage:
-        """Both."""
+        """Concatenate both."""
         return Storage(self.volumes + other.volumes, self.mounts + other.mounts)
 
 
 def local(work: str) -> Storage:
-    """The node's disk: the work folder, in a volume of the name ``work``, and ``/tmp``."""
+    """Volumes on the node's disk: the work directory, in a volume named ``work``, and ``/tmp``."""
     return _volume(work, {"emptyDir": {}}, WORK) + _volume("tmp", {"emptyDir": {}}, "/tmp")
 
 
@@ -72,12 +72,12 @@ def checkpoint(spec: StreamSpec, names: StreamNames) -> Storage:
 
 
 def archive(spec: StreamSpec, names: StreamNames) -> Storage:
-    """Where dropped objects are written, if that is in a volume."""
+    """The archive of dropped objects, if it is in a volume."""
     return _claim("archive", spec.archive, names.archive_path, ARCHIVE)
 
 
 def secrets(spec: StreamSpec, *, zookeeper: bool) -> Storage:
-    """What logs in to Kafka, to an object store if there is one and, if asked for, to ZooKeeper."""
+    """Credentials for Kafka, for the object store if there is one and, if requested, for ZooKeeper."""
     storage = _secret("kafka", spec.kafka.security, KAFKA_SECRETS)
     if spec.remote:
         storage += _secret("object-store", spec.object_store.credentials, OBJECT_STORE_SECRETS)

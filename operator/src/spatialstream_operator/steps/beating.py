@@ -1,7 +1,7 @@
-"""The heartbeat in the status: when the stream was looked at last. While it grows old, nothing of the status is news.
+"""The heartbeat in the status: time of the last reconciliation. If it is old, the rest of the status may be outdated.
 
-It is written once in :data:`EVERY`, with whatever else there is to write: a thousand streams are 17 small writes a
-second.
+It is written once per :data:`EVERY`, together with other changes of the status: a thousand streams cause 17 small
+writes per second.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _FIELD = "lastSeen"
 
 
 def heartbeat(status: Mapping[str, Any], now: int) -> dict[str, str | None]:
-    """The part of the status that says when it was looked at, if it is time to write it; else nothing.
+    """The heartbeat as part of the status, if it is due; else an empty mapping.
 
     Args:
-        status: as it is.
+        status: the current status.
         now: the time, in ms since 1970-01-01 UTC.
     """
     last = records.moment(status, _FIELD)
-    # a time to come is another operator's, whose clock was wrong
+    # a time in the future was written by an operator with a wrong clock
     return {} if last is not None and 0 <= now - last < EVERY else {_FIELD: records.moment_text(now // 1000 * 1000)}
 
 
 async def beat(environment: Environment, body: Object) -> None:
-    """Write it alone, for a stream of which nothing else is done."""
+    """Write only the heartbeat, for a stream that is not reconciled otherwise."""
     metadata = body["metadata"]
     if due := heartbeat(body.get("status") or {}, environment.now()):
         await environment.cluster.patch_status(KIND, metadata["name"], metadata["namespace"], due)

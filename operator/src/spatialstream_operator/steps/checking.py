@@ -1,8 +1,8 @@
-"""Whether the API server would take the pods that the spec asks for, before anything that runs is touched for them.
+"""Validates the pods of the spec before any running pod is replaced.
 
-The custom resource's schema cannot know all fields of a pod. So each pod is shown to the API server, which makes
-nothing of it: a field that it does not know (``nodeselector``), or a value that cannot be, is refused with its own
-sentence. Executors are seen too, which Spark would make from their template without what it does not know.
+The custom resource's schema cannot describe all fields of a pod. So each pod is created as a dry run: the API server
+rejects an unknown field (``nodeselector``) or an invalid value with its own message. Executors are validated too,
+because Spark would silently drop unknown fields of their template.
 """
 
 from __future__ import annotations
@@ -13,60 +13,63 @@ import json
 from spatialstream.model.errors import SettingError
 from spatialstream_operator import manifests
 from spatialstream_operator.cluster import ApiError, Object
-from spatialstream_operator.look import Look
+from spatialstream_operator.context import ReconcileContext
 
 __all__ = ["check_pods"]
 
 _WRONG = frozenset({400, 422})
-"""What is said of a pod that is wrong in itself. Another refusal, as by a quota, may end without a change of it."""
+"""Statuses for an invalid pod. Other rejections, for example by a quota, may end without a change of the pod."""
 
 
-async def check_pods(look: Look) -> None:
+async def check_pods(context: ReconcileContext) -> None:
     """Check the pods of a spec once.
 
     Raises:
         SettingError: one of them is refused; names the part of the spec.
     """
-    if look.problem is not None:
+    if context.problem is not None:
         return
-    pods = _pods(look)
+    pods = _pods(context)
     digest = hashlib.sha256(json.dumps(pods, sort_keys=True).encode()).hexdigest()
-    if look.memory.checked != digest:
-        look.memory.wrong = await _wrong(look, pods)
-        look.memory.checked = digest
-    if look.memory.wrong is not None:
-        raise look.memory.wrong
+    if context.memory.checked != digest:
+        context.memory.wrong = await _wrong(context, pods)
+        context.memory.checked = digest
+    if context.memory.wrong is not None:
+        raise context.memory.wrong
 
 
-async def _wrong(look: Look, pods: dict[str, Object]) -> SettingError | None:
+async def _wrong(context: ReconcileContext, pods: dict[str, Object]) -> SettingError | None:
     for field, pod in pods.items():
         try:
-            await look.environment.cluster.check(pod)
+            await context.environment.cluster.check(pod)
         except ApiError as error:
             if error.code in _WRONG:
                 return SettingError(field, f"makes a pod that the API server refuses: {error}")
     return None
 
 
-def _pods(look: Look) -> dict[str, Object]:
-    """The pods by the part of the spec that they are made from, under names that no pod has."""
-    spec, names, uid = look.spec, look.names, look.body["metadata"]["uid"]
+def _pods(context: ReconcileContext) -> dict[str, Object]:
+    """The pods by the part of the spec that they are built from, under unused names."""
+    spec, names, uid = context.spec, context.names, context.body["metadata"]["uid"]
     pods = {
         "spec.router": manifests.driver_pod("router", spec, names, uid),
         "spec.workers.driver": manifests.driver_pod("worker", spec, names, uid),
-        "spec.workers": _executor(look, "worker"),
+        "spec.workers": _executor(context, "worker"),
     }
     if spec.router.executors is not None:
-        pods["spec.router.executor"] = _executor(look, "router")
+        pods["spec.router.executor"] = _executor(context, "router")
     return {
         field: {**pod, "metadata": {**pod["metadata"], "name": f"{names.name}-check", "namespace": names.namespace}}
         for field, pod in pods.items()
     }
 
 
-def _executor(look: Look, job: str) -> Object:
+def _executor(context: ReconcileContext, job: str) -> Object:
     """An executor's pod, as Spark completes its template."""
-    pod = manifests.executor_template(look.spec, look.names, job)
+    pod = manifests.executor_template(context.spec, context.names, job)
     first, *others = pod["spec"]["containers"]
-    containers = [{**first, "image": look.spec.image}, *others]
-    return {**pod, "spec": {**pod["spec"], "serviceAccountName": look.names.executor_account, "containers": containers}}
+    containers = [{**first, "image": context.spec.image}, *others]
+    return {
+        **pod,
+        "spec": {**pod["spec"], "serviceAccountName": context.names.executor_account, "containers": containers},
+    }

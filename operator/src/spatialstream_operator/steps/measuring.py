@@ -1,4 +1,4 @@
-"""What Prometheus says about the stream, asked for now and then."""
+"""Queries Prometheus for the stream's metrics at intervals."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from spatialstream.model.addresses import url_from_outside
 from spatialstream_operator.config import OperatorConfig
-from spatialstream_operator.figures import Figures, read_figures
-from spatialstream_operator.look import Look
+from spatialstream_operator.context import ReconcileContext
+from spatialstream_operator.load_metrics import LoadMetrics, read_load_metrics
 from spatialstream_operator.prometheus import Prometheus, PrometheusAccess
 
 __all__ = ["measure", "server_of"]
@@ -15,27 +15,30 @@ __all__ = ["measure", "server_of"]
 _SLOWEST = 15_000
 
 
-async def measure(look: Look) -> None:
-    """Ask Prometheus, if it is time to."""
-    url, memory = look.spec.prometheus_url, look.memory
+async def measure(context: ReconcileContext) -> None:
+    """Query Prometheus, if that is due."""
+    url, memory = context.spec.prometheus_url, context.memory
     if not url:
-        memory.figures = Figures(problem="no Prometheus is known: neither the stream nor the operator names one")
-    elif look.now - memory.figures.at >= min(look.spec.rebalance.interval, _SLOWEST):
-        server = server_of(look.environment.config, url, look.names.namespace)
-        executors = "router" in look.crews
-        memory.figures = await read_figures(server, look.names, look.now, executors=executors)
-    look.figures = memory.figures
+        memory.load_metrics = LoadMetrics(
+            problem="no Prometheus is configured, neither for the stream nor for the operator"
+        )
+    elif context.now - memory.load_metrics.at >= min(context.spec.rebalance.interval, _SLOWEST):
+        server = server_of(context.environment.config, url, context.names.namespace)
+        executors = "router" in context.crews
+        memory.load_metrics = await read_load_metrics(server, context.names, context.now, executors=executors)
+    context.load_metrics = memory.load_metrics
 
 
 def server_of(config: OperatorConfig, url: str, namespace: str) -> Prometheus:
-    """A stream's Prometheus.
+    """A client of a stream's Prometheus.
 
-    Only the operator's own is shown the operator's token: whoever may name another server could read it there.
+    The operator's token is sent only to the operator's own server: otherwise whoever may edit a stream could direct it
+    to a server that reads the token.
 
     Args:
-        config: of the operator.
-        url: of the stream.
-        namespace: of the stream.
+        config: settings of the operator.
+        url: Prometheus URL of the stream.
+        namespace: namespace of the stream.
     """
     if url != config.prometheus_url:
         return Prometheus(url_from_outside(url, namespace))

@@ -1,4 +1,4 @@
-"""Whether an object that has the name of one of the stream's is the stream's: what is somebody else's is left alone."""
+"""Checks that an existing object belongs to the stream; objects of others are left alone."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["hindrance"]
 
 
 def hindrance(body: Object, found: Object | None, kind: str, name: str) -> Failure | None:
-    """Why an object cannot be made or changed for a stream; None if it can.
+    """Why an object cannot be created or changed for a stream; None if it can.
 
     Args:
         body: the SpatialStream.
-        found: the object that has the name; None if there is none.
-        kind: of the object.
-        name: of the object.
+        found: the existing object with the name; None if there is none.
+        kind: kind of the object.
+        name: name of the object.
     """
     if found is None:
         return None
@@ -24,7 +24,7 @@ def hindrance(body: Object, found: Object | None, kind: str, name: str) -> Failu
     if any(each["uid"] == body["metadata"]["uid"] for each in owners):
         return None
     if any((each["kind"], each["name"]) == (KIND, body["metadata"]["name"]) for each in owners):
-        text = f"The {kind} {name} of the SpatialStream that had this name before is still there."
+        text = f"The {kind} {name} of an earlier SpatialStream of this name still exists."
         return Failure("LeftoverFound", text)
-    text = f"The {kind} {name} does not belong to this stream. Remove it, or give the stream another name."
+    text = f"The {kind} {name} does not belong to this stream. Delete it, or give the stream another name."
     return Failure("NameTaken", text, "slow")

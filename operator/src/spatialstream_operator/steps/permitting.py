@@ -1,7 +1,7 @@
 """Before anything else: whether a stream may say what it says, and use the Secrets that it names.
 
 Of a Secret only the labels are read, never what it holds. One that may be used is asked about again after a minute, one
-that may not with each look, so that a label counts at once.
+that may not with each reconciliation, so that a label counts at once.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 from spatialstream_operator.cluster import ApiError
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import Look
 from spatialstream_operator.permissions import Refusal, named_secrets, refusals, refuse
 from spatialstream_operator.spec import StreamSpec
 
@@ -20,15 +20,15 @@ _AGAIN = 60_000
 """ms after which a Secret that may be used is asked about again."""
 
 
-async def check_permissions(look: Look) -> None:
+async def check_permissions(context: ReconcileContext) -> None:
     """Refuse what a stream may not say.
 
     Raises:
         SettingError: there is such a thing; names all of them, and who may allow them how.
     """
-    environment = look.environment
-    refuse(refusals(look.spec, environment.defaults.image, environment.permissions))
-    await check_secrets(environment, look.names.namespace, look.spec, look.memory.secrets)
+    environment = context.environment
+    refuse(refusals(context.spec, environment.defaults.image, environment.permissions))
+    await check_secrets(environment, context.names.namespace, context.spec, context.memory.secrets)
 
 
 async def check_secrets(

@@ -1,7 +1,7 @@
-"""Moving load: what :mod:`spatialstream_operator.decisions.rebalancing` decides, carried out.
+"""Carries out the rebalancing decisions of :mod:`spatialstream_operator.decisions.rebalancing`.
 
-The machine's state is written to the status before its commands are carried out, and the outcome of each command is its
-next input.
+The state of the state machine is written to the status before its commands are carried out, and the outcome of each
+command is its next input.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from spatialstream.balance.rebuild import ENOUGH
 from spatialstream.model.errors import Conflict, SettingError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_load, read_sample, read_seen
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.choosing import choose
 from spatialstream_operator.decisions.rebalancing import Step, advance
 from spatialstream_operator.decisions.rebalancing_inputs import (
@@ -34,7 +35,6 @@ from spatialstream_operator.decisions.rebalancing_inputs import (
     Withdrawn,
 )
 from spatialstream_operator.decisions.rebalancing_state import State
-from spatialstream_operator.look import Look
 from spatialstream_operator.names import APPROVE_ANNOTATION
 
 __all__ = ["observe", "rebalance", "settings"]
@@ -42,22 +42,22 @@ __all__ = ["observe", "rebalance", "settings"]
 _LONGEST_CHAIN = 8
 
 
-async def rebalance(look: Look) -> None:
-    """Go on with what is under way, or begin."""
-    state = State.from_status(look.part("rebalance"))
-    step = advance(state, observe(look, await _known(look)), settings(look))
+async def rebalance(context: ReconcileContext) -> None:
+    """Advance the state machine, and carry out its commands."""
+    state = State.from_status(context.part("rebalance"))
+    step = advance(state, observe(context, await _known(context)), settings(context))
     for _ in range(_LONGEST_CHAIN):
-        await look.remember(rebalance=step.state.to_status())
-        outcome = await _carry_out(look, step)
+        await context.remember(rebalance=step.state.to_status())
+        outcome = await _carry_out(context, step)
         if outcome is None:
             return
-        step = advance(step.state, outcome, settings(look))
-    await look.remember(rebalance=step.state.to_status())
+        step = advance(step.state, outcome, settings(context))
+    await context.remember(rebalance=step.state.to_status())
 
 
-def settings(look: Look) -> RebalanceSettings:
-    """What the spec says about rebalancing."""
-    wanted, threshold = look.spec.rebalance, look.spec.index.balance.imbalance
+def settings(context: ReconcileContext) -> RebalanceSettings:
+    """The rebalancing settings of the spec."""
+    wanted, threshold = context.spec.rebalance, context.spec.index.balance.imbalance
     mode: Mode = "auto" if wanted.mode == "auto" else "approve" if wanted.mode == "approve" else "off"
     return RebalanceSettings(
         mode,
@@ -70,62 +70,62 @@ def settings(look: Look) -> RebalanceSettings:
     )
 
 
-async def _known(look: Look) -> float:
-    """How many objects have been seen of a stream whose first tree may have to be built anew; else 0.
+async def _known(context: ReconcileContext) -> float:
+    """Number of objects seen by a stream whose initial tree may have to be rebuilt; else 0.
 
-    Of long texts, or of many objects at a time, a sample keeps few. Where these were too few for a tree, that is tried
-    again when twice as many have been seen, and load is balanced meanwhile.
+    With long texts, or many objects at a time, a sample keeps few objects. If they were too few for a tree, the rebuild
+    is retried when twice as many have been seen; load is balanced meanwhile.
     """
-    wanted = look.spec.rebalance.rebuild > 0
-    if not wanted or look.store is None or look.routing is None or look.routing.rebuilt is not None:
+    wanted = context.spec.rebalance.rebuild > 0
+    if not wanted or context.store is None or context.routing is None or context.routing.rebuilt is not None:
         return 0.0
     try:
-        seen = await asyncio.to_thread(read_seen, look.store)
-        return seen if seen >= 2.0 * look.memory.small else 0.0
+        seen = await asyncio.to_thread(read_seen, context.store)
+        return seen if seen >= 2.0 * context.memory.small else 0.0
     except (StateError, Unavailable):
         return 0.0
 
 
-def observe(look: Look, known: float = 0.0) -> Observation:
-    """What the machine is told in this look."""
-    kept = look.memory.proposal
+def observe(context: ReconcileContext, known: float = 0.0) -> Observation:
+    """The observation for the state machine in this reconciliation."""
+    kept = context.memory.proposal
     return Observation(
-        look.environment.now(),
-        look.routing,
-        look.figures.load,
-        all(job.is_ready for job in look.jobs.values()),
-        look.annotations.get(APPROVE_ANNOTATION, ""),
+        context.environment.now(),
+        context.routing,
+        context.load_metrics.load,
+        all(job.is_ready for job in context.jobs.values()),
+        context.annotations.get(APPROVE_ANNOTATION, ""),
         None if kept is None else kept.id,
         known,
     )
 
 
-async def _carry_out(look: Look, step: Step) -> Input | None:
-    """Carry out a step's commands; the outcome of the one that has an outcome."""
+async def _carry_out(context: ReconcileContext, step: Step) -> Input | None:
+    """Carry out a step's commands; return the outcome of the one that has an outcome."""
     outcome: Input | None = None
     for command in step.commands:
         if isinstance(command, Note):
-            await look.tell(command)
+            await context.emit(command)
         elif isinstance(command, Finish):
-            labels = look.names.namespace, look.names.name, command.strategy, command.result
-            look.environment.metrics.rebalances.labels(*labels).inc()
+            labels = context.names.namespace, context.names.name, command.strategy, command.result
+            context.environment.metrics.rebalances.labels(*labels).inc()
         else:
-            outcome = await _ask_store(look, command)
+            outcome = await _ask_store(context, command)
     return outcome
 
 
-async def _ask_store(look: Look, command: Command) -> Input:
-    """What needs the routing store; every failure is an outcome too."""
-    now = look.environment.now
-    if look.store is None:
-        return Refused(now(), "unavailable", "the routing store is out of reach")
+async def _ask_store(context: ReconcileContext, command: Command) -> Input:
+    """Carry out a command on the routing store; a failure is an outcome, too."""
+    now = context.environment.now
+    if context.store is None:
+        return Refused(now(), "unavailable", "the routing store is unreachable")
     try:
         if isinstance(command, Propose):
-            return await asyncio.to_thread(_propose, look, look.store, command)
+            return await asyncio.to_thread(_propose, context, context.store, command)
         if isinstance(command, Publish):
-            return await asyncio.to_thread(_publish, look, look.store, command)
+            return await asyncio.to_thread(_publish, context, context.store, command)
         assert isinstance(command, Withdraw)
-        await asyncio.to_thread(look.store.withdraw, command.version, command.proposal)
+        await asyncio.to_thread(context.store.withdraw, command.version, command.proposal)
         return Withdrawn(now())
     except Conflict as error:
         return Refused(now(), "conflict", str(error))
@@ -133,32 +133,32 @@ async def _ask_store(look: Look, command: Command) -> Input:
         return Refused(now(), "unavailable", str(error))
 
 
-def _propose(look: Look, store: RoutingStore, command: Propose) -> Input:
-    now, state = look.environment.now, store.state()
+def _propose(context: ReconcileContext, store: RoutingStore, command: Propose) -> Input:
+    now, state = context.environment.now, store.state()
     if state.active.number != command.base:
-        return Refused(now(), "conflict", f"version {state.active.number} is active, and not {command.base}")
+        return Refused(now(), "conflict", f"version {state.active.number} is active, not {command.base}")
     load, sample = read_load(store), read_sample(store)
     if load.version != command.base:
         return Refused(now(), "unavailable", f"there are no load statistics of version {command.base} yet")
     if sample is None:
         return Refused(now(), "unavailable", "the router has not learned any statistics yet")
     if command.first and len(sample.objects) < ENOUGH:
-        look.memory.small = sample.seen
+        context.memory.small = sample.seen
         return Refused(now(), "unavailable", f"the router's sample holds fewer than {ENOUGH:,} objects")
-    version, balance, statistics = store.load(command.base), look.spec.index.balance, sample.statistics()
+    version, balance, statistics = store.load(command.base), context.spec.index.balance, sample.statistics()
     if command.first:
         proposal = propose(version, load.counts, statistics, balance, "rebuild", state.last + 1, sample)
     else:
         proposal = choose(version, load.counts, statistics, balance, command.strategies, state.last + 1, sample)
-    look.memory.proposal = proposal
+    context.memory.proposal = proposal
     ratio = imbalance(slot_loads(leaf_loads(version, load.counts, statistics), version.mapping, version.slots))
     view = None if proposal is None else ProposalView.of(proposal.to_record(), proposal.explain())
     return Proposed(now(), view, ratio)
 
 
-def _publish(look: Look, store: RoutingStore, command: Publish) -> Input:
-    now, proposal = look.environment.now, look.memory.proposal
+def _publish(context: ReconcileContext, store: RoutingStore, command: Publish) -> Input:
+    now, proposal = context.environment.now, context.memory.proposal
     if proposal is None or proposal.id != command.proposal:
-        return Refused(now(), "forgotten", "the proposed version is not at hand any more")
+        return Refused(now(), "forgotten", "the proposed version is no longer available")
     store.publish(proposal.version, proposal.base, proposal.id, proposal.to_record())
     return Published(now(), proposal.version.number)

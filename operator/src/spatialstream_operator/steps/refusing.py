@@ -1,26 +1,26 @@
-"""A stream that nothing can be done for: its spec cannot be carried out, or rights are missing. It is told, no more."""
+"""Reports a stream that cannot be reconciled, because its spec is invalid or the operator lacks permissions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from spatialstream_operator.cluster import Object
+from spatialstream_operator.context import PARTS, emit
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import condition
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import report
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import PARTS, emit
 from spatialstream_operator.names import KIND, StreamNames
 
 __all__ = ["refuse", "unready"]
 
 Verdicts = Mapping[str, Verdict]
-"""What is said of conditions, by their type."""
+"""Conditions by type."""
 
 
 async def unready(environment: Environment, body: Object) -> Verdicts:
-    """That a job of a stream does not run which nobody starts again while the spec is refused; empty if both run."""
+    """The ``Ready`` condition if a job is not running, as it is not restarted while the spec is refused; else empty."""
     names = StreamNames(body["metadata"]["namespace"], body["metadata"]["name"])
     for job in PARTS:
         pod = await environment.cluster.get("Pod", names.driver(job), names.namespace)
@@ -33,14 +33,14 @@ async def unready(environment: Environment, body: Object) -> Verdicts:
 async def refuse(
     environment: Environment, body: Object, reason: str, message: str, besides: Verdicts | None = None
 ) -> None:
-    """Say in the status what is wrong; once in an event.
+    """Report the problem in the status, and once in an event.
 
     Args:
-        environment: what the operator works with.
+        environment: shared clients and settings.
         body: the resource.
-        reason: in a word.
-        message: in a sentence.
-        besides: other conditions that are known.
+        reason: a CamelCase word.
+        message: a sentence.
+        besides: other known conditions.
     """
     metadata, status = body["metadata"], body.get("status") or {}
     known = {each["type"]: each for each in status.get("conditions", [])}

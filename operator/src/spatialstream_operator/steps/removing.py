@@ -1,14 +1,14 @@
-"""What is done when a stream is deleted: its jobs end, then a pod removes what they have left behind.
+"""Cleanup of a deleted stream: its jobs are stopped, then a pod removes their external state.
 
 Topics, routing state and checkpoint are removed by a pod with the stream's image, volumes and secrets, which runs
-``spatialstream remove``; the operator itself has no access to topics and volumes. What Kubernetes holds of the stream
-goes with the resource that owns it. This always ends: when the pod cannot do its work for a few times, or not be made
-at all, that is told, and the rest stays where it is. Only a driver that does not end is waited for without a limit,
-because on a node that is merely out of reach it may still be writing: it takes a person to say, by an annotation, that
-nothing is to be removed.
+``spatialstream remove``; the operator itself has no access to topics and volumes. The stream's Kubernetes objects are
+deleted with the resource that owns them. Cleanup always terminates: if the pod fails several times, or cannot be
+created at all, that is reported, and the remaining state is kept. Only the termination of the drivers is awaited
+without a limit, because a driver on an unreachable node may still be writing. Then a person has to decide, by an
+annotation, that nothing is removed.
 
-In a namespace that is itself being deleted no pod can be made, and the operator's rights there go at any moment. Then
-it removes the routing state, which is all that it reaches, and says what is left.
+In a namespace that is being deleted no pod can be created, and the operator may lose its permissions at any moment.
+There it removes only the routing state, which it can reach itself, and logs what remains.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import emit
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import Job, Summary, conditions, phase
@@ -29,7 +30,6 @@ from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.decisions.restarts import ran, report
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import emit
 from spatialstream_operator.manifests.remover import remover_pod
 from spatialstream_operator.names import INTERNAL_KINDS, KIND, TOPIC_KINDS, StreamNames
 from spatialstream_operator.permissions import narrowed
@@ -43,20 +43,20 @@ __all__ = ["SKIP_ANNOTATION", "remove"]
 _log = logging.getLogger(__name__)
 
 SKIP_ANNOTATION = "spatialstream.dev/skip-cleanup"
-"""Annotation of a SpatialStream with which nothing is removed but what Kubernetes holds, and nothing is waited for."""
+"""Annotation of a SpatialStream to delete only its Kubernetes objects, without waiting for anything."""
 
 _TRIES = 3
 _PATIENCE = 180_000
-"""ms for one try."""
+"""Timeout of one attempt, in ms."""
 _UNSEEN = 10_000
-"""ms that drivers are given to end where they cannot be seen any more."""
+"""ms that drivers get to terminate if they can no longer be observed."""
 
 
 async def remove(environment: Environment, body: Object) -> bool:
-    """Go on with the removal of a stream; True when there is nothing left to do.
+    """Continue the removal of a stream; True when there is nothing left to do.
 
     Args:
-        environment: what the operator works with.
+        environment: shared clients and settings.
         body: the resource, which is being deleted.
     """
     metadata = body["metadata"]
@@ -79,7 +79,7 @@ async def remove(environment: Environment, body: Object) -> bool:
 
 
 async def _announce(environment: Environment, names: StreamNames, body: Object) -> None:
-    """Say in the status that the stream is on its way out."""
+    """Set the status to Deleting."""
     jobs = Job("router", "terminating"), Job("worker", "terminating")
     unknown = Verdict("Unknown", "NotRunning", "The stream is being deleted.")
     generation = int(body["metadata"].get("generation", 0))
@@ -90,44 +90,49 @@ async def _announce(environment: Environment, names: StreamNames, body: Object) 
 
 
 def _long_enough(environment: Environment, body: Object) -> bool:
-    """Whether drivers that cannot be seen any more have had time to end: the namespace ends them, not the operator."""
+    """Whether drivers that can no longer be observed have had time to terminate."""
     since = records.moment(body["metadata"], "deletionTimestamp")
     return since is None or environment.now() - since >= _UNSEEN
 
 
 async def _reached(environment: Environment, names: StreamNames, body: Object) -> bool:
-    """The namespace goes: remove the routing state, say what stays, and be done with it."""
+    """In a namespace that is being deleted: remove the routing state, log what remains, and finish."""
     spec = _to_be_cleaned(environment, body)
     if spec is None:
         return True
     routing = "The routing state in ZooKeeper is removed"
     try:
         store = await _store(environment, names, spec)
-        await asyncio.to_thread(_erase, store, names.stream, _life(body))
+        await asyncio.to_thread(_erase, store, names.stream, _incarnation(body))
     except SpatialStreamError as error:
-        routing = f"The routing state stays in ZooKeeper ({error})"
+        routing = f"The routing state remains in ZooKeeper ({error})"
     kinds = (*INTERNAL_KINDS, *(TOPIC_KINDS if spec.deletion.topics else ()))
     topics = names.topics(spec.kafka.topics)
-    state = "What is in the checkpoint's folder stays if the claim's volume does"
+    state = "The checkpoint directory remains if the claim's volume does"
     if isinstance(spec.checkpoint, Bucket):
-        state = f"What is in {spec.checkpoint.url} stays"
+        state = f"The content of {spec.checkpoint.url} remains"
     _log.warning(
-        "%s/%s: no pod can remove what the stream has made, for its namespace is being deleted. %s. These stay in "
-        "Kafka: %s. %s.",
+        "%s/%s: no pod can remove the stream's external state, because its namespace is being deleted. %s. "
+        "These topics remain in Kafka: %s. %s.",
         *(names.namespace, names.name, routing, ", ".join(topics[kind] for kind in kinds), state),
     )
     return True
 
 
-def _erase(store: RoutingStore, stream: str, life: str | None) -> None:
-    """Remove the routing state of a stream; not that of another life of its name, as another cluster may have."""
-    if life is not None and store.versions() and (theirs := store.state().life) != life:
-        raise StateError(f"it is of another life of {stream}: {theirs or 'without an id'}, not {life}")
+def _erase(store: RoutingStore, stream: str, incarnation: str | None) -> None:
+    """Remove the routing state of a stream, unless it belongs to another incarnation of its name.
+
+    Another cluster may have such a stream.
+    """
+    if incarnation is not None and store.versions() and (theirs := store.state().incarnation) != incarnation:
+        raise StateError(
+            f"it belongs to another incarnation of {stream}: {theirs or 'without an id'}, not {incarnation}"
+        )
     store.erase()
 
 
 async def _store(environment: Environment, names: StreamNames, spec: StreamSpec) -> RoutingStore:
-    """The routing store; the connection that there is, for the secret with the credentials may be gone."""
+    """The routing store; an open connection is reused, because the Secret with the credentials may be gone."""
     known = environment.stores.known(names.stream)
     if known is not None:
         return known
@@ -137,7 +142,7 @@ async def _store(environment: Environment, names: StreamNames, spec: StreamSpec)
 
 
 def _to_be_cleaned(environment: Environment, body: Object) -> StreamSpec | None:
-    """The spec; None if it cannot be used, or there was never to be a router, or the state is to stay."""
+    """The spec; None if it is invalid, if the router was never started, or if the state is to be kept."""
     try:
         spec = StreamSpec.parse(body["spec"], environment.defaults)
     except SettingError:
@@ -149,7 +154,7 @@ def _to_be_cleaned(environment: Environment, body: Object) -> StreamSpec | None:
 
 
 async def _ended(environment: Environment, names: StreamNames, body: Object) -> bool:
-    """Whether the jobs have ended; they are asked to."""
+    """Delete the drivers' pods; True when they are gone."""
     gone = True
     for name in (names.router, names.worker):
         pod = await environment.cluster.get("Pod", name, names.namespace)
@@ -163,7 +168,7 @@ async def _ended(environment: Environment, names: StreamNames, body: Object) -> 
 
 
 async def _remember(environment: Environment, names: StreamNames, body: Object, pod: Object) -> None:
-    """Write down whether the router has ever run: once its pod is gone nobody can tell."""
+    """Store whether the router has ever run, because that is unknown once its pod is gone."""
     before = body.get("status", {}).get("router", {})
     after = {"ran": ran(before, report(pod, environment.now())), "podUid": ""}
     if before.get("templateHash") and before != {**before, **after}:
@@ -171,11 +176,11 @@ async def _remember(environment: Environment, names: StreamNames, body: Object, 
 
 
 async def _nothing_made(environment: Environment, names: StreamNames, spec: StreamSpec, body: Object) -> bool:
-    """Whether the router has never run, and no earlier stream of this name is known to have left its state behind.
+    """Whether the router has never run, and no earlier stream of this name is known to have left state behind.
 
-    The store is asked without credentials, which may be what is missing: versions that they would be needed for are
-    there. One that does not answer, or whose certificates are missing, keeps nobody waiting: that may be what was wrong
-    from the beginning, and what an earlier stream has left was meant to stay.
+    The store is read without credentials, because these may be missing; if reading requires credentials, there are
+    versions. A store that is unreachable, or whose certificates are missing, does not block the deletion: that may have
+    been the problem from the beginning, and the state of an earlier stream was meant to be kept.
     """
     router = body.get("status", {}).get("router", {})
     if router.get("ran") != "no" or router.get("podUid"):
@@ -194,7 +199,7 @@ async def _nothing_made(environment: Environment, names: StreamNames, spec: Stre
 
 
 async def _cleaned(environment: Environment, names: StreamNames, body: Object) -> bool:
-    """Whether the pod that removes everything has done so, or need not, or has been given up."""
+    """Run the cleanup pod; True when it has succeeded, is not needed, or has been given up."""
     status = body.get("status", {})
     spec = _to_be_cleaned(environment, body)
     if spec is None:
@@ -202,7 +207,9 @@ async def _cleaned(environment: Environment, names: StreamNames, body: Object) -
     failed = int(status.get("removal", {}).get("failures", 0))
     pod = await environment.cluster.get("Pod", names.remover, names.namespace)
     if pod is None and not failed and await _nothing_made(environment, names, spec, body):
-        await emit(environment, body, Note("NothingToRemove", "the router has never run, so it has made nothing"))
+        await emit(
+            environment, body, Note("NothingToRemove", "the router has never run, so there is nothing to remove")
+        )
         return True
     if pod is None:
         return failed >= _TRIES or await _begin(environment, names, spec, body)
@@ -217,12 +224,12 @@ async def _cleaned(environment: Environment, names: StreamNames, body: Object) -
 
 
 async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec, body: Object) -> bool:
-    """Make the pod; True if that is forbidden, as it is in a namespace that is on its way out."""
-    uid, life = body["metadata"]["uid"], _life(body)
+    """Create the cleanup pod; True if that is forbidden, as in a namespace that is being deleted."""
+    uid, incarnation = body["metadata"]["uid"], _incarnation(body)
     try:
         await check_secrets(environment, names.namespace, spec)
         spared = await topics_of_others(environment, body)
-        await environment.cluster.create(remover_pod(spec, names, uid, spared, life))
+        await environment.cluster.create(remover_pod(spec, names, uid, spared, incarnation))
     except (ApiError, SettingError) as error:
         if isinstance(error, ApiError) and not error.is_refusal:
             raise
@@ -230,14 +237,14 @@ async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec,
     return False
 
 
-def _life(body: Object) -> str | None:
-    """The id of the stream's life; None if it is not known."""
-    life = records.part(records.part(body, "status"), "routing").get("life")
-    return life if isinstance(life, str) else None
+def _incarnation(body: Object) -> str | None:
+    """The id of the stream's incarnation; None if unknown."""
+    incarnation = records.part(records.part(body, "status"), "routing").get("incarnation")
+    return incarnation if isinstance(incarnation, str) else None
 
 
 async def _makes_room(environment: Environment, names: StreamNames, body: Object, pod: Object) -> bool:
-    """A pod of an earlier try or an earlier stream is to go; True if it takes too long, or the pod is a stranger's."""
+    """Delete the pod of an earlier attempt or stream; True if that takes too long, or the pod belongs to others."""
     problem = hindrance(body, pod, "Pod", names.remover)
     if problem is not None and problem.retry == "slow":
         return await _give_up(environment, body, problem.message)
@@ -245,21 +252,21 @@ async def _makes_room(environment: Environment, names: StreamNames, body: Object
     if leaving is None:
         await environment.cluster.delete("Pod", names.remover, names.namespace)
     elif environment.now() - leaving > _PATIENCE:
-        return await _give_up(environment, body, f"the pod {names.remover} does not go away")
+        return await _give_up(environment, body, f"the pod {names.remover} does not terminate")
     return False
 
 
 async def _give_up(environment: Environment, body: Object, why: str) -> bool:
-    await emit(environment, body, Note("CleanupSkipped", f"nothing can be removed: {why}", warning=True))
+    await emit(environment, body, Note("CleanupSkipped", f"cleanup is impossible: {why}", warning=True))
     return True
 
 
 async def _again(environment: Environment, names: StreamNames, body: Object, pod: Object, failures: int) -> bool:
-    """A try has failed: remember it, and make room for the next one."""
+    """Record a failed attempt, and delete its pod; True if it was the last attempt."""
     failure = report(pod, environment.now()).failure
-    text = "the pod did not end in time" if failure is None else f"{failure.reason}: {failure.message}"
+    text = "the pod did not complete in time" if failure is None else f"{failure.reason}: {failure.message}"
     last = failures >= _TRIES
-    note = f"removal has failed {failures} times{', and is given up' if last else ''}: {text}"
+    note = f"cleanup has failed {failures} times{' and is given up' if last else ''}: {text}"
     change = {"removal": {"failures": failures, "message": text}}
     await environment.cluster.patch_status(KIND, names.name, names.namespace, change)
     await environment.cluster.delete("Pod", pod["metadata"]["name"], names.namespace)

@@ -1,4 +1,4 @@
-"""What the routing store says: the active version, the pending one, and which Kafka; and what it is told of balance."""
+"""Reads the routing store (active and pending version, Kafka cluster), and writes the balance settings to it."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ from spatialstream.store.reports import (
     save_balance,
     save_suspended,
 )
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.restarts import Failure
-from spatialstream_operator.look import Look
 
 __all__ = ["read_routing"]
 
 _AGAIN = 60_000
-"""ms after which it is looked at anew which Kafka the stream uses."""
+"""ms after which the Kafka cluster of the stream is read again."""
 
 
-async def read_routing(look: Look) -> None:
-    """Connect to ZooKeeper, and read the stream's state. That it cannot be read is no reason to stop anything."""
-    zookeeper = look.spec.zookeeper
+async def read_routing(context: ReconcileContext) -> None:
+    """Connect to ZooKeeper, and read the stream's state. The other steps continue if it is unavailable."""
+    zookeeper = context.spec.zookeeper
     try:
-        stores, names = look.environment.stores, look.names
+        stores, names = context.environment.stores, context.names
         servers = servers_from_outside(zookeeper.servers, names.namespace)
         secrets = zookeeper.credentials, zookeeper.tls
-        look.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
-        look.routing = await asyncio.to_thread(store.state)
-        await _keep_balance(look, store)
-        await _keep_suspended(look, store)
-        await _hear(look, store)
-        await _know_topics(look, store, look.routing.life)
+        context.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
+        context.routing = await asyncio.to_thread(store.state)
+        await _keep_balance(context, store)
+        await _keep_suspended(context, store)
+        await _hear(context, store)
+        await _know_topics(context, store, context.routing.incarnation)
     except SettingError as error:
-        look.problem = Failure("SettingsRefused", str(error), "slow")
+        context.problem = Failure("SettingsRefused", str(error), "slow")
     except Unavailable:
         return
     except StateError:
-        # a stream that has had a router before has lost what was there, which that router says
-        look.uncreated = look.store is not None and not look.part("routing").get("version")
+        # if the stream has had a version before, its state was lost, which its router reports
+        context.uncreated = context.store is not None and not context.part("routing").get("version")
 
 
-async def _keep_balance(look: Look, store: RoutingStore) -> None:
-    """λ and what belongs to it, for who rebalances the stream by hand."""
-    wanted = look.spec.index.balance
-    if look.memory.balance == wanted:
+async def _keep_balance(context: ReconcileContext, store: RoutingStore) -> None:
+    """Write the balance settings (λ etc.) to the store, for rebalancing by hand."""
+    wanted = context.spec.index.balance
+    if context.memory.balance == wanted:
         return
     if await asyncio.to_thread(read_balance, store) != wanted:
         await asyncio.to_thread(save_balance, store, wanted)
-    look.memory.balance = wanted
+    context.memory.balance = wanted
 
 
-async def _keep_suspended(look: Look, store: RoutingStore) -> None:
+async def _keep_suspended(context: ReconcileContext, store: RoutingStore) -> None:
     """Whether the stream is suspended, for who asks it and gets no answer."""
-    wanted = look.spec.suspend
-    if look.memory.suspended == wanted:
+    wanted = context.spec.suspend
+    if context.memory.suspended == wanted:
         return
     try:
         known = await asyncio.to_thread(read_suspended, store)
@@ -68,12 +68,12 @@ async def _keep_suspended(look: Look, store: RoutingStore) -> None:
         known = None
     if known != wanted:
         await asyncio.to_thread(save_suspended, store, wanted)
-    look.memory.suspended = wanted
+    context.memory.suspended = wanted
 
 
-async def _hear(look: Look, store: RoutingStore) -> None:
+async def _hear(context: ReconcileContext, store: RoutingStore) -> None:
     """What drivers that run say about why they cannot go on: their pods only say that they are not ready."""
-    for name, job in look.jobs.items():
+    for name, job in context.jobs.items():
         if job.state not in ("starting", "running"):
             continue
         try:
@@ -83,17 +83,19 @@ async def _hear(look: Look, store: RoutingStore) -> None:
         if said.text:
             before = job.started is not None and said.at < job.started
             if not (before and job.state == "running"):
-                look.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
+                context.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
 
 
-async def _know_topics(look: Look, store: RoutingStore, life: str) -> None:
-    """Remember what has to be known when the stream goes: which Kafka it uses, and which life of its name it is.
+async def _know_topics(context: ReconcileContext, store: RoutingStore, incarnation: str) -> None:
+    """Store what is needed when the stream is deleted: its Kafka cluster and the id of its incarnation.
 
-    A router that is ready has made sure that the routing store is of its own life.
+    A ready router has verified that the routing store belongs to its own incarnation.
     """
-    router, at = look.jobs.get("router"), look.memory.used
-    if router is None or not router.is_ready or (at is not None and look.now - at < _AGAIN):
+    router, at = context.jobs.get("router"), context.memory.used
+    if router is None or not router.is_ready or (at is not None and context.now - at < _AGAIN):
         return
     used = await asyncio.to_thread(read_topics, store)
-    await look.remember(routing={"life": life}, **({} if used is None else {"kafka": {"cluster": used.cluster}}))
-    look.memory.used = look.now
+    await context.remember(
+        routing={"incarnation": incarnation}, **({} if used is None else {"kafka": {"cluster": used.cluster}})
+    )
+    context.memory.used = context.now

@@ -1,4 +1,4 @@
-"""What Kubernetes says about pods that do not start: their events, and whether it would admit another one."""
+"""Why pods do not start: their events, and whether the API server would admit another executor."""
 
 from __future__ import annotations
 
@@ -7,59 +7,64 @@ from collections.abc import Mapping
 
 from spatialstream_operator import manifests
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.starting import PATIENCE
-from spatialstream_operator.look import Look
 
 __all__ = ["events_of", "refusal_of_executors"]
 
 _log = logging.getLogger(__name__)
 
 _AGAIN = 10_000
-"""ms after which the events of a pod are read anew: each time the API server goes through those of the namespace."""
+"""ms after which the events of a pod are read again: each time the API server scans those of the whole namespace."""
 
 _FORGET = 600_000
 
 
-async def events_of(look: Look, pod: Object) -> list[Object]:
-    """The events about a pod that has been on its way for a while; none about others. They are read now and then."""
-    metadata, said = pod["metadata"], look.memory.said
+async def events_of(context: ReconcileContext, pod: Object) -> list[Object]:
+    """The events about a pod that has been pending for a while, cached for a few seconds; none about other pods."""
+    metadata, said = pod["metadata"], context.memory.said
     uid, made = metadata["uid"], records.moment(metadata, "creationTimestamp")
     leaving = "deletionTimestamp" in metadata
-    if leaving or made is None or look.now - made < PATIENCE or records.part(pod, "status").get("phase") != "Pending":
+    if (
+        leaving
+        or made is None
+        or context.now - made < PATIENCE
+        or records.part(pod, "status").get("phase") != "Pending"
+    ):
         return []
     at, events = said.get(uid, (None, []))
-    if at is None or look.now - at >= _AGAIN:
-        for each in [each for each, (then, _) in said.items() if look.now - then >= _FORGET]:
+    if at is None or context.now - at >= _AGAIN:
+        for each in [each for each, (then, _) in said.items() if context.now - then >= _FORGET]:
             del said[each]
-        events = await _read(look, uid)
-        said[uid] = look.now, events
+        events = await _read(context, uid)
+        said[uid] = context.now, events
     return events
 
 
-async def _read(look: Look, uid: str) -> list[Object]:
-    namespace = look.names.namespace
+async def _read(context: ReconcileContext, uid: str) -> list[Object]:
+    namespace = context.names.namespace
     try:
-        return await look.environment.cluster.list("Event", namespace, fields={"regarding.uid": uid})
-    except ApiError as error:  # without this right less is known, and no less is done
-        _log.warning("%s/%s: the events of a pod cannot be read: %s", namespace, look.names.name, error)
+        return await context.environment.cluster.list("Event", namespace, fields={"regarding.uid": uid})
+    except ApiError as error:  # without this permission only the messages are less specific
+        _log.warning("%s/%s: cannot read the events of a pod: %s", namespace, context.names.name, error)
         return []
 
 
-async def refusal_of_executors(look: Look, job: str) -> str:
-    """Why the API server would refuse the pod of one more executor of a job now; "" if it would not, or who knows.
+async def refusal_of_executors(context: ReconcileContext, job: str) -> str:
+    """Why the API server would reject another executor pod of a job now; "" if it would not, or if that is unknown.
 
-    Spark makes these pods, and tells of a refusal in the driver's log alone.
+    Spark creates these pods, and reports a rejection only in the driver's log.
     """
-    trials = look.memory.trials
-    if job not in trials or look.now - trials[job][0] >= _AGAIN:
-        trials[job] = look.now, await _try(look, manifests.executor_trial(look.spec, look.names, job))
+    trials = context.memory.trials
+    if job not in trials or context.now - trials[job][0] >= _AGAIN:
+        trials[job] = context.now, await _try(context, manifests.executor_trial(context.spec, context.names, job))
     return trials[job][1]
 
 
-async def _try(look: Look, pod: Mapping[str, object]) -> str:
+async def _try(context: ReconcileContext, pod: Mapping[str, object]) -> str:
     try:
-        await look.environment.cluster.create(dict(pod), trial=True)
+        await context.environment.cluster.create(dict(pod), trial=True)
     except ApiError as error:
         return str(error) if error.is_hindered else ""
     return ""

@@ -1,4 +1,4 @@
-"""Before anything is made: whether the topics that a stream names are another stream's; and in the end, whose stay."""
+"""Checks topics: before a stream starts, whether they belong to another stream; on deletion, which ones are kept."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.restarts import RestartState
 from spatialstream_operator.decisions.topics import Claim, conflict, foreign, spared
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.look import Look
 from spatialstream_operator.names import KIND, TOPIC_KINDS, StreamNames
 
 __all__ = ["check_topics", "topics_of_others"]
@@ -21,24 +21,26 @@ __all__ = ["check_topics", "topics_of_others"]
 _log = logging.getLogger(__name__)
 
 _AGAIN = 30_000
-"""ms after which all streams are listed anew, as long as this one may not begin."""
+"""ms after which all streams are listed again, as long as this one must not start."""
 
 
-async def check_topics(look: Look) -> None:
-    """Refuse topics of others. A stream that has begun has its topics, and is asked once more: when its Kafka is known.
+async def check_topics(context: ReconcileContext) -> None:
+    """Reject topics of other streams.
+
+    A stream that has started owns its topics. It is checked only once more, when its Kafka cluster becomes known.
 
     Raises:
-        SettingError: a topic is another stream's; names both.
+        SettingError: a topic belongs to another stream; the error names both.
     """
-    ours, memory = _claim(look.body), look.memory
+    ours, memory = _claim(context.body), context.memory
     if ours is None or (ours.begun and ours.cluster in ("", memory.cluster)):
         return
-    if memory.others is None or look.now - memory.others[0] >= _AGAIN:
-        memory.others = look.now, await _claims(look.environment, look.names.stream)
+    if memory.others is None or context.now - memory.others[0] >= _AGAIN:
+        memory.others = context.now, await _claims(context.environment, context.names.stream)
     others = memory.others[1]
     problem = conflict(ours, [each for each in others if each.cluster or not ours.begun])
     if not ours.begun:
-        watched = look.environment.config.namespaces or [each.namespace for each in others]
+        watched = context.environment.config.namespaces or [each.namespace for each in others]
         problem = foreign(ours, watched) or problem
     if problem is not None:
         kind, what = problem
@@ -56,7 +58,7 @@ async def topics_of_others(environment: Environment, body: Object) -> list[str]:
 
 
 async def _claims(environment: Environment, stream: str) -> list[Claim]:
-    """Of all streams that are looked after. A namespace to which there is no right any more keeps no other waiting."""
+    """The claims of all managed streams. A namespace that can no longer be listed does not block the others."""
     found: list[Object] = []
     for namespace in environment.config.namespaces or (None,):
         try:
@@ -70,7 +72,7 @@ async def _claims(environment: Environment, stream: str) -> list[Claim]:
 
 
 def _claim(body: Object) -> Claim | None:
-    """What a SpatialStream claims; None if it is refused for its own topics' sake."""
+    """The topics that a SpatialStream claims; None if they are invalid in themselves."""
     metadata, kafka = body["metadata"], records.part(records.part(body, "spec"), "kafka")
     try:
         names = StreamNames(metadata["namespace"], metadata["name"])
@@ -89,7 +91,7 @@ def _claim(body: Object) -> Claim | None:
 
 
 def _plain(server: str) -> str:
-    """An address in its shortest form: a service of the cluster may be called by longer ones."""
+    """An address in its shortest form, because a service of the cluster may be addressed by longer names."""
     host, colon, port = server.lower().rpartition(":")
     return host.rstrip(".").removesuffix(".cluster.local") + colon + port
 

@@ -127,7 +127,7 @@ def test_suspended_is_done_when_nothing_runs():
         "Degraded": "AsExpected",
     }
     leaving = conditions(replace(gone, worker=Job("worker", "terminating"), router=Job("router", "terminating")))
-    assert leaving[1]["message"] == "The router and the worker are ending."
+    assert leaving[1]["message"] == "The router and the worker are terminating."
 
 
 ABSENT = {"router": Job("router", "absent"), "worker": Job("worker", "absent")}
@@ -136,12 +136,12 @@ ABSENT = {"router": Job("router", "absent"), "worker": Job("worker", "absent")}
 @pytest.mark.parametrize(
     ("lagging", "message"),
     [
-        ({}, "The router and the worker are ending."),
-        ({"router": Job("router", "absent")}, "The worker is ending."),
-        ({"router": Job("router", "absent"), "left": 2}, "The worker and 2 executors are ending."),
-        ({**ABSENT, "left": 1}, "1 executor is ending."),
-        ({**ABSENT, "left": 3}, "3 executors are ending."),
-        ({"worker": Job("worker", "terminating"), "router": Job("router", "absent")}, "The worker is ending."),
+        ({}, "The router and the worker are terminating."),
+        ({"router": Job("router", "absent")}, "The worker is terminating."),
+        ({"router": Job("router", "absent"), "left": 2}, "The worker and 2 executors are terminating."),
+        ({**ABSENT, "left": 1}, "1 executor is terminating."),
+        ({**ABSENT, "left": 3}, "3 executors are terminating."),
+        ({"worker": Job("worker", "terminating"), "router": Job("router", "absent")}, "The worker is terminating."),
     ],
 )
 def test_a_stream_is_not_suspended_before_all_pods_are_gone(lagging, message):
@@ -273,7 +273,7 @@ def test_what_is_wrong_with_a_job_is_told_before_missing_executors():
 
 
 def test_a_pod_that_does_not_end_is_told():
-    stuck = Failure("TerminationStuck", "The pod does not end; its node may be lost.", "slow")
+    stuck = Failure("TerminationStuck", "The pod does not terminate; its node may be lost.", "slow")
     summary = replace(RUNNING, worker=Job("worker", "terminating", failure=stuck))
     assert truth(summary)["Degraded"] == "True"
     assert truth(replace(RUNNING, worker=Job("worker", "terminating")))["Degraded"] == "False"
@@ -283,14 +283,14 @@ def test_a_driver_that_waits_for_its_first_executor_says_what_for():
     room = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu"
     starting = replace(RUNNING, worker=Job("worker", "starting"), crews={"worker": Crew(0, 2, shortage=room)})
     ready, progressing, *_ = conditions(starting)
-    assert ready["message"] == f"The worker is not ready: its driver is up, and waits for an executor: {room}."
-    assert progressing["message"] == f"The worker: its driver is up, and waits for an executor: {room}."
+    assert ready["message"] == f"The worker is not ready: its driver is running, and waits for an executor: {room}."
+    assert progressing["message"] == f"The worker: its driver is running, and waits for an executor: {room}."
     ready, *_ = conditions(replace(starting, crews={"worker": Crew(None, 2)}))
     assert ready["message"] == "The worker is not ready: its driver is starting."
 
 
 def test_a_wish_beyond_the_bounds_is_said():
-    beyond = "There are to be 4 executors: workers.replicas asks for 12, and workers.max allows 4."
+    beyond = "The desired number of executors is 4: workers.replicas is 12, but workers.max allows 4."
     _, progressing, *_ = conditions(replace(RUNNING, crews={"worker": Crew(4, 4, beyond=beyond)}))
     assert (progressing["status"], progressing["reason"]) == ("False", "ReplicasOutOfBounds")
     assert progressing["message"] == beyond

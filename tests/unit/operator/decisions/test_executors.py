@@ -195,12 +195,12 @@ def test_the_cause_is_what_kubernetes_says_of_most_pods():
 def test_pods_that_are_ready_are_no_cause():
     assert why(pod("Running", ready=True)) == why()
     assert (
-        why(pod("Running", ready=True), pod(waiting={"reason": "ContainerCreating"})) == "their pods are on their way"
+        why(pod("Running", ready=True), pod(waiting={"reason": "ContainerCreating"})) == "their pods are being started"
     )
 
 
 def test_without_pods_it_is_somebody_who_refuses_them():
-    assert "a quota or a policy may refuse them" in why()
+    assert "a quota or a policy may reject them" in why()
 
 
 def test_only_of_a_node_with_room_time_may_be_the_cure():
@@ -208,7 +208,7 @@ def test_only_of_a_node_with_room_time_may_be_the_cure():
     assert cause([pod(waiting={"reason": "ImagePullBackOff"})], T, "executor").lasting
     assert refused("exceeded quota").lasting
     assert refused("pods is forbidden: exceeded quota: small.").text == (
-        "their pods are refused: pods is forbidden: exceeded quota: small"
+        "their pods are rejected: pods is forbidden: exceeded quota: small"
     )
 
 
@@ -229,7 +229,7 @@ def test_events_tell_what_the_status_does_not():
 
 
 def test_executors_that_end_are_told_of():
-    assert why(pod("Failed")).startswith("executors end, and are made anew")
+    assert why(pod("Failed")).startswith("executors exit and are recreated")
 
 
 def test_a_long_cause_is_cut_and_has_one_line():

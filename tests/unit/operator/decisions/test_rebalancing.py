@@ -122,7 +122,7 @@ def test_from_imbalance_to_a_verified_version():
         (Phase.COOLDOWN, [Finish("PM", "balanced")]),
     ]
     assert state.until == T + 9 * 60_000 + AUTO.cooldown
-    assert state.last == Ending("balanced", "PM", "p1", 1, T + 9 * 60_000, "balance came back with version 1")
+    assert state.last == Ending("balanced", "PM", "p1", 1, T + 9 * 60_000, "version 1 has restored balance")
 
 
 def test_below_the_threshold_stabilising_begins_anew():

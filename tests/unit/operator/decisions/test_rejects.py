@@ -46,7 +46,7 @@ def test_a_topic_of_queries_that_holds_objects():
     watched = Watched()
     assert watched.seconds(30, FINE, WRONG_TOPIC) is None
     assert watched.seconds(10, FINE, WRONG_TOPIC) == (
-        "100 % of the queries are rejected, most because their field type is missing or cannot be used. "
+        "100 % of the queries are rejected, mostly because their field type is missing or invalid. "
         "They are in geo.quakes.rejected, with the reason."
     )
     assert watched.status == {"since": moment_text(T + LOOK), "kind": "queries", "reason": "type", "share": 100}
@@ -86,7 +86,7 @@ def test_the_commonest_reason_of_the_worse_kind_is_told():
 @pytest.mark.parametrize("reason", ["late", "future", "json", "size", "clock", "place", "admission", "other", "region"])
 def test_it_is_a_sentence_whatever_the_reason(reason):
     said = problem(Rejecting(T, "objects", reason, 50), T + AFTER, TOPIC).message
-    assert said.startswith("50 % of the objects are rejected, most because ")
+    assert said.startswith("50 % of the objects are rejected, mostly because ")
 
 
 def test_without_figures_what_was_said_stays():

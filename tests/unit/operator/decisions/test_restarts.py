@@ -95,7 +95,7 @@ def test_a_planned_restart_does_not_count():
 def test_a_driver_whose_node_is_lost_makes_room_and_comes_again_at_once():
     lost = pod(state="terminating", lost=True)
     step = decide(RestartState("a", "t1", failures=2), lost, "t1", T, SETTINGS)
-    assert (step.action, step.failure.reason, step.state.failures) == ("strike", "NodeLost", 2)
+    assert (step.action, step.failure.reason, step.state.failures) == ("force_delete", "NodeLost", 2)
     step = decide(step.state, None, "t1", T + 1, SETTINGS)
     assert (step.action, step.restarted, step.failure) == ("create", True, None)
     assert (step.state.last.reason, step.state.restarts, step.state.failures) == ("NodeLost", 1, 2)

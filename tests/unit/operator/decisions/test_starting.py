@@ -124,9 +124,9 @@ def test_a_pod_without_a_node(reason):
 
 def test_what_a_pod_waits_for_by_itself():
     running = {"name": "fetch", "state": {"running": {}}}
-    assert why(pod(INITIALIZING, init=[running]))[1] == "The pod waits until its init container fetch has ended."
+    assert why(pod(INITIALIZING, init=[running]))[1] == "The pod waits until its init container fetch has terminated."
     sidecar = pod(INITIALIZING, init=[{**running, "started": False}], sidecars=["fetch"])
-    assert why(sidecar)[1] == "The pod waits until its init container fetch has begun."
+    assert why(sidecar)[1] == "The pod waits until its init container fetch has started."
     begun = pod(CREATING, init=[{**running, "started": True}], sidecars=["fetch"])
     assert why(begun)[0] == "NodeSilent"
     assert why(pod(CREATING), scheduler(), PULLING) == ("Pulling", 'Pulling image "spark:1"', "quick")

@@ -33,7 +33,7 @@ def test_only_what_both_read_alike_may_be_shared(kind, theirs):
     if kind == theirs and kind in ("objects", "queries"):
         assert found is None
     else:
-        assert found == (kind, f"geo.first.{theirs} is the topic of {theirs} of the stream geo.first")
+        assert found == (kind, f"geo.first.{theirs} is the {theirs} topic of the stream geo.first")
 
 
 def test_the_one_that_was_made_first_keeps_the_topic():

@@ -142,9 +142,9 @@ class SimulatedCluster:
         await self._called("delete", kind, name)
         return self.objects.pop((kind, namespace, name), None) is not None
 
-    async def strike(self, pod: dict[str, Any]) -> bool:
+    async def force_delete(self, pod: dict[str, Any]) -> bool:
         metadata = pod["metadata"]
-        await self._called("strike", "Pod", metadata["name"])
+        await self._called("force_delete", "Pod", metadata["name"])
         found = self.objects.get(("Pod", metadata["namespace"], metadata["name"]))
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
             return False

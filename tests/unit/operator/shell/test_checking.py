@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from spatialstream.model.errors import SettingError
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.restarts import Failure
-from spatialstream_operator.look import Look
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -22,7 +22,9 @@ def world():
 def checked(world, memory, problem=None, **spec):
     body = world.stream(metadata={"uid": "u"}, spec=spec)
     parsed = StreamSpec.parse(body["spec"], world.environment.defaults)
-    look = Look(world.environment, StreamNames("geo", "quakes"), body, parsed, {}, memory, world.at, problem=problem)
+    look = ReconcileContext(
+        world.environment, StreamNames("geo", "quakes"), body, parsed, {}, memory, world.at, problem=problem
+    )
     asyncio.run(check_pods(look))
     return [each for each in world.cluster.calls if each[0] == "check"]
 

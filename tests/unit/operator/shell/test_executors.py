@@ -1,9 +1,9 @@
 import asyncio
 import copy
 
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.conditions import Job
 from spatialstream_operator.decisions.records import moment_text
-from spatialstream_operator.look import Look
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -38,7 +38,7 @@ def look_at(world, driver="running", wanted=2):
     """What a look says of missing executors; it knows of earlier ones by the status alone."""
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
-    look = Look(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
+    look = ReconcileContext(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
     look.jobs["worker"], look.crews["worker"].desired = Job("worker", driver), wanted
 
     async def steps():
@@ -82,7 +82,9 @@ def test_an_executor_on_a_lost_node_makes_room_and_is_told_of_once():
     assert look_at(world).registered == 1
     look_at(world)
 
-    assert [call for call in world.cluster.calls if call[0] == "strike"] == [("strike", "Pod", "quakes-worker-exec-2")]
+    assert [call for call in world.cluster.calls if call[0] == "force_delete"] == [
+        ("force_delete", "Pod", "quakes-worker-exec-2")
+    ]
     (event,) = world.cluster.events()
     assert (event["reason"], event["type"]) == ("ExecutorLost", "Warning")
     assert "quakes-worker-exec-2" in event["note"]
@@ -96,7 +98,7 @@ def test_an_executor_that_ends_on_a_node_that_answers_is_left_to_it():
 
     look_at(world)
 
-    assert [call for call in world.cluster.calls if call[0] == "strike"] == []
+    assert [call for call in world.cluster.calls if call[0] == "force_delete"] == []
 
 
 def test_without_a_driver_nothing_is_known_and_nothing_missing():
@@ -129,7 +131,9 @@ def test_executors_that_outlive_their_driver_hold_up_a_suspension():
     def left():
         body, environment = world.body(), world.environment
         spec = StreamSpec.parse(body["spec"], environment.defaults)
-        look = Look(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
+        look = ReconcileContext(
+            environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at
+        )
         look.jobs |= {job: Job(job, "absent") for job in ("router", "worker")}
         asyncio.run(count_executors(look))
         return look.left

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spatialstream.client.stream import Standing as Listed
+from spatialstream.client.stream import Registered as Listed
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway as Server
 from spatialstream.model.errors import Unavailable
@@ -26,7 +26,7 @@ TOKEN = "everything-0123456789"
 class Standing(Answering):
     """What stands in a stream that takes in what it is sent."""
 
-    def standing_query(self, name: str) -> Listed:
+    def continuous_query(self, name: str) -> Listed:
         known = self.stream.standing
         found = [{**CRQ, "id": name, "t": known[name]}] if name in known else []
         return Listed(found, 0, {}, [{"rows": 3, "last_row": 900} for _ in found])
@@ -75,7 +75,7 @@ def test_what_is_refused_is_told_in_the_gateways_words(gateway: Gateway, tmp_pat
     async def main() -> None:
         with pytest.raises(Refusal) as refusal:
             await gateway.register("geo.quakes", {**CRQ, "id": "q", "t": 7, "k": 3})
-        assert (refusal.value.status, refusal.value.detail) == (400, "k: CRQ takes no k; leave it out")
+        assert (refusal.value.status, refusal.value.detail) == (400, "k: CRQ takes no k; remove it")
         with pytest.raises(Refusal) as refusal:
             await gateway.find("geo.other", "q")
         assert refusal.value.status == 403
@@ -100,22 +100,22 @@ def test_a_stream_that_is_not_served_is_no_answer(gateway: Gateway) -> None:
 
 def test_no_gateway_and_no_token_are_no_answer(gateway: Gateway, tmp_path: Path) -> None:
     async def main() -> None:
-        with pytest.raises(Unavailable, match="cannot be asked"):
+        with pytest.raises(Unavailable, match="cannot query the gateway"):
             await Gateway("http://127.0.0.1:1", str(tmp_path / "token")).clock("geo.quakes")
         (tmp_path / "token").unlink()
-        with pytest.raises(Unavailable, match="cannot be asked"):
+        with pytest.raises(Unavailable, match="cannot query the gateway"):
             await gateway.clock("geo.quakes")
 
     asyncio.run(main())
 
 
 def test_a_token_is_not_told_with_an_answer_that_is_none(gateway: Gateway, tmp_path: Path) -> None:
-    """What a gateway that cannot be asked says comes into the status of a SpatialQuery."""
+    """What a gateway that cannot be queried says comes into the status of a SpatialQuery."""
 
     async def main() -> str:
         async with garbled() as url:
             with pytest.raises(
-                Unavailable, match="cannot be asked: ClientResponseError: 400, Bad status line"
+                Unavailable, match=r"cannot query the gateway at .*: ClientResponseError: 400, Bad status line"
             ) as caught:
                 await Gateway(url, str(tmp_path / "token")).clock("geo.quakes")
         return str(caught.value)
@@ -125,6 +125,6 @@ def test_a_token_is_not_told_with_an_answer_that_is_none(gateway: Gateway, tmp_p
 
 def test_a_file_that_holds_no_text_is_not_told(gateway: Gateway, tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(TOKEN.encode() + b"\xff")
-    with pytest.raises(Unavailable, match="cannot be asked: UnicodeDecodeError") as caught:
+    with pytest.raises(Unavailable, match=r"cannot query the gateway at .*: UnicodeDecodeError") as caught:
         asyncio.run(gateway.clock("geo.quakes"))
     assert TOKEN not in str(caught.value)

@@ -81,8 +81,8 @@ def test_why_a_removal_cannot_go_on_is_logged_once_with_the_streams_name(world, 
 
     lines = [each.getMessage() for each in caplog.records]
     assert lines == [
-        "geo/quakes: removal cannot go on: a right is missing",
-        "geo/quakes: removal cannot go on: another one is",
+        "geo/quakes: removal is blocked: a right is missing",
+        "geo/quakes: removal is blocked: another one is",
     ]
 
 

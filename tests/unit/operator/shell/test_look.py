@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream_operator.cluster import ClusterError
+from spatialstream_operator.context import ReconcileContext, emit
 from spatialstream_operator.decisions.rebalancing_inputs import Note
-from spatialstream_operator.look import Look, emit
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -26,7 +26,7 @@ def look_at(world):
     environment = world.environment
     status = copy.deepcopy(body.get("status") or {})
     spec = StreamSpec.parse(body["spec"], environment.defaults)
-    return Look(environment, StreamNames("geo", "quakes"), body, spec, status, Memory(), world.at)
+    return ReconcileContext(environment, StreamNames("geo", "quakes"), body, spec, status, Memory(), world.at)
 
 
 def remember(world, said):
@@ -119,4 +119,4 @@ def test_an_event_that_cannot_be_made_is_no_reason_to_stop(caplog):
         world.cluster.before = fail
         asyncio.run(emit(world.environment, body, Note("Reason", "A sentence.")))
 
-    assert caplog.text.count("the event cannot be made") == 2
+    assert caplog.text.count("cannot create the event") == 2

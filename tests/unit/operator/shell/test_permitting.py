@@ -7,8 +7,8 @@ import pytest
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.config import OperatorConfig
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.controller import Controller
-from spatialstream_operator.look import Look
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -32,7 +32,7 @@ def checked(world, memory=None, **spec):
     body = world.stream(metadata={"uid": "u"}, spec=spec)
     parsed = StreamSpec.parse(body["spec"], world.environment.defaults)
     names, memory = StreamNames("geo", "quakes"), memory or Memory()
-    asyncio.run(check_permissions(Look(world.environment, names, body, parsed, {}, memory, world.at)))
+    asyncio.run(check_permissions(ReconcileContext(world.environment, names, body, parsed, {}, memory, world.at)))
 
 
 def test_a_secret_needs_its_label(world):

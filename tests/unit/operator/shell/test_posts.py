@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from spatialstream_operator import posts as posts_module
+from spatialstream_operator import kind_watcher as posts_module
 from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.handlers import FINALIZER, QUERIES, STREAMS
 from spatialstream_operator.health import Health
-from spatialstream_operator.posts import Post
+from spatialstream_operator.kind_watcher import KindWatcher
 from spatialstream_operator.watch import Watch
 from tests.unit.operator.shell.simulated import World, refusal, simulate
 
@@ -47,11 +47,11 @@ class Kept:
         async def main():
             now = asyncio.get_running_loop().time
             self.monkeypatch.setattr(posts_module.time, "monotonic", now)
-            self.monkeypatch.setattr(Post, "_run", lambda post: self._kopf(post))
+            self.monkeypatch.setattr(KindWatcher, "_run", lambda post: self._kopf(post))
             health = Health(self.watch, now)
             environment = self.world.environment
             kept = [
-                asyncio.create_task(Post(environment, self.watch, health, each, lambda: None, charge).keep())
+                asyncio.create_task(KindWatcher(environment, self.watch, health, each, lambda: None, charge).keep())
                 for each in namespaces or (None,)
                 for charge in (STREAMS, QUERIES)
             ]
@@ -106,7 +106,7 @@ def without_kopf(world, monkeypatch, charge, *then):
         monkeypatch.setattr(posts_module.time, "monotonic", now)
         begun, watch = now(), Watch()
         health = Health(watch, now)
-        kept = asyncio.create_task(Post(world.environment, watch, health, "geo", lambda: None, charge).keep())
+        kept = asyncio.create_task(KindWatcher(world.environment, watch, health, "geo", lambda: None, charge).keep())
         for each in (*then, lambda: None):
             for _ in range(6):
                 await asyncio.sleep(10)
@@ -131,7 +131,7 @@ def test_a_dead_watch_is_found_in_whichever_namespace(world, kept):
         if namespace == "weather":
             kept.watch.show(body)
 
-    assert "the watch has not shown for" in kept.keep(200, "geo", "weather")[0]
+    assert "the watch has been missing listed changes for" in kept.keep(200, "geo", "weather")[0]
 
 
 def test_a_watch_that_shows_everything_is_alive(world, kept):
@@ -200,7 +200,7 @@ def test_a_watch_that_fails_begins_again_and_is_told_once(kept, caplog):
     assert kept.begun.count("weather") == 1
     assert 10 <= kept.begun.count("geo") <= 25
     (line,) = [each.getMessage() for each in caplog.records]
-    assert line == "geo: watching spatialstreams has ended, and begins again: ApiError: not to be watched"
+    assert line == "geo: the watch of spatialstreams has ended, restarting it: ApiError: not to be watched"
 
 
 def test_a_watch_that_shows_nothing_begins_again_long_before_the_process_does(world, kept, caplog):
@@ -212,7 +212,7 @@ def test_a_watch_that_shows_nothing_begins_again_long_before_the_process_does(wo
 
     assert (kept.begun.count("geo"), kept.begun.count("weather")) == (2, 1)
     (line,) = [each.getMessage() for each in caplog.records]
-    assert line == "geo: the watch has not shown for 80 s what a list of spatialstreams shows: it begins again"
+    assert line == "geo: the watch has been missing listed changes for 80 s: restarting the watch of spatialstreams"
 
 
 def test_one_that_has_begun_again_has_its_time_to_show_what_there_is(world, kept):

@@ -82,7 +82,7 @@ class SimulatedGateway:
 
     def _of(self, stream: str) -> dict[str, dict[str, Any]]:
         if stream not in self.standing:
-            raise Unavailable(f"the gateway says: there is no stream {stream} here")
+            raise Unavailable(f"the gateway reports: there is no stream {stream} here")
         return self.standing[stream]
 
     def _send(self, stream: str, record: dict[str, Any]) -> bool:
@@ -210,7 +210,7 @@ def test_a_query_is_registered_once_and_said_to_stand(scene: Scene) -> None:
     (event,) = scene.world.cluster.events()
     assert event["regarding"]["kind"] == "SpatialQuery"
     value = scene.world.metrics.registry.get_sample_value
-    assert value("spatialstream_operator_query_standing", {"namespace": "geo", "query": "floods"}) == 1.0
+    assert value("spatialstream_operator_query_registered", {"namespace": "geo", "query": "floods"}) == 1.0
 
 
 def test_its_rows_so_far_are_in_the_status(scene: Scene) -> None:
@@ -288,7 +288,7 @@ def test_what_the_stream_refuses_is_said_and_what_stood_before_stands(scene: Sce
     scene.query(type="CKQ", region=None)
     scene.look(2)
     assert scene.condition == ("False", "Refused")
-    assert scene.message == f"k: CKQ requires k; {old}, which it was before, still stands."
+    assert scene.message == f"k: CKQ requires k; the previous query {old} is still registered."
     assert scene.standing == [old]
     assert scene.status["query"] == old
     assert scene.events() == ["Registered", "Refused"]
@@ -306,7 +306,7 @@ def test_a_stream_that_comes_later_is_waited_for(scene: Scene) -> None:
     scene.look()
     assert scene.condition == ("False", "StreamSuspended")
     scene.world.stream(spec={"suspend": False})
-    scene.gateway.problem = Unavailable("the gateway says: the stream has not begun")
+    scene.gateway.problem = Unavailable("the gateway reports: the stream has not begun")
     scene.look()
     assert scene.condition == ("False", "Unavailable")
     assert "not begun" in scene.message
@@ -429,7 +429,7 @@ def test_a_removal_cancels_it(scene: Scene) -> None:
     assert scene.remove()
     assert scene.standing == []
     value = scene.world.metrics.registry.get_sample_value
-    assert value("spatialstream_operator_query_standing", {"namespace": "geo", "query": "floods"}) is None
+    assert value("spatialstream_operator_query_registered", {"namespace": "geo", "query": "floods"}) is None
     assert scene.remove()
     assert scene.gateway.rejected == []
 

@@ -13,10 +13,10 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import LoadReport, save_load, save_sample
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.conditions import Job
 from spatialstream_operator.decisions.rebalancing_inputs import Load
-from spatialstream_operator.figures import Figures
-from spatialstream_operator.look import Look
+from spatialstream_operator.load_metrics import LoadMetrics
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.rebalancing import rebalance
@@ -55,10 +55,10 @@ def look():
         body = world.body()
         spec = StreamSpec.parse(defaulted(body["spec"]), world.environment.defaults)
         status = copy.deepcopy(body.get("status") or {})
-        made = Look(world.environment, NAMES, body, spec, status, memory, world.at)
+        made = ReconcileContext(world.environment, NAMES, body, spec, status, memory, world.at)
         made.jobs = {job: Job(job, "running") for job in ("router", "worker")}
         made.store, made.routing = store, store.state()
-        made.figures = Figures(world.at, load=Load(world.at - 100, world.at - 100, 0, 100.0, 50.0))
+        made.load_metrics = LoadMetrics(world.at, load=Load(world.at - 100, world.at - 100, 0, 100.0, 50.0))
         asyncio.run(rebalance(made))
         world.at += 2_000
         return store.state().pending

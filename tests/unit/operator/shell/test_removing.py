@@ -61,15 +61,16 @@ def test_it_waits_for_the_drivers_and_then_makes_the_pod(world):
     assert world.body()["status"]["phase"] == "Deleting"
 
 
-def test_the_pod_is_told_what_others_use_and_which_life_it_is(world):
+def test_the_pod_is_told_what_others_use_and_which_incarnation_it_is(world):
     world.stream("new", spec={"kafka": {"topics": {"objects": "geo.quakes.objects"}}})
     world.stream(
-        spec={"deletion": {"topics": "Delete"}}, status={"router": {"templateHash": "a"}, "routing": {"life": "l1"}}
+        spec={"deletion": {"topics": "Delete"}},
+        status={"router": {"templateHash": "a"}, "routing": {"incarnation": "l1"}},
     )
     assert not removed(world)
 
     (container,) = world.cluster.objects["Pod", "geo", "quakes-remover"]["spec"]["containers"]
-    said = ["--life", "l1", "--spare", "geo.quakes.objects", "--topics", "all"]
+    said = ["--incarnation", "l1", "--spare", "geo.quakes.objects", "--topics", "all"]
     assert container["args"][-len(said) :] == said
 
 
@@ -201,13 +202,13 @@ class Erased:
     """What there is to be known of the routing store here."""
 
     def __init__(self, error=None):
-        self.error, self.count, self.life = error, 0, "l1"
+        self.error, self.count, self.incarnation = error, 0, "l1"
 
     def versions(self):
         return (0,)
 
     def state(self):
-        return SimpleNamespace(life=self.life)
+        return SimpleNamespace(incarnation=self.incarnation)
 
     def erase(self):
         if self.error is not None:
@@ -239,26 +240,31 @@ def test_with_its_namespace_goes_what_the_operator_reaches_and_the_rest_is_told(
     assert not made(world)
     (line,) = [each.getMessage() for each in caplog.records]
     assert line.startswith(
-        "geo/quakes: no pod can remove what the stream has made, for its namespace is being deleted."
+        "geo/quakes: no pod can remove the stream's external state, because its namespace is being deleted."
     )
     assert "The routing state in ZooKeeper is removed" in line
-    assert "These stay in Kafka: geo.quakes.blocks, geo.quakes.epochs." in line
-    assert line.endswith("What is in s3://streams/quakes stays." if url else "stays if the claim's volume does.")
+    assert "These topics remain in Kafka: geo.quakes.blocks, geo.quakes.epochs." in line
+    assert line.endswith(
+        "The content of s3://streams/quakes remains." if url else "remains if the claim's volume does."
+    )
 
 
 def test_a_namespace_goes_with_a_store_that_cannot_be_reached(world, going, caplog):
     going.error = Unavailable("nobody answers")
 
     assert removed(world)
-    assert "The routing state stays in ZooKeeper (nobody answers)" in caplog.text
+    assert "The routing state remains in ZooKeeper (nobody answers)" in caplog.text
 
 
-def test_the_routing_state_of_another_life_stays_with_a_namespace_that_goes(world, going, caplog):
-    world.body()["status"]["routing"] = {"life": "l2"}
+def test_the_routing_state_of_another_incarnation_stays_with_a_namespace_that_goes(world, going, caplog):
+    world.body()["status"]["routing"] = {"incarnation": "l2"}
 
     assert removed(world)
     assert going.count == 0
-    assert "The routing state stays in ZooKeeper (it is of another life of geo.quakes: l1, not l2)" in caplog.text
+    assert (
+        "The routing state remains in ZooKeeper (it belongs to another incarnation of geo.quakes: l1, not l2)"
+        in caplog.text
+    )
 
 
 def test_drivers_of_a_namespace_that_goes_are_waited_for(world, going):

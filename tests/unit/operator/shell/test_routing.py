@@ -8,8 +8,8 @@ import pytest
 
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.store.reports import Trouble, UsedTopics
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.conditions import Job
-from spatialstream_operator.look import Look
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -43,7 +43,7 @@ def look_at(world, state="running", memory=None):
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
     status = copy.deepcopy(body.get("status") or {})
-    look = Look(environment, StreamNames("geo", "quakes"), body, spec, status, memory or Memory(), world.at)
+    look = ReconcileContext(environment, StreamNames("geo", "quakes"), body, spec, status, memory or Memory(), world.at)
     look.jobs["router"] = Job("router", state)
     asyncio.run(routing.read_routing(look))
     return look
@@ -69,7 +69,7 @@ def test_what_a_driver_says_of_itself_is_heard_while_it_runs(world, state, start
     world.troubles["router"] = Trouble("no topic", 50, at)
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
-    look = Look(environment, StreamNames("geo", "quakes"), body, spec, {}, Memory(), world.at)
+    look = ReconcileContext(environment, StreamNames("geo", "quakes"), body, spec, {}, Memory(), world.at)
     look.jobs["router"] = Job("router", state, started=started)
     asyncio.run(routing.read_routing(look))
     job = look.jobs["router"]

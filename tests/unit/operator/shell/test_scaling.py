@@ -7,10 +7,10 @@ import pytest
 
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import asked_executors
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.autoscaling import Use
 from spatialstream_operator.decisions.conditions import Job
-from spatialstream_operator.figures import Figures
-from spatialstream_operator.look import Look
+from spatialstream_operator.load_metrics import LoadMetrics
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.scaling import scale
@@ -25,10 +25,10 @@ def look_at(world, store, router=None, worker=None):
     """What a look makes of how much the jobs' executors are used; it knows of earlier ones by the status alone."""
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(defaulted(body["spec"]), environment.defaults)
-    look = Look(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
+    look = ReconcileContext(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
     look.jobs = {job: Job(job, "running") for job in ("router", "worker")}
     look.store, look.routing = store, True
-    look.figures = Figures(world.at, use=worker, router=router)
+    look.load_metrics = LoadMetrics(world.at, use=worker, router=router)
     asyncio.run(scale(look))
     world.at += 2_000
     return look
@@ -68,7 +68,7 @@ def test_records_that_wait_for_the_router_are_a_reason(world):
         look_at(world, store, use(world, 0.5, delay=60_000), use(world, 0.5))
 
     assert asked_executors(store, "router") == 2
-    assert world.body()["status"]["router"]["autoscaling"]["message"].startswith("Records wait for long ")
+    assert world.body()["status"]["router"]["autoscaling"]["message"].startswith("Records wait too long ")
 
 
 def test_a_router_of_one_pod_is_asked_nothing_and_forgets_that_it_had_executors(world):
@@ -86,8 +86,8 @@ def test_a_router_of_one_pod_is_asked_nothing_and_forgets_that_it_had_executors(
 @pytest.mark.parametrize(
     ("replicas", "said"),
     [
-        (12, "There are to be 4 executors: workers.replicas asks for 12, and workers.max allows 4."),
-        (1, "There are to be 2 executors: workers.replicas asks for 1, and workers.min is 2."),
+        (12, "The desired number of executors is 4: workers.replicas is 12, but workers.max allows 4."),
+        (1, "The desired number of executors is 2: workers.replicas is 1, but workers.min is 2."),
         (3, ""),
     ],
 )

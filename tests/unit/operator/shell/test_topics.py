@@ -5,7 +5,7 @@ import re
 import pytest
 
 from spatialstream.model.errors import SettingError
-from spatialstream_operator.look import Look
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -25,7 +25,7 @@ def check(world, memory=None, name="quakes"):
     body, environment = world.body(name), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
     status = copy.deepcopy(body.get("status") or {})
-    look = Look(environment, StreamNames("geo", name), body, spec, status, memory or Memory(), world.at)
+    look = ReconcileContext(environment, StreamNames("geo", name), body, spec, status, memory or Memory(), world.at)
     asyncio.run(check_topics(look))
 
 
@@ -36,7 +36,7 @@ def name_topic(world, kind, topic):
 def test_the_topic_of_another_stream_is_refused_with_its_name(world):
     check(world)
     name_topic(world, "queries", "geo.first.objects")
-    said = "spec.kafka.topics.queries: geo.first.objects is the topic of objects of the stream geo.first; name another"
+    said = "spec.kafka.topics.queries: geo.first.objects is the objects topic of the stream geo.first; name another"
     with pytest.raises(SettingError, match=re.escape(said)):
         check(world)
     check(world, name="first")
@@ -44,9 +44,7 @@ def test_the_topic_of_another_stream_is_refused_with_its_name(world):
 
 def test_a_name_that_cannot_be_had_is_refused(world):
     world.cluster.put(merge(world.body("first"), {"spec": {"kafka": {"topics": {"results": "geo.quakes.blocks"}}}}))
-    with pytest.raises(
-        SettingError, match=r"metadata\.name: geo\.quakes\.blocks is the topic of results of the stream"
-    ):
+    with pytest.raises(SettingError, match=r"metadata\.name: geo\.quakes\.blocks is the results topic of the stream"):
         check(world)
 
 
@@ -101,7 +99,7 @@ def test_one_kafka_under_two_addresses_is_known_by_its_id_once_it_has_been_asked
     begin(world, "quakes", "c1")
     memory = Memory()
     for _ in range(2):
-        with pytest.raises(SettingError, match=r"is the topic of objects of the stream geo\.first"):
+        with pytest.raises(SettingError, match=r"is the objects topic of the stream geo\.first"):
             check(world, memory)
     check(world, name="first")
 
@@ -119,9 +117,7 @@ def test_a_name_of_another_namespace_is_refused_whatever_kafka_it_is_in(world):
     check(world)
     theirs = {"metadata": {"namespace": "sea", "uid": "theirs"}}
     world.cluster.put(merge(world.body("first"), theirs))
-    said = (
-        r"spec\.kafka\.topics\.objects: sea\.ships\.objects is a name for topics of streams in the namespace sea; name"
-    )
+    said = r"spec\.kafka\.topics\.objects: sea\.ships\.objects is reserved for streams in the namespace sea; name"
     with pytest.raises(SettingError, match=said):
         check(world)
     begin(world, "quakes", "c1")

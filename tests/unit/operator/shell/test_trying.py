@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from spatialstream_operator import manifests
-from spatialstream_operator.look import Look
+from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
@@ -34,7 +34,7 @@ def runs(world, job, image="spark:test", phase="Running"):
 def looked(world, image="spark:new", **spec):
     body = world.stream(metadata={"uid": "u"}, spec={"image": image, **spec})
     parsed = StreamSpec.parse(body["spec"], world.environment.defaults)
-    look = Look(world.environment, NAMES, body, parsed, {}, world.memory, world.at)
+    look = ReconcileContext(world.environment, NAMES, body, parsed, {}, world.memory, world.at)
     asyncio.run(try_image(look))
     return look
 

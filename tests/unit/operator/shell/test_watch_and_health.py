@@ -100,7 +100,7 @@ def test_health_fails_when_the_watch_is_dead():
     health.checked()
     assert health.problem() == ""
     now.now = 121.0
-    assert "the watch has not shown for 121 s" in health.problem()
+    assert "the watch has been missing listed changes for 121 s" in health.problem()
 
 
 def test_health_fails_when_nothing_can_be_listed():

@@ -1,6 +1,6 @@
-"""``spatialstream demo``: all six kinds of query over a feed of real earthquakes, and a page to look at.
+"""``spatialstream demo``: run all six query types over a feed of real earthquakes, and write a page of the answers.
 
-The feed and the queries are beside this module, with their source in ``README.md``.
+The feed and the queries are beside this module; ``README.md`` names their source.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "demo",
-        help="ask all kinds of query over real earthquakes, and make a page of the answers",
-        description="Runs a week of the USGS earthquake feed through all six kinds of query, prints what was found, "
+        help="run all query types over real earthquakes, and write a page of the answers",
+        description="Runs queries of all six types over a week of the USGS earthquake feed, prints their answers, "
         "and writes one HTML page that opens offline.",
     )
     parser.add_argument(
@@ -94,7 +94,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _print(queries: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
-    """For every query: what it asks, how many rows it has, and the last of them."""
+    """Print for every query its title, the number of its rows, and the last of them."""
     texts = {record["id"]: record["text"] for record in _records(OBJECTS)}
     rows_of: dict[str, list[dict[str, Any]]] = {}
     for row in results:

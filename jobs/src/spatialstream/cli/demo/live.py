@@ -1,8 +1,8 @@
-"""``spatialstream demo-live``: a live stream on this machine that something happens in, its questions, and the console.
+"""``spatialstream demo-live``: start a live stream with data, continuous queries and the console on this machine.
 
-Two feeds are relived, as if they were happening now and so many times as fast: the week of earthquakes of the demo, and
-a generated social stream with a flood, a festival and a blackout. All that is started has its files in one folder, and
-ends with the command; nothing is left.
+Two feeds are replayed as if they were happening now, at ``--speed`` times their rate: the week of earthquakes of the
+demo, and a generated social stream with a flood, a festival and a blackout. All processes keep their files in one
+folder and end with the command, and the folder is deleted.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ QUERIES = Path(__file__).parent / "live.jsonl"
 STREAM = "demo"
 
 _CYCLE_MS = 8 * 3_600_000
-"""In which the events of the social stream happen once, in the time of the feeds."""
+"""Period of the events of the social stream, in the time of the feeds."""
 _PATIENCE = 120.0
-"""Seconds within which a question stands that is going to."""
+"""Seconds to wait for the registration of a query."""
 _TAIL = 2_000
-"""Characters of a log that tell why a process has ended."""
+"""Characters of a log's end to show when a process has ended."""
 _NO_QUAKES = ("explosion", "quarry blast")
 _FASTEST, _MOST = 10_000.0, 2_000.0
 
@@ -51,14 +51,14 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "demo-live",
-        help="start a live stream that something happens in, and its console",
-        description="Starts a live stream on this machine, relives a week of real earthquakes and a generated social "
-        "stream in which a flood spreads, a festival is held and the lights go out, registers questions about them and "
-        "prints the link of the console. The week begins again when it is over. Runs until it is interrupted; then "
-        "everything has ended, and nothing is left.",
+        help="start a live stream with data and continuous queries, and its console",
+        description="Starts a live stream on this machine, replays a week of real earthquakes and a generated social "
+        "stream with a flood, a festival and a blackout, registers continuous queries about them and prints the link "
+        "of the console. The week is replayed again and again until the command is interrupted; then all processes "
+        "end, and their files are deleted.",
     )
     add = parser.add_argument
-    add("--speed", type=float, default=60.0, metavar="S", help="times as fast as it happened (default %(default)g)")
+    add("--speed", type=float, default=60.0, metavar="S", help="factor by which time is sped up (default %(default)g)")
     add(
         "--rate",
         type=float,
@@ -66,12 +66,13 @@ def add_parser(commands: Any) -> None:
         metavar="R",
         help="posts a second of the social stream (default %(default)g)",
     )
-    add("--seed", type=int, default=0, metavar="N", help="of the social stream (default 0)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of the social stream (default 0)")
     add("--slots", type=shared.count, default=2, metavar="N", help="worker slots (default 2)")
-    add("--port", type=int, default=8080, metavar="PORT", help="of the console; 0: any (default %(default)s)")
-    add("--for", dest="lasts", type=shared.duration, metavar="TIME", help="end after so long (default: interrupted)")
+    add("--port", type=int, default=8080, metavar="PORT", help="port of the console; 0: any (default %(default)s)")
+    told = "end after this time (default: run until interrupted)"
+    add("--for", dest="lasts", type=shared.duration, metavar="TIME", help=told)
     add("--open", action="store_true", help="open the console in a browser")
-    add("--quiet", action="store_true", help="say nothing but errors, the link and what there was at the end")
+    add("--quiet", action="store_true", help="print only errors, the link, and the counts at the end")
     parser.set_defaults(function=_demo_live)
 
 
@@ -83,17 +84,17 @@ def _check(options: argparse.Namespace) -> None:
     if options.seed < 0:
         raise SettingError("seed", "give at least 0")
     if options.lasts == 0:
-        raise SettingError("for", "give some time, such as 10m")
+        raise SettingError("for", "give a time above 0, such as 10m")
     check_port(options.port)
 
 
 def relived(speed: float, rate: float, seed: int) -> Iterator[ObjectBatch]:
-    """Both feeds, in the order of time, with the times of the earthquakes.
+    """Merge both feeds in the order of time, with the times of the earthquakes.
 
     Args:
-        speed: how many times as fast it will be sent.
-        rate: posts a second then.
-        seed: of the social stream.
+        speed: factor by which the feeds will be sped up.
+        rate: posts a second, as sent.
+        seed: seed of the social stream.
     """
     import numpy as np
 
@@ -107,15 +108,15 @@ def relived(speed: float, rate: float, seed: int) -> Iterator[ObjectBatch]:
     social = GenerateSettings(objects=number, rate=rate / speed, start=first, events=events, seed=seed)
     sent = 0
     for posts in object_batches(social):
-        upto = int(np.searchsorted(quakes.t, posts.t[-1], side="right"))
-        both = ObjectBatch.concat([quakes.take(np.arange(sent, upto)), posts])
+        watermark = int(np.searchsorted(quakes.t, posts.t[-1], side="right"))
+        both = ObjectBatch.concat([quakes.take(np.arange(sent, watermark)), posts])
         yield both.take(np.argsort(both.t, kind="stable"))
-        sent = upto
+        sent = watermark
     yield quakes.take(np.arange(sent, len(quakes)))
 
 
 def _quakes() -> ObjectBatch:
-    """The feed of the demo, in which an earthquake is called so: among posts that has to be said."""
+    """Read the demo's feed, and add the word "earthquake" to the texts of earthquakes, to tell them from posts."""
     from spatialstream.model.objects import ObjectBatch, parse_object
     from spatialstream.model.space import WGS84
 
@@ -136,15 +137,15 @@ def _demo_live(options: argparse.Namespace) -> int:
         folder = Path(tempfile.mkdtemp(prefix="spatialstream-demo-"))
         opened.callback(shutil.rmtree, folder, ignore_errors=True)
         servers: list[Server] = []
-        opened.callback(_kill, servers)  # what they keep is of no use to anybody
-        live.say(options, "starting a live stream: half a minute, and some minutes where the machine has much to do")
+        opened.callback(_kill, servers)  # no orderly stop: their state is deleted anyway
+        live.say(options, "starting a live stream; this takes half a minute, or some minutes on a busy machine")
         zookeeper, connection = _stream(options, folder, servers)
         rows = opened.enter_context(_Rows(connection))
         stream = opened.enter_context(connect(STREAM, zookeeper, connection))
         for query in queries:
-            live.say(options, f"registering {query['id']}: waiting for the round of the worker that takes it in")
+            live.say(options, f"registering {query['id']}: waiting for a round of the worker to admit it")
             stream.watch(query, timeout=_PATIENCE).close()
-            live.say(options, f"stands: {query['title']}")
+            live.say(options, f"registered: {query['title']}")
         live.say(options, "starting the gateway, which serves the console")
         link = _console(options, folder, zookeeper, connection, servers)
         print(f"\n  {link}\n", flush=True)
@@ -162,7 +163,7 @@ def _demo_live(options: argparse.Namespace) -> int:
 
             while not stop():
                 sender.relive(relived(options.speed, options.rate, options.seed), options.speed, stop)
-        print(f"{sender.sent:,} objects in {time.monotonic() - began:.0f} s, and rows of")
+        print(f"{sender.sent:,} objects in {time.monotonic() - began:.0f} s. Result rows by query:")
         for query in queries:
             print(f"{rows.counts[query['id']]:8,}  {query['title']}")
     return 0
@@ -174,7 +175,7 @@ def _kill(servers: list[Server]) -> None:
 
 
 def _stream(options: argparse.Namespace, folder: Path, servers: list[Server]) -> tuple[str, Connection]:
-    """Start the stream, on ports that nobody else has; where ZooKeeper is, and the broker."""
+    """Start the stream on free ports; return the address of ZooKeeper, and the connection to the broker."""
     from spatialstream.client import Connection
 
     arguments = ["--stream", STREAM, "--slots", str(options.slots)]
@@ -190,16 +191,16 @@ def _console(
     connection: Connection,
     servers: list[Server],
 ) -> str:
-    """Start the gateway, and give the link at which all questions are followed, and others may be let stand."""
+    """Start the gateway; return the console's link, which follows all queries and may register others."""
     shown = {"map": "0,30,0.8", "follow": "all"}
     return serve(folder, STREAM, (zookeeper, connection.bootstrap), options.port, servers, "demo", shown)
 
 
 class _Rows:
-    """Counts the rows of each query as they come, in a thread.
+    """Counts the rows of each query as they arrive, in a thread.
 
     Attributes:
-        counts: by the query's id.
+        counts: number of rows by query id.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -1,7 +1,7 @@
-"""The console: pages that show a stream to people, and what they need besides the interface for programs.
+"""The web console: pages that show a stream, and the data that they need beyond the programming interface.
 
-The pages are plain ES modules under ``static``; what they are made of besides is under ``vendor``, where
-``scripts/console.sh`` puts it. What is served under ``/streams/{stream}/console`` is for these pages, of this release.
+The pages are plain ES modules under ``static``; third-party code is under ``vendor``, where ``scripts/console.sh`` puts
+it. The paths under ``/streams/{stream}/console`` are internal to the pages of the same release.
 """
 
 from spatialstream.gateway.console.routes import Console

@@ -1,4 +1,4 @@
-"""The console's files, as they are served: from memory, compressed, and under a policy that lets nothing else in."""
+"""Server of the console's files: from memory, compressed, with a content security policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _HEADERS = {
 _MISSING = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Console: incomplete</title>
 <h1>The console is not complete</h1>
-<p>What its map is made of is fetched when the project is set up, and is not here. Run <code>make console</code> where
-the project is, and load this page again. Everything else that this gateway serves works without it.</p>
+<p>The files of its map are downloaded when the project is set up, and are missing. Run <code>make console</code> in the
+project's folder, and reload this page. Everything else that this gateway serves works without them.</p>
 </html>
 """
 
@@ -47,10 +47,10 @@ class _File:
 
 
 class Pages:
-    """Serves the files of three folders: the console's own, ``web`` of all pages, and ``vendor``, which is fetched.
+    """Serves the files of three folders: the console's ``static``, the shared ``web``, and ``vendor``.
 
     Args:
-        folder: with ``static`` and ``vendor``.
+        folder: the folder with ``static`` and ``vendor``.
     """
 
     def __init__(self, folder: Path = _HERE) -> None:
@@ -58,7 +58,7 @@ class Pages:
         self._files: dict[str, tuple[tuple[int, int], _File]] = {}
 
     def answer(self, request: Request, name: str) -> Response:
-        """The file of a path under the console's; "" is the page itself."""
+        """Answer with the file of a path below the console's; "" is the page itself."""
         name = name or "index.html"
         if name == "index.html" and not (self._folder / "vendor" / "console.lock").is_file():
             return Response(_MISSING, 503, _HEADERS, "text/html; charset=utf-8")
@@ -74,7 +74,7 @@ class Pages:
         return Response(file.content, headers=headers, media_type=file.kind)
 
     def _path(self, name: str) -> Path | None:
-        """The file of a name; None if there is none within the folders."""
+        """The file's path; None if there is no such file within the folders."""
         first, _, rest = name.partition("/")
         others = {"vendor": self._folder / "vendor", "web": FOLDER}
         base, name = (others[first], rest) if first in others else (self._folder / "static", name)
@@ -85,7 +85,7 @@ class Pages:
             return None
 
     def _file(self, path: Path) -> _File:
-        """A file's content; read again when it has changed."""
+        """A file's content, which is cached until the file changes."""
         stat = path.stat()
         state, key = (stat.st_mtime_ns, stat.st_size), str(path)
         if key not in self._files or self._files[key][0] != state:

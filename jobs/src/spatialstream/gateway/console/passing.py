@@ -1,7 +1,7 @@
-"""Objects as they pass, for people: some of them, drawn at random, and how many there were.
+"""A random sample of the objects as they are sent, with their number, for the console.
 
-One thread a stream reads for all who look, and only while somebody does. A moment that somebody has not taken when the
-next one is there is dropped for them: its objects are only counted.
+One thread per stream reads for all pages, and only while there are any. If a page does not read an interval before its
+queue is full, the interval's objects are dropped for it, and only counted.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing, suppress
 from functools import partial
 
-from spatialstream.client import Glimpse
-from spatialstream.client.glimpse import Seen
+from spatialstream.client import LiveSample
+from spatialstream.client.live_sample import Seen
 from spatialstream.gateway import logs
 from spatialstream.gateway.problems import Problem
 from spatialstream.model.errors import SpatialStreamError
@@ -23,11 +23,11 @@ from spatialstream.model.errors import SpatialStreamError
 __all__ = ["Passing"]
 
 _MOMENT = 0.25
-"""Seconds of which a client is told at a time."""
+"""Length of an interval in seconds."""
 _SHOWN = 100
-"""Objects of a moment that are shown, at most."""
+"""Most objects shown of an interval."""
 _SILENT = 15.0
-"""Seconds after which something is said, if nothing comes."""
+"""Seconds without objects after which a comment is sent, to keep the connection open."""
 _WAITING = 8
 _MOST = 200
 
@@ -36,29 +36,29 @@ class Passing:
     """Shows the objects of one stream.
 
     Args:
-        name: of the stream.
-        opener: begins to read.
+        name: name of the stream.
+        opener: starts the sampling.
     """
 
-    def __init__(self, name: str, opener: Callable[[], Glimpse]) -> None:
+    def __init__(self, name: str, opener: Callable[[], LiveSample]) -> None:
         self._name, self._opener = name, opener
         self._queues: set[asyncio.Queue[Seen | None]] = set()
         self._reader: _Reader | None = None
         self._over = False
 
     def end(self) -> None:
-        """Let everybody go."""
+        """End all connections."""
         self._over = True
         self._stop()
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Moments, as Server-Sent Events: ``count`` objects came by ``at``, some of them told as [id, t, x, y, text].
+        """Intervals as Server-Sent Events: ``count`` objects arrived before ``at``, some given as [id, t, x, y, text].
 
         Raises:
-            Problem: too many look.
+            Problem: there are too many connections.
         """
         if self._over or len(self._queues) >= _MOST:
-            raise Problem("try-again", f"{len(self._queues)} pages look at the objects already", retry=5)
+            raise Problem("try-again", f"{len(self._queues)} pages show the objects, which is the limit", retry=5)
         return self._events()
 
     async def _events(self) -> AsyncIterator[bytes]:
@@ -84,11 +84,11 @@ class Passing:
                 self._stop()
 
     def publish(self, reader: _Reader, seen: Seen) -> None:
-        """A moment is over."""
+        """Queue the sample of an interval for all pages."""
         if reader is not self._reader:
             return
         for queue in self._queues:
-            if queue.full():  # what waited longest is only counted
+            if queue.full():  # drop the oldest interval, but count its objects
                 late = queue.get_nowait()
                 assert late is not None
                 seen_now = Seen(seen.objects, seen.count + late.count, seen.exact and late.exact)
@@ -97,7 +97,7 @@ class Passing:
                 queue.put_nowait(seen)
 
     def fail(self, reader: _Reader) -> None:
-        """Reading has ended for a reason of its own: those who look come again, and then it is begun again."""
+        """Handle a failure of reading: end all connections. The next page to connect starts it again."""
         if reader is self._reader:
             self._stop()
 
@@ -109,7 +109,7 @@ class Passing:
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
-        self._queues.clear()  # those who look from now on have another reader
+        self._queues.clear()  # pages that connect from now on have another reader
 
 
 def _event(seen: Seen) -> bytes:
@@ -121,21 +121,21 @@ def _event(seen: Seen) -> bytes:
 class _Reader:
     """The thread that reads."""
 
-    def __init__(self, passing: Passing, opener: Callable[[], Glimpse], name: str) -> None:
+    def __init__(self, passing: Passing, opener: Callable[[], LiveSample], name: str) -> None:
         self.stop = threading.Event()
         self._passing, self._opener, self._loop = passing, opener, asyncio.get_running_loop()
         threading.Thread(target=self._run, name=f"objects-{name}", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            with closing(self._opener()) as glimpse:
+            with closing(self._opener()) as live_sample:
                 while not self.stop.is_set():
-                    seen = glimpse.take(_MOMENT, _SHOWN)
+                    seen = live_sample.take(_MOMENT, _SHOWN)
                     if seen.count:
                         self._tell(partial(self._passing.publish, self, seen))
         except SpatialStreamError as error:
             logs.event("objects", told=str(error))
-        except Exception:  # noqa: BLE001 -- a defect; those who look have to come again
+        except Exception:  # noqa: BLE001 -- a defect; pages must reconnect
             logs.LOGGER.exception("failed", extra={"fields": {"reading": "objects"}})
         self._tell(partial(self._passing.fail, self))
 

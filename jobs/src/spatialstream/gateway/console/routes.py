@@ -1,7 +1,7 @@
-"""What the console serves: its pages, and the data that is for them alone.
+"""The console's paths: its pages, and the data for them.
 
-The data is under the same rights as the rest: objects, dead letters and how far the stream is are for who may ask, the
-inside is for who may watch.
+The data requires the same rights as the rest of the interface: ``ask`` for objects, dead letters and the clock,
+``watch`` for the stream's internals.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Console"]
 
 _LOOK_SECONDS = 1.0
-"""For which what is inside is not looked at again."""
+"""Time for which the description of a stream is cached."""
 _LETTERS = 100
 _CLOCK = ("space", "as_of", "answers", "now")
 
@@ -41,7 +41,7 @@ class Console:
     """The console of a gateway.
 
     Attributes:
-        endpoints: method, path, the right that it needs, and what answers.
+        endpoints: method, path, required right and handler of each path.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -58,26 +58,26 @@ class Console:
         ]
 
     def end(self) -> None:
-        """Let those who look go."""
+        """End all connections."""
         for each in self._passing.values():
             each.end()
 
     def leave(self, name: str) -> None:
-        """A stream is not served any more."""
+        """Stop serving a stream."""
         self._looks.pop(name, None)
         if name in self._passing:
             self._passing.pop(name).end()
 
     async def home(self, request: Request) -> Response:
-        """Where the console is."""
+        """Redirect to the console."""
         return RedirectResponse("/console/", 307)
 
     async def page(self, request: Request) -> Response:
-        """A file of the console's."""
+        """A file of the console."""
         return self._pages.answer(request, request.path_params["path"])
 
     async def session(self, request: Request) -> Response:
-        """Who looks, and what they may do with which stream."""
+        """The caller, and its rights on each stream."""
         caller = await self._gateway.caller(request)
         rights = {name: await caller.rights_on(name) for name in sorted(self._gateway.streams)}
         streams = [{"name": name, "rights": sorted(may)} for name, may in rights.items() if may]
@@ -86,9 +86,9 @@ class Console:
         return JSONResponse(said | {"streams": streams}, headers={"Cache-Control": "no-store"})
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
-        """Objects as they pass; see :class:`~spatialstream.gateway.console.passing.Passing`."""
+        """Objects as they are sent; see :class:`~spatialstream.gateway.console.passing.Passing`."""
         check_parameters(request)
-        passing = self._passing.setdefault(stream.name, Passing(stream.name, stream.glimpse))
+        passing = self._passing.setdefault(stream.name, Passing(stream.name, stream.live_sample))
         events = await passing.events()
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events, headers=headers, media_type=EVENTS)
@@ -101,13 +101,13 @@ class Console:
         return JSONResponse(said, headers={"Cache-Control": "no-store"})
 
     async def clock(self, request: Request, stream: ServedStream) -> Response:
-        """The stream's space, and how far it is: what there is to know of it for who only asks."""
+        """The stream's space and progress: the part of the description that requires only ``ask``."""
         check_parameters(request)
         known = await self._look(stream)
         return JSONResponse({name: known[name] for name in _CLOCK}, headers={"Cache-Control": "no-store"})
 
     async def inside(self, request: Request, stream: ServedStream) -> Response:
-        """Versions, leaves, slots, loads; see :meth:`spatialstream.client.inside.Inside.look`."""
+        """Versions, leaves, slots, loads; see :meth:`spatialstream.client.description.StreamDescription.look`."""
         check_parameters(request)
         return JSONResponse(await self._look(stream), headers={"Cache-Control": "no-store"})
 
@@ -116,14 +116,14 @@ class Console:
 
 
 class _Look:
-    """What a stream is like inside, looked at once for all who ask within a second."""
+    """The description of a stream, cached for a second for all pages."""
 
     def __init__(self, stream: ServedStream) -> None:
         self._stream, self._lock = stream, asyncio.Lock()
         self._until, self._known = float("-inf"), dict[str, Any]()
 
     async def get(self) -> dict[str, Any]:
-        """The look.
+        """Return the description.
 
         Raises:
             Unavailable: the store does not answer.
@@ -131,12 +131,12 @@ class _Look:
         async with self._lock:
             if time.monotonic() >= self._until:
                 as_of, answers, began = None, False, time.time_ns()
-                with suppress(Unavailable):  # the worker is away: what the store knows is what one wants to see then
+                with suppress(Unavailable):  # the worker does not answer: the store's content is still of interest
                     as_of = await self._stream.as_of()
                     answers = True
                 took = (time.time_ns() - began) / 1e6
-                with as_gateway():  # it is for all who look: none of them may hold it up
-                    known = await self._stream.call(lambda opened: opened.inside())
+                with as_gateway():  # it is for all pages: no client may delay it
+                    known = await self._stream.call(lambda opened: opened.describe())
                 now = time.time_ns() // 1_000_000
                 self._known = known | {"as_of": as_of, "answers": answers, "answered_ms": took, "now": now}
                 self._until = time.monotonic() + _LOOK_SECONDS

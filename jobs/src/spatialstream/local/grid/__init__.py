@@ -1,1 +1,1 @@
-"""Grids of standing range-keyword queries: how CRQs are found by cell and keyword together, and CKQs and CTQs too."""
+"""Grids of continuous queries: lookup of CRQs, and also of CKQs and CTQs, by cell and keyword together."""

@@ -1,4 +1,4 @@
-"""Building a :class:`~spatialstream.local.grid.keyword_grid.KeywordGrid`: levels, cells, postings, and their tables."""
+"""Construction of a :class:`~spatialstream.local.grid.keyword_grid.KeywordGrid`: levels, cells, postings and tables."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ Frequency = Callable[[pa.StringArray], Floats]
 """Estimated frequency in objects (any unit) of each word of a vocabulary."""
 
 _CELLS = 5.0
-_TERMS = 8  # of an object; it scales an estimate
-_LEVEL_WORTH = 4.0  # candidates an object that are worth a level of their own
+_TERMS = 8  # assumed number of terms of an object; it scales an estimate
+_LEVEL_WORTH = 4.0  # a level is kept separate if merging it would add this many candidates per object
 
 
 def build_index(
@@ -50,7 +50,7 @@ def build_index(
 ) -> tuple[Index, Codes, Ints, int]:
     """Index n queries.
 
-    Args: as those of :meth:`~spatialstream.local.grid.keyword_grid.KeywordGrid.build`, the keywords compact.
+    Args: those of :meth:`~spatialstream.local.grid.keyword_grid.KeywordGrid.build`, with compact keywords.
 
     Returns:
         The index; and ``words``, ``tags`` and ``unconditional`` of the grid.
@@ -61,7 +61,7 @@ def build_index(
     words = len(keywords.vocabulary)
     rarity = np.bincount(codes, minlength=words).astype(np.float64)
     chance = np.append(np.minimum(rarity * (_TERMS / max(1, len(codes))), 1.0), 1.0)
-    if frequency is not None:  # ties of the estimate by the queries' own counts
+    if frequency is not None:  # ties of the estimate are broken by the queries' own counts
         order = np.lexsort((rarity, frequency(keywords.vocabulary)))
         rarity[order] = np.arange(words, dtype=np.float64)
     kind, shape = writable(regions.kind), writable(regions.shape)
@@ -95,7 +95,7 @@ def _cover_rectangles(
 
 @kernel
 def _index_keywords(offsets: Codes, codes: Codes, frequency: Floats) -> Codes:
-    """The three rarest keywords of each query, the rarest first, ties by number; the number of words for none."""
+    """The three rarest keywords of each query, rarest first, ties by number; missing ones are the number of words."""
     none = len(frequency)
     n = len(offsets) - 1
     chosen = np.full((n, 3), none, np.int32)
@@ -118,7 +118,7 @@ def _index_keywords(offsets: Codes, codes: Codes, frequency: Floats) -> Codes:
 
 @kernel
 def _natural_levels(frame: Floats, kind: Bytes, shape: Floats, chosen: Codes, chance: Floats) -> tuple[Bytes, Floats]:
-    """The deepest level of each query where its cover meets few cells; and for each level what decides its cost.
+    """The deepest level at which each query's cover intersects few cells; and the figures of the cost of each level.
 
     Returns: levels uint8[n]; sums float64[levels, 4]: number of queries; sums of p w h, p (w + h), p, for covers of w
         by h and p the chance that an object has the index keyword.
@@ -145,10 +145,10 @@ def _natural_levels(frame: Floats, kind: Bytes, shape: Floats, chosen: Codes, ch
 
 
 def _merged_levels(sums: Floats) -> Bytes:
-    """Where to keep the queries of each level: in the next coarser one in use, if that adds few candidates an object.
+    """The level that stores the queries of each level: the next coarser one, if that adds few candidates per object.
 
-    A level costs every object a lookup; with a cell of side c a query is a candidate with probability p (w + c) (h +
-    c).
+    Each level in use costs every object a lookup; in cells of side c, a query is a candidate with probability p (w + c)
+    (h + c).
     """
     sums = sums.copy()
     target = np.arange(len(sums), dtype=np.uint8)
@@ -163,7 +163,7 @@ def _merged_levels(sums: Floats) -> Bytes:
 
 @kernel
 def _level_masks(levels: Bytes, chosen: Codes, words: int) -> Ints:
-    """The levels at which each word is an index keyword; the last entry is for queries without keywords."""
+    """The levels at which each word is an index keyword, as masks; the last entry is for queries without keywords."""
     masks = np.zeros(words + 1, np.int64)
     for query in range(len(levels)):
         masks[chosen[query, 0]] |= np.int64(1) << levels[query]
@@ -172,7 +172,7 @@ def _level_masks(levels: Bytes, chosen: Codes, words: int) -> Ints:
 
 @kernel
 def _shuffled(words: int, seed: Seed) -> tuple[Codes, Ints]:
-    """A random order of the words: the number of each, and after them the number of words itself; the word of each."""
+    """Number the words in random order: the number of each word, followed by ``words``; and the word of each number."""
     numbers, order = np.empty(words + 1, np.int32), np.arange(words)
     for last in range(words - 1, 0, -1):
         other = np.int64(keyed_number(np.uint64(last), seed) % np.uint64(last + 1))
@@ -185,7 +185,7 @@ def _shuffled(words: int, seed: Seed) -> tuple[Codes, Ints]:
 
 @kernel
 def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed: Seed) -> tuple[Codes, Ints, Ints]:
-    """Every (query, cell) that meets, in the order of queries.
+    """Every pair of a query and a cell that its cover intersects, in the order of queries.
 
     Returns:
         queries int32[p]; cells int64[p], numbered by first appearance; keys int64[c] of the cells.
@@ -203,7 +203,7 @@ def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed
         for part in range(parts):
             for column in range(rectangles[part, 0] >> shift, (rectangles[part, 2] >> shift) + 1):
                 if part == 1 and column >= rectangles[0, 0] >> shift:
-                    break  # the columns of both parts, which have the same rows, are taken once
+                    break  # columns that both parts have in common (with the same rows) are visited once
                 for row in range(rectangles[part, 1] >> shift, (rectangles[part, 3] >> shift) + 1):
                     key = cell_key(levels[query], column, row)
                     slot = bucket(key, bits, seed)
@@ -235,7 +235,7 @@ def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed
 
 @kernel
 def _interval_within(low: Int, high: Int, cell: Int, level: Int) -> Int:
-    """What a cell sees of an interval: two places within it, low | high << 16."""
+    """The part of an interval inside a cell: two positions within the cell, low | high << 16."""
     first = within(low, level) if low >> (32 - level) == cell else np.int64(0)
     last = within(high, level) if high >> (32 - level) == cell else np.int64(0x7FFF)
     return first | last << 16
@@ -258,9 +258,9 @@ def _write_postings(
     places: Ints,
     keys: Ints,
 ) -> tuple[Ints, Ints]:
-    """Postings grouped by cell, queries ascending within one; and the bounds of the cells, int64[cells + 1].
+    """Write the postings grouped by cell, queries ascending within a cell; and the bounds of cells, int64[cells + 1].
 
-    What is left of its list goes into each by :func:`_group_by_keyword`.
+    :func:`_group_by_keyword` adds to each posting the remaining length of its list.
     """
     boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
     bounds = np.zeros(len(keys) + 1, np.int64)
@@ -301,7 +301,7 @@ def _write_postings(
 
 @kernel
 def _group_by_keyword(chosen: Codes, postings: Ints, bounds: Ints, keys: Ints, seed: Seed) -> tuple[Ints, Ints]:
-    """Group the postings of each cell by index keyword, in place, and write into each how many are left of its list.
+    """Group the postings of each cell by index keyword, in place, and add to each the remaining length of its list.
 
     Returns: directory; slots.
     """

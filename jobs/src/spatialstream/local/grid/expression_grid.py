@@ -1,12 +1,12 @@
-"""Grids of queries with expressions; a :class:`~spatialstream.local.grid.keyword_grid.KeywordGrid` knows conjunctions.
+"""Grids of queries with expressions, on top of :class:`~spatialstream.local.grid.keyword_grid.KeywordGrid`.
 
-A query is in the grid once for each of its groups, as the conjunction that the group is. What matches several groups is
-one match: the entries of a query follow one another, so what is found twice lies side by side. Terms that must be
-absent are looked for in what has been found. Queries without groups and such terms are in a plain grid, for which
-nothing of this is there.
+A KeywordGrid supports only conjunctions. A query is entered once for each of its groups, which are conjunctions. An
+object that matches several groups is one match: the entries of a query are consecutive, so duplicates are adjacent.
+Forbidden terms are checked on the matches. Queries without groups and forbidden terms use a plain grid, without this
+overhead.
 
-Cost: that of a plain grid with an entry for each group; and for each pair found some ns, with terms that must be absent
-O(terms of the object).
+Cost: that of a plain grid with an entry per group; a few ns for each pair found, O(terms of the object) if the query
+has forbidden terms.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = ["ExpressionGrid", "Grid", "build_grid", "grid_from_arrays"]
 def _lacking(
     objects: Codes, queries: Codes, spans: Codes, codes: Codes, tags: Ints, offsets: Codes, none: Codes
 ) -> Flags:
-    """Which pairs are of an object without any term that the query forbids.
+    """Whether the object of each pair has none of the terms that the query forbids.
 
-    ``spans`` and ``codes`` are the objects' terms, ``offsets`` and ``none`` the forbidden terms of the queries by
-    number; a tag is of each term its number among those, plus 1, or 0.
+    ``spans`` and ``codes`` are the objects' terms, ``offsets`` and ``none`` the numbers of the queries' forbidden
+    terms; the tag of a term is its number among the forbidden terms plus 1, or 0.
     """
     lacking = np.ones(len(objects), np.bool_)
     for i in range(len(objects)):
@@ -57,14 +57,14 @@ def _lacking(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpressionGrid(ProbedGrid):
-    """An immutable index over n standing queries with a region and an expression; it does what a KeywordGrid does.
+    """An immutable index over n continuous queries with a region and an expression; see KeywordGrid.
 
     Attributes:
-        grid: their conjunctions.
+        grid: the conjunctions of the queries.
         keywords: the n expressions.
         owner: int32, the query of each conjunction, ascending.
-        none: the terms that each query forbids.
-        forbidden: these terms.
+        none: the forbidden terms of each query.
+        forbidden: the table of all forbidden terms.
     """
 
     grid: KeywordGrid
@@ -93,7 +93,7 @@ class ExpressionGrid(ProbedGrid):
     def probe_within(
         self, batch: ProbeBatch, limit: int, life: Ints = ALWAYS, horizon: int = -(2**63)
     ) -> GridMatches | None:
-        """See :meth:`KeywordGrid.probe_within`; the limit is one of conjunctions, whether or not they live."""
+        """See :meth:`KeywordGrid.probe_within`; the limit applies to conjunctions, whether or not they are active."""
         found = self.grid.probe_within(batch, limit)
         if found is None:
             return None
@@ -130,7 +130,7 @@ class ExpressionGrid(ProbedGrid):
 
     @classmethod
     def from_arrays(cls, space: Space, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> ExpressionGrid:
-        """From :meth:`to_arrays`."""
+        """Deserialize the result of :meth:`to_arrays`."""
         literals = to_arrow(arrays["literal_offsets"], arrays["literal_data"])
         keywords = TermLists(arrays["expression_offsets"], arrays["expression_codes"], literals)
         parts = expanded(keywords)
@@ -142,13 +142,13 @@ Grid = KeywordGrid | ExpressionGrid
 
 
 def build_grid(space: Space, regions: Regions, keywords: TermLists, frequency: Frequency | None = None) -> Grid:
-    """The grid of n queries with regions and expressions; see :meth:`KeywordGrid.build`."""
+    """Build the grid of n queries with regions and expressions; see :meth:`KeywordGrid.build`."""
     keywords = keywords.compact()
     kind = ExpressionGrid if has_marks(keywords) else KeywordGrid
     return kind.build(space, regions, keywords, frequency)
 
 
 def grid_from_arrays(space: Space, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Grid:
-    """A grid from its arrays."""
+    """Deserialize a grid from its arrays."""
     kind = ExpressionGrid if "literal_data" in arrays else KeywordGrid
     return kind.from_arrays(space, arrays, meta)

@@ -1,28 +1,30 @@
-"""KeywordGrid: standing range-keyword queries, pruned by space and by rarest keyword together.
+"""KeywordGrid: continuous range-keyword queries, pruned by space and by rarest keyword together.
 
 The idea of FAST (Mahmood, Aref, Aly: "FAST: Frequency-Aware Indexing for Spatio-Textual Data Streams", ICDE 2018), as
-immutable flat arrays: a pyramid of grids; a query is kept at the deepest level where its cover still meets only a few
-cells, and there under its rarest keyword alone. What is done otherwise than there:
+immutable flat arrays: a pyramid of grids; a query is stored at the deepest level at which its cover intersects only a
+few cells, and there only under its rarest keyword. Differences from FAST:
 
-- A query is in every cell that its cover meets and a point lies in one cell of a level, so each match is found once.
-- Everything of a cell lies together: a directory (hash table) leads to the cell, which has a filter (one bit a
+- A query is in every cell that its cover intersects, and a point lies in one cell per level, so each match is found
+  once.
+- All data of a cell is contiguous: a directory (hash table) leads to the cell, which has a filter (one bit per
   keyword), a hash table from keywords to posting lists, and the lists. The objects of a batch are visited in Z-order,
-  so that neighbours find their cell in the first-level cache.
-- A posting holds what decides most candidates on the spot: what the cell sees of the cover, in 15-bit coordinates,
-  and one signature bit for each of two more keywords. Rounding is monotone, so strictly inside is inside and strictly
-  outside is outside: only a point on the border of the rounded rectangle, a circle, or a second keyword needs the
-  query itself. And it says how many postings are left of its list, so that all candidates of a block are one loop.
-- Objects go through stages (terms, cells, filters, tables, postings, exact checks) in blocks, each stage a loop that
-  keeps what passes without a branch, because a processor mispredicts tests that pass half of the time; and that asks
-  for the memory which the next stage will read (:mod:`spatialstream.local.cachelines`).
-- Nobody who chooses queries chooses who shares a slot: cells have keyed hashes, words are numbered in a random order,
-  both by a seed (:func:`~spatialstream.model.hashing.seed_of`) that follows from all queries of the grid.
+  so that the cells of neighbours are in the first-level cache.
+- A posting contains the data that decides most candidates: the part of the cover inside the cell, in 15-bit
+  coordinates, and one signature bit for each of two more keywords. Rounding is monotone, so strictly inside is inside
+  and strictly outside is outside: only a point on the border of the rounded rectangle, a circle, or a second keyword
+  requires access to the query itself. A posting also contains the remaining length of its list, so that all candidates
+  of a block are processed in one loop.
+- Objects pass through stages (terms, cells, filters, tables, postings, exact checks) in blocks. Each stage is a loop
+  that selects without branches, because a processor mispredicts tests that pass half of the time, and that prefetches
+  the memory that the next stage will read (:mod:`spatialstream.local.cachelines`).
+- An attacker who chooses queries cannot cause hash collisions: cells have keyed hashes, and words are numbered in
+  random order, both with a seed (:func:`~spatialstream.model.hashing.seed_of`) derived from all queries of the grid.
 - Words are looked up once per batch (:mod:`spatialstream.local.keywords`), with a mask of the levels at which each is
-  some query's index keyword.
+  the index keyword of a query.
 
-Cost: an object takes one directory lookup per level that one of its terms is used at, one filter bit per such term, and
-one comparison per posting found. A query takes at most 5 postings of 16 bytes, averaged over the places where it may
-lie; a square 2.6 to 5.
+Cost: an object takes one directory lookup per level at which one of its terms is used, one filter bit per such term,
+and one comparison per posting found. A query takes at most 5 postings of 16 bytes, averaged over its possible
+positions; a square takes 2.6 to 5.
 """
 
 from __future__ import annotations
@@ -47,18 +49,18 @@ from spatialstream.model.terms import TermLists
 __all__ = ["KeywordGrid"]
 
 _EFFORT = 1 << 30
-"""Comparisons that one call of compiled code does, about: about a second of them."""
+"""Approximate number of comparisons per call of compiled code: about a second of work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeywordGrid(ProbedGrid):
-    """An immutable index over n standing range-keyword queries; see the module's text.
+    """An immutable index over n continuous range-keyword queries; see the module.
 
     Attributes:
-        space: of the regions.
-        table: the queries' words.
-        words: int32, the word of each number. Numbers are in random order, the table's words in the order in which they
-            came, so that a lookup of many reads memory about in sequence.
+        space: the space of the regions.
+        table: the table of the queries' words.
+        words: int32, the word of each number. Numbers are in random order; the table's words are in their original
+            order, so that looking up many words reads memory almost sequentially.
         tags: int64 by word: levels at which it is an index keyword << 32 | number + 1.
         unconditional: levels of the queries without keywords, as a mask.
         index: the queries, and the cells.
@@ -78,11 +80,11 @@ class KeywordGrid(ProbedGrid):
         """Index n queries.
 
         Args:
-            space: of the regions.
+            space: the space of the regions.
             regions: n < 2^29 regions.
             keywords: n sets of keywords.
-            frequency: how often each word occurs in objects; by default how often it occurs in the queries. It decides
-                which keyword is the rarest, so it changes the speed and never the matches.
+            frequency: returns the frequency of each word in objects; by default, the frequency in the queries is used.
+                It determines the rarest keyword, so it affects the speed and never the matches.
         """
         keywords = keywords.compact()
         index, words, tags, unconditional = build_index(space, regions, keywords, frequency)
@@ -104,7 +106,7 @@ class KeywordGrid(ProbedGrid):
     def probe_within(
         self, batch: ProbeBatch, limit: int, life: Ints = ALWAYS, horizon: int = -(2**63)
     ) -> GridMatches | None:
-        """As :meth:`probe`, if there are at most ``limit`` matches; else None, as soon as there are more."""
+        """As :meth:`probe`, but return None as soon as there are more than ``limit`` matches."""
         given = self.space.geographic, batch.objects, self.index, *self._read(batch), life, horizon
         n = len(batch.objects.visits)
         at: Int = np.int64(0)
@@ -136,13 +138,13 @@ class KeywordGrid(ProbedGrid):
         return tags, levels.bit_count(), everyone
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Everything as flat arrays and a JSON-able rest, see :meth:`from_arrays`."""
+        """Serialize as flat arrays and a JSON-serializable ``meta``, see :meth:`from_arrays`."""
         arrays = {"words": self.words, "tags": self.tags, **self.index._asdict(), **self.table.to_arrays()}
         return arrays, {"unconditional": self.unconditional}
 
     @classmethod
     def from_arrays(cls, space: Space, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> KeywordGrid:
-        """From :meth:`to_arrays`; nothing is rebuilt or copied, so the arrays may be memory-mapped."""
+        """Deserialize the result of :meth:`to_arrays`. Nothing is rebuilt or copied; arrays may be memory-mapped."""
         index = Index(*(arrays[name] for name in Index._fields))
         table, unconditional = KeywordTable.from_arrays(arrays), int(meta["unconditional"])
         return cls(space, table, arrays["words"], arrays["tags"], unconditional, index)

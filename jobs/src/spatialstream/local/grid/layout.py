@@ -1,12 +1,12 @@
-"""How a grid lies in memory, which building and matching share.
+"""The memory layout of a grid, shared by building and matching.
 
 - ``directory`` int64[2^b, 2], a hash table of the cells: key of the cell (:func:`cell_key`); position in ``slots`` <<
   12 | level << 6 | log2 of its number of slots.
 - ``slots`` int64[s], for each cell its filter (:func:`filter_words`), then a hash table of its keywords: word + 1 << 32
   | first posting.
-- ``postings`` int64[p, 2], those of a keyword of a cell one after the other: what the cell sees of the columns of the
-  query's cover, low | high << 16 (:func:`within`) | the same of the rows << 32; query << 3 | flags | signature bits of
-  two more keywords, 6 bits each << 32 | how many postings are left of the list << 44.
+- ``postings`` int64[p, 2], those of a keyword of a cell are consecutive: the columns of the query's cover inside the
+  cell, low | high << 16 (:func:`within`) | likewise the rows << 32; query << 3 | flags | signature bits of two more
+  keywords, 6 bits each << 32 | number of remaining postings of the list << 44.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ MAX_LEVEL = 20
 """Deepest level of the pyramid; level l has 2^l x 2^l cells."""
 
 CHECK_REGION, CHECK_KEYWORDS = 2, 4
-"""Flags of a posting: what its rectangle and its signature do not decide."""
+"""Flags of a posting: checks that its rectangle and its signature cannot decide."""
 
 LONGEST = (1 << 19) - 1
-"""What a posting says of its list's rest, at most."""
+"""Largest remaining length of a list that a posting can store."""
 
 _MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
 _TOP = 4294967295.0
 
 
 class Index(NamedTuple):
-    """What matching reads of a grid.
+    """The data of a grid that matching reads.
 
     Attributes:
-        seed: of the places of cells, and of the numbers of words.
+        seed: seed of the positions of cells and of the numbers of words.
         directory, slots, postings: cells, their keywords, their posting lists.
         kind, shape: the queries' regions.
         keyword_lists, keyword_codes: the queries' keywords, as numbers.
@@ -87,41 +87,41 @@ def frame_of(space: Space) -> Floats:
 
 @lean_kernel
 def bucket(key: Int, bits: Int, seed: Seed) -> Int:
-    """Where a cell is looked for first in a table of 2^bits."""
+    """First position to probe for a cell in a table of 2^bits."""
     return (np.int64(keyed_number(np.uint64(key), seed)) >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
 
 @lean_kernel
 def word_hash(word: Int) -> Int:
-    """Of a word's number, which is random already: multiplied by the golden ratio only to fill all bits."""
+    """Hash of a word's number. Numbers are already random; multiplying by the golden ratio only fills all bits."""
     return word * _MIX
 
 
 @lean_kernel
 def top(hash_: Int, bits: Int) -> Int:
-    """Where a word is looked for first in a table of 2^bits: the highest bits of its hash."""
+    """First position to probe for a word in a table of 2^bits: the highest bits of its hash."""
     return (hash_ >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
 
 @lean_kernel
 def filter_words(bits: Int) -> Int:
-    """Length of the filter of a cell with 2^bits slots: a byte a slot."""
+    """Length of the filter of a cell with 2^bits slots: one byte per slot."""
     return (np.int64(1) << max(bits, 3)) >> 3
 
 
 @lean_kernel
 def cell_key(level: Int, column: Int, row: Int) -> Int:
-    """A cell as one number, never 0."""
+    """Encode a cell as one number, never 0."""
     return (np.int64(level) << 40 | np.int64(column) << 20 | np.int64(row)) + 1
 
 
 @kernel
 def cell_of_key(key: Int) -> tuple[Int, Int, Int]:
-    """Level, column and row."""
+    """Decode a cell's key: level, column and row."""
     return (key - 1) >> 40, (key - 1) >> 20 & 0xFFFFF, (key - 1) & 0xFFFFF
 
 
 @lean_kernel
 def within(coordinate: Int, level: Int) -> Int:
-    """The place of a 32-bit coordinate within its cell, in 15 bits."""
+    """The position of a 32-bit coordinate within its cell, in 15 bits."""
     return ((coordinate << level) & 0xFFFFFFFF) >> 17

@@ -1,6 +1,6 @@
-"""Matching a batch of objects against a grid: stages, each a loop over a block that keeps what passes.
+"""Matching of a batch of objects against a grid, in stages: each is a loop over a block that filters candidates.
 
-See :mod:`spatialstream.local.grid.keyword_grid` for why.
+See :mod:`spatialstream.local.grid.keyword_grid` for the reasons.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from spatialstream.model.kernels import kernel
 __all__ = ["BLOCK", "LOCALITY_BITS", "Objects", "arrange", "count_candidates", "match", "unpack"]
 
 LOCALITY_BITS = 7
-"""How fine :func:`arrange` is best."""
+"""Best resolution of :func:`arrange`."""
 
 BLOCK = 128
-"""Objects that go through a stage together."""
+"""Objects that pass through a stage together."""
 
 _ROOM = 4096  # candidates that are compared at once; less than LONGEST
-_GROUP = 8  # turns of a loop that end together, so that the processor need not guess when
-_AHEAD = 12  # objects between asking for terms and reading them
-_LINE = 8  # 64-bit integers of a cache line
-_LINES = 8  # of a filter, asked for at once
+_GROUP = 8  # loop iterations are padded to a multiple of this, so that the loop's end is easy to predict
+_AHEAD = 12  # objects between prefetching terms and reading them
+_LINE = 8  # 64-bit integers per cache line
+_LINES = 8  # cache lines of a filter that are prefetched at once
 _LANE_ONES = 0x0001_0001_0001_0001
 _LOW_LANES = 0x0000_7FFF_0000_7FFF
 _HIGH_LANES = 0x7FFF_0000_7FFF_0000
@@ -54,9 +54,10 @@ class Objects(NamedTuple):
     """A batch of n objects.
 
     Attributes:
-        order: int32[n], in which the objects are visited (Z-order).
-        visits: uint32[n, 4], in that order: the places in 32-bit coordinates, and where in ``codes`` the terms are.
-        x, y: float64[n], the places.
+        order: int32[n], the order in which the objects are visited (Z-order).
+        visits: uint32[n, 4], in that order: the positions in 32-bit coordinates, and the bounds of the terms in
+            ``codes``.
+        x, y: float64[n], the positions.
         t: int64[n], the timestamps.
         codes: int32[m], the terms of all objects.
     """
@@ -106,7 +107,7 @@ def arrange(x: Floats, y: Floats, offsets: Codes, frame: Floats, bits: int) -> t
 
 
 class _Block(NamedTuple):
-    """What a block of objects has come to: each stage says what it reads and what it writes.
+    """Intermediate results of a block of objects; see the stages for what each reads and writes.
 
     Attributes:
         words, spans, objects: of stage 1.
@@ -114,7 +115,7 @@ class _Block(NamedTuple):
         entries: (object, cell), of stage 2.
         hits: entry << 32 | word, of stage 3.
         lists: (entry, first posting), of stage 4.
-        places: (place of the object within the cell, signature) by list, of stage 5.
+        places: (position of the object within the cell, signature) by list, of stage 5.
         candidates: list << 32 | posting, of stage 5.
     """
 
@@ -142,12 +143,12 @@ def _find_cell(directory: Ints, bits: Int, seed: Seed, key: Int) -> Int:
 
 @lean_kernel
 def _read_terms(first: Int, last: Int, batch: Objects, tags: Ints, everyone: Int, block: _Block) -> None:
-    """Stage 1: the words of objects first .. last - 1 that some query has.
+    """Stage 1: the words of objects first .. last - 1 that occur in queries.
 
-    ``words`` gets their tags (levels << 32 | word) and ``objects`` (signature of the words, union of the levels);
-    those of object ``first + i`` are ``words[spans[i]:spans[i + 1]]``, filled up with zeros to a multiple of _GROUP.
-    ``everyone`` is the tag of a word that every object is taken to have, that of the queries without keywords; 0 if
-    there are none.
+    Writes their tags (levels << 32 | word) to ``words`` and (signature of the words, union of the levels) to
+    ``objects``; the tags of object ``first + i`` are ``words[spans[i]:spans[i + 1]]``, padded with zeros to a multiple
+    of _GROUP. ``everyone`` is the tag of a virtual word of all objects, for queries without keywords; 0 if there are no
+    such queries.
     """
     visits, codes = batch.visits, batch.codes
     words, spans, objects = block.words, block.spans, block.objects
@@ -175,7 +176,7 @@ def _read_terms(first: Int, last: Int, batch: Objects, tags: Ints, everyone: Int
 
 @lean_kernel
 def _enter_cells(first: Int, last: Int, visits: npt.NDArray[np.uint32], index: Index, bits: Int, block: _Block) -> Int:
-    """Stage 2: the cells of each object, into ``entries``. Asks for the filter of each new cell."""
+    """Stage 2: write the cells of each object to ``entries``. Prefetches the filter of each new cell."""
     objects, latest, entries = block.objects, block.latest, block.entries
     count = np.int64(0)
     for o in range(first, last):
@@ -197,7 +198,7 @@ def _enter_cells(first: Int, last: Int, visits: npt.NDArray[np.uint32], index: I
 
 @lean_kernel
 def _pass_filters(count: Int, slots: Ints, block: _Block) -> Int:
-    """Stage 3: the words of the entries that their cells may have, into ``hits``. Asks for the slots."""
+    """Stage 3: write the words of the entries that pass their cells' filters to ``hits``. Prefetches the slots."""
     words, spans, entries, hits = block.words, block.spans, block.entries, block.hits
     kept = np.int64(0)
     for i in range(count):
@@ -218,7 +219,7 @@ def _pass_filters(count: Int, slots: Ints, block: _Block) -> Int:
 
 @lean_kernel
 def _find_lists(count: Int, slots: Ints, postings: Ints, block: _Block) -> Int:
-    """Stage 4: the posting lists of the hits, into ``lists``. Asks for the first postings of each."""
+    """Stage 4: write the posting lists of the hits to ``lists``. Prefetches the first postings of each."""
     words, entries, hits, lists = block.words, block.entries, block.hits, block.lists
     kept = np.int64(0)
     for i in range(count):
@@ -242,11 +243,12 @@ def _find_lists(count: Int, slots: Ints, postings: Ints, block: _Block) -> Int:
 def _list_candidates(
     count: Int, at: Int, skipped: Int, visits: npt.NDArray[np.uint32], postings: Ints, block: _Block, checked: Codes
 ) -> tuple[Int, Int, Int]:
-    """Stage 5: as many postings of the lists as there is room for, into ``candidates``.
+    """Stage 5: write as many postings of the lists as fit to ``candidates``.
 
-    Begins with list ``at`` without its ``skipped`` first postings. ``places`` gets what a list's postings are compared
-    with: (column | row << 32 of the object within the cell, signature). Counts the postings of each object; ``visits``
-    and ``checked`` begin with the block's first. Returns how many, and where to go on.
+    Starts with list ``at`` after its first ``skipped`` postings. Writes to ``places`` the values that a list's postings
+    are compared with: (column | row << 32 of the object within the cell, signature). Counts the postings of each
+    object; ``visits`` and ``checked`` start with the first object of the block. Returns the number of candidates, and
+    where to continue.
     """
     objects, entries, lists, places, candidates = (
         block.objects,
@@ -275,11 +277,11 @@ def _list_candidates(
 
 @lean_kernel
 def _compare(count: Int, postings: Ints, block: _Block, kept: Int, survivors: Ints) -> Int:
-    """Stage 6: append candidates whose rectangle and signature admit the object, (object, query << 3 | flags).
+    """Stage 6: append candidates whose rectangle and signature admit the object, as (object, query << 3 | flags).
 
-    The four comparisons with a rectangle are one subtraction of four 16-bit lanes (east - x, x - west, ...), whose
-    top bits tell which were not negative. A zero lane is a border: then the flag to check the region is set. Returns
-    how many survivors there are now.
+    The four comparisons with a rectangle are one subtraction of four 16-bit lanes (east - x, x - west, ...), whose top
+    bits say which differences are not negative. A lane of zero is a border: then the flag to check the region is set.
+    Returns the new number of survivors.
     """
     entries, lists, places, candidates = block.entries, block.lists, block.places, block.candidates
     before = kept
@@ -308,9 +310,9 @@ def _has(words: Ints, first: Int, last: Int, word: Int) -> bool:
 
 @lean_kernel
 def _check_keywords(count: Int, survivors: Ints, block: _Block, index: Index, life: Ints) -> tuple[Int, Int]:
-    """Stage 7: keep the survivors whose object has all keywords. Asks for the survivors' lives.
+    """Stage 7: keep the survivors whose object has all keywords. Prefetches the lifetimes of the survivors.
 
-    Returns how many, and how many words were compared.
+    Returns the number of survivors, and of words compared.
     """
     words, spans, offsets, codes = block.words, block.spans, index.keyword_lists, index.keyword_codes
     for i in range(count):
@@ -336,7 +338,7 @@ def _check_keywords(count: Int, survivors: Ints, block: _Block, index: Index, li
 
 @lean_kernel
 def _check_regions(geographic: bool, count: Int, survivors: Ints, batch: Objects, index: Index, first: Int) -> Int:
-    """Stage 8: keep those whose region holds the object: (place of the object in the batch, query) from here on."""
+    """Stage 8: keep survivors whose region contains the object; from here on they are (object in the batch, query)."""
     order, x, y, kind, shape = batch.order, batch.x, batch.y, index.kind, index.shape
     kept = np.int64(0)
     for i in range(count):
@@ -353,7 +355,7 @@ def _check_regions(geographic: bool, count: Int, survivors: Ints, batch: Objects
 
 @lean_kernel
 def _check_lives(count: Int, survivors: Ints, times: Ints, life: Ints, horizon: Int) -> Int:
-    """Stage 9: keep those that live at the object's time and beyond the horizon."""
+    """Stage 9: keep survivors whose query is active at the object's time and ends after the horizon."""
     kept = np.int64(0)
     for i in range(count):
         o, query = survivors[i, 0], survivors[i, 1]
@@ -365,7 +367,7 @@ def _check_lives(count: Int, survivors: Ints, times: Ints, life: Ints, horizon: 
 
 @kernel
 def _most_words(visits: npt.NDArray[np.uint32]) -> Int:
-    """Bound for the words of a block, with room to fill up."""
+    """Upper bound of the number of words of a block, including padding."""
     most = np.int64(0)
     for first in range(0, len(visits), BLOCK):
         words = np.int64(0)
@@ -406,17 +408,17 @@ def match(
     effort: int,
     checked: Codes,
 ) -> tuple[Ints, Int]:
-    """Matches of a part of a batch, a block of objects at a time through all stages.
+    """Match a part of a batch; each block of objects passes through all stages.
 
-    It ends once there are more than ``limit``, or it has done what it may.
+    Stops when there are more than ``limit`` matches, or when the allowed number of comparisons is exceeded.
 
     Args after the index: the tag of each code; number of levels in use; see :func:`_read_terms`; as in
-        :meth:`~spatialstream.local.grid.keyword_grid.KeywordGrid.probe_within`; the visit that it begins with; how many
-        comparisons it may do, about, besides those of its first block; and int32[n], which gets the number of postings
-        seen, in the order of visits.
+        :meth:`~spatialstream.local.grid.keyword_grid.KeywordGrid.probe_within`; the first visit; the approximate number
+        of comparisons allowed in addition to those of the first block; and int32[n], the output for the number of
+        postings read, in the order of visits.
 
     Returns:
-        object << 32 | query int64[m], in no order; the visit to go on with.
+        object << 32 | query int64[m], in no particular order; the visit to continue with.
     """
     visits = batch.visits
     n = len(visits)
@@ -483,7 +485,7 @@ def count_candidates(
 
 @kernel
 def unpack(found: Ints, order: Codes, visited: Codes) -> tuple[Ints, Codes, Codes]:
-    """Sorted matches as (starts, queries); and what was counted in the order of visits, in that of objects."""
+    """Unpack sorted matches as (starts, queries); and reorder the counts of visits to the order of objects."""
     n = len(order)
     starts, queries, checked = np.zeros(n + 1, np.int64), np.empty(len(found), np.int32), np.empty(n, np.int32)
     for i in range(len(found)):

@@ -1,4 +1,4 @@
-"""Probing: what objects are made into to be matched against grids, what comes of it, and what all grids do alike."""
+"""Probing of grids: prepared batches of objects, matches, and the common interface of grids."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from spatialstream.model.space import Space
 __all__ = ["ALWAYS", "UNLIMITED", "GridMatches", "ProbeBatch", "ProbedGrid"]
 
 ALWAYS = np.empty((0, 2), np.int64)
-"""No condition on when queries live."""
+"""No condition on the lifetimes of queries."""
 
 UNLIMITED = 2**62
-"""More matches than there can be."""
+"""A limit larger than any number of matches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeBatch:
-    """A batch of objects, made ready once to be matched against any number of grids of one space.
+    """A batch of objects, prepared once for matching against any number of grids of one space.
 
     Attributes:
         objects: the batch.
         words: number of words of its vocabulary.
-        keys: those that it uses.
-        spans: int32[n + 1], where in ``objects.codes`` the terms of each object are.
+        keys: keys of the words that it uses.
+        spans: int32[n + 1], bounds of each object's terms in ``objects.codes``.
     """
 
     objects: Objects
@@ -43,7 +43,7 @@ class ProbeBatch:
 
     @classmethod
     def of(cls, space: Space, objects: ObjectBatch) -> ProbeBatch:
-        """Make a batch ready: O(objects + terms)."""
+        """Prepare a batch: O(objects + terms)."""
         x, y, t = writable(objects.x), writable(objects.y), writable(objects.t)
         offsets, codes = writable(objects.terms.offsets), writable(objects.terms.codes)
         order, visits = arrange(x, y, offsets, frame_of(space), LOCALITY_BITS)
@@ -53,12 +53,12 @@ class ProbeBatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GridMatches:
-    """What matches each object of a batch.
+    """The queries that match each object of a batch.
 
     Attributes:
         starts: int64[n + 1]; object i matches ``queries[starts[i]:starts[i + 1]]``.
         queries: int32[m], ascending for each object.
-        checked: int32[n], how many postings were looked at for each object, the measure of the work done.
+        checked: int32[n], number of postings read for each object, the measure of the work done.
     """
 
     starts: Ints
@@ -72,7 +72,7 @@ class GridMatches:
 
 
 class ProbedGrid(ABC):
-    """An immutable index over standing queries, against which batches of objects are matched."""
+    """An immutable index over continuous queries that matches batches of objects."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class ProbedGrid(ABC):
     def probe_within(
         self, batch: ProbeBatch, limit: int, life: Ints = ALWAYS, horizon: int = -(2**63)
     ) -> GridMatches | None:
-        """As :meth:`probe`, if there are at most ``limit`` matches; else None, as soon as there are more."""
+        """As :meth:`probe`, but return None as soon as there are more than ``limit`` matches."""
 
     @abstractmethod
     def candidates(self, batch: ProbeBatch, first: int) -> Codes:
@@ -88,7 +88,7 @@ class ProbedGrid(ABC):
 
     @abstractmethod
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Everything as flat arrays and a JSON-able rest, of which ``from_arrays`` makes the same grid."""
+        """Serialize as flat arrays and a JSON-serializable ``meta``, from which ``from_arrays`` restores the grid."""
 
     @property
     def nbytes(self) -> int:
@@ -96,12 +96,12 @@ class ProbedGrid(ABC):
         return sum(array.nbytes for array in self.to_arrays()[0].values())
 
     def probe(self, batch: ProbeBatch, life: Ints = ALWAYS, horizon: int = -(2**63)) -> GridMatches:
-        """Match a batch that was made ready before.
+        """Match a prepared batch.
 
         Args:
             batch: the objects.
-            life: int64[n, 2], first and end of each query's life: ``first <= o.t < end``; empty for no condition.
-            horizon: queries whose end is not later are not reported.
+            life: int64[n, 2], start and end of each query's lifetime: ``first <= o.t < end``; empty for no condition.
+            horizon: queries that end at or before this time are not reported.
         """
         found = self.probe_within(batch, UNLIMITED, life, horizon)
         assert found is not None

@@ -1,20 +1,20 @@
-"""Continuous k-nearest queries in a slot: which arrivals can be in an answer (SSTD, sections 6.1 and 6.3).
+"""Continuous k-nearest queries in a slot: find the arrivals that may be in an answer (SSTD, sections 6.1 and 6.3).
 
-After the grid that SSTD takes from SEA-CNN (Xiong, Mokbel, Aref, ICDE 2005), with radii that shrink. Each query keeps
-the distances of its k nearest objects *of this slot*; the k-th is its radius, infinite until k are found. An arrival
-that is farther than that is in no answer, so only the others go to MERGE, which keeps the answer over all slots
+Based on the grid that SSTD takes from SEA-CNN (Xiong, Mokbel, Aref, ICDE 2005), with shrinking radii. Each query keeps
+the distances of its k nearest objects *of this slot*; the k-th distance is its radius, infinite until k are found. A
+farther arrival is in no answer, so only the others are sent to MERGE, which maintains the answer over all slots
 (:mod:`spatialstream.local.nearest.skyband`).
 
-Candidates come from grids over the circles, with the radii at the time when a grid was built. Radii only shrink, so a
-stale grid yields too many candidates and never too few, and each is checked against the current radius. A grid is
-built anew once it has yielded ``_WASTE`` useless candidates per query, so that rebuilding costs a constant share of
-the work it saves.
+Candidates come from grids over the circles, with the radii at the time a grid was built. Radii only shrink, so a stale
+grid yields too many candidates and never too few, and each is checked against the current radius. A grid is rebuilt
+once it has yielded ``_WASTE`` useless candidates per query, so that rebuilding costs a constant share of the work it
+saves.
 
-The k-th distance ties with later arrivals by (timestamp descending, id, x, y). A slot keeps distances and timestamps
-only: an arrival that ties with the k-th in both is passed on as well, and MERGE, which knows the ids, decides.
+The k-th distance ties with later arrivals by (timestamp descending, id, x, y). A slot keeps only distances and
+timestamps: an arrival that ties with the k-th in both is sent too, and MERGE, which has the ids, decides.
 
-A query with a ``window`` has no radius: objects leave its answer, so every match may come to be in it later. The
-paper has no window; each match is passed on (none if the window is 0 ms).
+A query with a ``window`` has no radius: objects leave its answer, so every match may be in the answer later. The paper
+has no window; each match is sent (none if the window is 0 ms).
 
 Cost: per object a grid lookup per tier; per candidate a distance and O(log k). State: 16 bytes per kept distance.
 """
@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spatialstream.local.arrays import Codes, Flags, Floats, Ints, grown
-from spatialstream.local.base import StandingIndex
+from spatialstream.local.base import ContinuousIndex
 from spatialstream.local.columns import Table, earliest, join
 from spatialstream.local.grid.matching import Objects
 from spatialstream.local.grid.probing import ProbeBatch
@@ -48,7 +48,7 @@ __all__ = ["Candidates", "ContinuousNearestIndex", "prepare"]
 
 _WASTE = 16
 _PAIRS = 1 << 21
-"""About how many (object, query) pairs are looked up at a time: bounds memory, and lets radii shrink early."""
+"""Approximate number of (object, query) pairs looked up at a time: bounds memory, and lets radii shrink early."""
 
 _LEAST_CHUNK = 16
 _LEAST_HEAP = 4
@@ -62,9 +62,9 @@ class Candidates(Batch):
     """Arrivals that may be in answers, ordered by (position, number).
 
     Attributes:
-        number: int64[m], of the query.
-        position: int32[m], of the object in its batch.
-        distance: float64[m], between the two.
+        number: int64[m], number of the query.
+        position: int32[m], position of the object in its batch.
+        distance: float64[m], distance between the two.
     """
 
     number: Ints
@@ -97,7 +97,7 @@ class _Heaps(NamedTuple):
 
 @kernel
 def _farther(d: float, t: int, other_d: float, other_t: int) -> bool:
-    """Whether (d, t) comes after the other in the order of answers, as far as distance and timestamp tell."""
+    """Whether (d, t) comes after the other one in the order of answers by distance and timestamp."""
     return d > other_d or (d == other_d and t < other_t)
 
 
@@ -141,7 +141,7 @@ def _rise(heaps: _Heaps, base: int, count: int, d: float, t: int) -> None:
 
 @kernel
 def _enlarge(queries: _Queries, heaps: _Heaps, r: int) -> _Heaps:
-    """Move the full heap of query r to where there is twice as much room; returns the storage, which may have grown."""
+    """Move the full heap of query r to twice as much room; return the storage, which may have grown."""
     wanted = min(queries.k[r], max(_LEAST_HEAP, 2 * queries.capacity[r]))
     top, base = heaps.top[0], queries.offset[r]
     if top + wanted > len(heaps.distances):
@@ -161,7 +161,7 @@ def _offer(
 ) -> tuple[_Heaps, Ints, Floats]:
     """Offer objects to queries, pair by pair in object order.
 
-    Returns the heaps' storage, which may have grown, and of each accepted pair its position and distance.
+    Returns the heaps' storage, which may have grown, and the position and distance of each accepted pair.
     """
     pairs, distances, found = np.empty(len(objects), np.int64), np.empty(len(objects), np.float64), 0
     for i in range(len(objects)):
@@ -188,7 +188,7 @@ def _offer(
     return heaps, pairs[:found], distances[:found]
 
 
-class ContinuousNearestIndex(StandingIndex):
+class ContinuousNearestIndex(ContinuousIndex):
     """The CKQs of one slot.
 
     Args:
@@ -206,7 +206,7 @@ class ContinuousNearestIndex(StandingIndex):
         self._moved = False  # since the last checkpoint rows have been dropped
 
     def __len__(self) -> int:
-        """Number of queries, those that have ended since the last :meth:`expire` included."""
+        """Number of queries, including those that have ended since the last :meth:`expire`."""
         return len(self._queries)
 
     @property
@@ -216,7 +216,7 @@ class ContinuousNearestIndex(StandingIndex):
         return self._queries.nbytes + heaps + sum(tier.grid.nbytes for tier in self._tiers.tiers)
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
-        """See :class:`StandingIndex`: objects with ``t <= o.t < t + τ`` count."""
+        """See :class:`ContinuousIndex`: objects with ``t <= o.t < t + τ`` count."""
         n = len(numbers)
         if n == 0:
             return
@@ -235,13 +235,13 @@ class ContinuousNearestIndex(StandingIndex):
         self._tiers.add(np.arange(first, first + n, dtype=np.int32), queries.keywords)
 
     def end_at(self, numbers: Ints, t: Ints) -> None:
-        """See :class:`StandingIndex`."""
+        """See :class:`ContinuousIndex`."""
         rows, which = earliest(self._queries["number"], numbers, t)
         self._queries["end"][rows] = np.minimum(self._queries["end"][rows], t[which])
         self._queries["touched"][rows] = True
 
     def match(self, objects: ObjectBatch) -> Iterator[Candidates]:
-        """See :class:`StandingIndex`: the arrivals that may be in answers of this slot."""
+        """See :class:`ContinuousIndex`: the arrivals that may be in answers of this slot."""
         first, chunk = 0, max(_LEAST_CHUNK, _PAIRS // max(1, len(self._queries)))
         while first < len(objects) and self._tiers.tiers:
             last = min(len(objects), first + chunk)
@@ -258,7 +258,7 @@ class ContinuousNearestIndex(StandingIndex):
             yield Candidates(number, at, d).take(np.lexsort((number, at)))
 
     def _offer(self, batch: ProbeBatch, position: int) -> tuple[int, Ints, Codes, Floats]:
-        """Offer objects to one tier: how many pairs matched; query's number, object, distance of the accepted ones."""
+        """Offer objects to one tier: number of matches; number of the query, object, distance of accepted pairs."""
         tier = self._tiers.tiers[position]
         matches = tier.grid.probe(batch)
         objects, rows = matches.objects, tier.rows[matches.queries]
@@ -271,7 +271,7 @@ class ContinuousNearestIndex(StandingIndex):
         return len(rows), self._queries["number"][rows[pairs]], objects[pairs], distances
 
     def expire(self, now: int) -> None:
-        """Drop the queries that take no object with ``o.t >= now``."""
+        """Drop the queries that no object with ``o.t >= now`` can match."""
         self._now = max(self._now, now)
         kept = self._queries["end"] > self._now
         if 2 * int(kept.sum()) < len(kept):
@@ -288,18 +288,18 @@ class ContinuousNearestIndex(StandingIndex):
         self._moved = True
 
     def _packed(self, rows: Ints) -> _Heaps:
-        """The heaps of rows, one after the other."""
+        """The heaps of rows, concatenated."""
         at = runs(self._queries["offset"][rows], self._queries["size"][rows])
         return _Heaps(self._heaps.distances[at], self._heaps.times[at], np.full(1, len(at)))
 
     def _place(self) -> None:
-        """The heaps are packed: note where that of each row is."""
+        """Set the offsets of all rows, whose heaps are packed."""
         count = self._queries["size"]
         self._queries["offset"][:] = np.cumsum(count) - count
         self._queries["capacity"][:] = count
 
     def _circles(self, rows: Codes) -> Regions:
-        """Where objects that may be in the rows' answers are."""
+        """The regions of objects that may be in the rows' answers."""
         queries = self._queries
         bounded = (queries["window"][rows] < 0) & (queries["size"][rows] == queries["k"][rows])
         shape = np.zeros((len(rows), 4))
@@ -327,7 +327,7 @@ class ContinuousNearestIndex(StandingIndex):
         }
 
     def _rows(self, rows: Ints, known: int) -> Arrays:
-        """What changes of the rows, and what is fixed of those from position ``known`` on."""
+        """The mutable columns of the rows, and the immutable columns of rows from position ``known`` on."""
         queries, heaps = self._queries, self._packed(rows)
         return {
             "rows": rows,
@@ -353,7 +353,7 @@ class ContinuousNearestIndex(StandingIndex):
         return self
 
     def _apply(self, saved: Arrays) -> None:
-        """Take rows of a base or delta, whose heaps come after those before."""
+        """Apply the rows of a base or delta, whose heaps are appended."""
         rows, count = saved["rows"], saved["size"]
         self._queries.append({name: saved[name] for name in _FIXED})
         queries, top = self._queries, self._heaps.top

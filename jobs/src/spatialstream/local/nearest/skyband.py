@@ -1,24 +1,25 @@
 """Answers of continuous k-nearest queries over all slots, and their changes (SSTD, section 6.3).
 
-What is reported, exactly. An answer is ordered by (distance, timestamp descending, id, x, y).
+The exact semantics. An answer is ordered by (distance, timestamp descending, id, x, y).
 
 - Without a window: a row whenever an arrival enters the k nearest.
 - With a window T, the answer at ``now`` is over objects with ``o.t`` in (now - T, now]: an object leaves at ``o.t +
-  T``. All that leave at one instant leave together, and before the arrivals of that instant; if they change the
-  answer there is one row with that instant as its time, provided that the query lives then. Then come the arrivals,
-  one by one in the order of (t, id, x, y), and a row for each that changes the answer. T = 0: nothing is ever in the
-  window, and there are no rows.
+  T``. All objects that leave at one instant leave together, before the arrivals of that instant; if they change the
+  answer, there is one row with that instant as its time, provided that the query is active then. Then the arrivals are
+  processed one by one in the order of (t, id, x, y), with a row for each that changes the answer. With T = 0 nothing is
+  ever in the window, and there are no rows.
 - Objects count if ``start <= o.t < end``; at ``end`` and later there are no rows.
 - A *late* object, with ``o.t`` before the time H up to which changes have been reported, arrives at H: its row, if it
-  changes the answer, has the time H, so that the times of a query's rows never go back. Else it is an object like any
-  other; nothing happens if it has left the window by H, or if the query has ended by then.
+  changes the answer, has the time H, so that the times of a query's rows never decrease. Otherwise it is treated like
+  any other object; it has no effect if it has left the window by H, or if the query has ended by then.
 
-Rows are ordered by (t, leaving before arrival, the arrival's id, x, y, the query's id), and hold the whole new answer.
+Rows are ordered by (t, leaving before arrival, the arrival's id, x, y, the query's id), and contain the complete new
+answer.
 
-For a window it is enough to keep the *k-skyband* over (place in the order of answers, time of leaving): an object
-that k others beat, each nearer and leaving no earlier, is in no answer until it leaves (Mouratidis, Bakiras,
-Papadias, "Continuous monitoring of top-k queries over sliding windows", SIGMOD 2006). Its first k are the answer.
-Without a window nothing leaves, and the k-skyband is the answer.
+For a window it suffices to keep the *k-skyband* over (position in the order of answers, time of leaving): an object
+that is dominated by k others, each nearer and leaving no earlier, is in no answer until it leaves (Mouratidis, Bakiras,
+Papadias, "Continuous monitoring of top-k queries over sliding windows", SIGMOD 2006). The first k of the skyband are
+the answer. Without a window nothing leaves, and the k-skyband is the answer.
 
 Cost: per arrival O(log s) comparisons and O(s) moves for a skyband of s objects (s = k without a window, about k ln(n
 / k) for n objects of random distances in the window); per row O(k), its size. State: 16 bytes per skyband entry and
@@ -53,7 +54,7 @@ _NO_INTS = np.empty(0, np.int64)
 _LEAST_SWEEP = 1 << 16
 _LEAST_BAND = 4
 _SHOWN = 1 << 20
-"""Objects in the answers that are given at a time, about: bounds memory."""
+"""Approximate number of objects in the answers of a part: bounds memory."""
 
 _FIXED = {"number": np.int64, "k": np.int64, "window": np.int64, "start": np.int64}
 _CHANGING = {"end": np.int64, "size": np.int64, "leaving": np.int64}
@@ -64,14 +65,14 @@ _DERIVED = {"offset": np.int64, "capacity": np.int64, "touched": np.bool_}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals(Batch):
-    """What the slots pass on: m pairs of a query and an object, in any order.
+    """The candidates sent by slots: m pairs of a query and an object, in any order.
 
     Attributes:
-        number: int64[m], of the query.
-        ids: Arrow utf8[m], of the object.
-        t: int64[m], ms.
-        x, y: float64[m].
-        distance: float64[m], between query and object.
+        number: int64[m], number of the query.
+        ids: Arrow utf8[m], id of the object.
+        t: int64[m], ms, timestamp of the object.
+        x, y: float64[m], its coordinates.
+        distance: float64[m], distance between query and object.
     """
 
     number: Ints
@@ -83,7 +84,7 @@ class Arrivals(Batch):
 
     @classmethod
     def concat(cls, parts: Sequence[Arrivals]) -> Arrivals:
-        """All pairs of ``parts`` (of the slots, say); none of no parts."""
+        """Concatenate the pairs of ``parts`` (those of all slots, for example), which may be empty."""
         return joined(
             parts or [cls(_NO_INTS, pa.array([], pa.string()), _NO_INTS, np.empty(0), np.empty(0), np.empty(0))]
         )
@@ -91,12 +92,12 @@ class Arrivals(Batch):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changes:
-    """Rows of results: m new answers, in the order of the module's text.
+    """Rows of results: m new answers, in the order described in the module.
 
     Attributes:
-        number: int64[m], of the query.
+        number: int64[m], number of the query.
         query: Arrow utf8[m], its id.
-        t: int64[m], ms, when the answer changed.
+        t: int64[m], ms, time of the change.
         offsets: int32[m + 1]; answer i is ``offsets[i]:offsets[i + 1]`` of the columns below, nearest first.
         ids: Arrow utf8, of objects.
         object_t: int64, ms.
@@ -146,9 +147,9 @@ class _Objects(NamedTuple):
 
 
 class _Bands(NamedTuple):
-    """The skybands of all queries, nearest first: object, distance, and how many others beat it.
+    """The skybands of all queries, nearest first: object, distance, and number of objects that dominate it.
 
-    ``top[0]`` is where free space begins.
+    Free space begins at ``top[0]``.
     """
 
     objects: Codes
@@ -168,7 +169,7 @@ class _Pairs(NamedTuple):
 class _Answers(NamedTuple):
     """Changed answers: query, time, rank of the arrival (-1: objects left), end of the answer; and objects, distances.
 
-    ``size`` is how many answers there are, and how many objects in them.
+    ``size`` is the number of answers, and of objects in them.
     """
 
     rows: Ints
@@ -197,7 +198,7 @@ def _before(objects: _Objects, a: int, a_distance: float, b: int, b_distance: fl
 
 @kernel
 def _place(objects: _Objects, entries: Codes, distances: Floats, base: int, size: int, o: int, d: float) -> int:
-    """How many of ``size`` entries from ``base`` on come before object o, which is at distance d; an equal one does."""
+    """The number of ``size`` entries from ``base`` on that come before, or equal, object o at distance d."""
     low, high = 0, size
     while low < high:
         middle = (low + high) // 2
@@ -211,7 +212,7 @@ def _place(objects: _Objects, entries: Codes, distances: Floats, base: int, size
 
 @kernel
 def _enlarge(queries: _Queries, bands: _Bands, r: int) -> _Bands:
-    """Move the full skyband of query r to twice as much room; returns the storage, which may have grown."""
+    """Move the full skyband of query r to twice as much room; return the storage, which may have grown."""
     wanted = max(_LEAST_BAND, 2 * queries.capacity[r])
     if queries.window[r] < 0:
         wanted = min(wanted, queries.k[r])
@@ -235,7 +236,7 @@ def _enlarge(queries: _Queries, bands: _Bands, r: int) -> _Bands:
 
 @kernel
 def _leave(objects: _Objects, queries: _Queries, bands: _Bands, r: int, now: int) -> bool:
-    """Take what has left the window of query r by ``now`` out of its skyband; whether the answer is another."""
+    """Remove objects that have left the window of query r by ``now``; return whether the answer has changed."""
     times, entries, distances, beaten = objects.t, bands.objects, bands.distances, bands.beaten
     base, window = queries.offset[r], queries.window[r]
     changed, kept, leaving = False, base, _NEVER
@@ -257,9 +258,10 @@ def _leave(objects: _Objects, queries: _Queries, bands: _Bands, r: int, now: int
 
 @kernel
 def _thin(objects: _Objects, queries: _Queries, bands: _Bands, r: int, at: int, t: int) -> int:
-    """Before an object of time t comes in at place ``at`` of the skyband of query r: drop what k others now beat.
+    """Before inserting an object of time t at position ``at`` of the skyband of query r, drop dominated entries.
 
-    Returns how many beat the object itself; k or more: it must not come in, and nothing was changed.
+    Entries are dropped if k others then dominate them. Returns the number of objects that dominate the new object; if
+    it is k or more, the object must not be inserted, and nothing was changed.
     """
     times, entries, distances, beaten = objects.t, bands.objects, bands.distances, bands.beaten
     base, k, beats = queries.offset[r], queries.k[r], 0
@@ -284,7 +286,7 @@ def _thin(objects: _Objects, queries: _Queries, bands: _Bands, r: int, at: int, 
 
 @kernel
 def _insert(bands: _Bands, base: int, at: int, size: int, o: int, d: float, beats: int) -> None:
-    """Put an entry at place ``at`` of a skyband of ``size`` from ``base`` on, which has room for it."""
+    """Insert an entry at position ``at`` of a skyband of ``size`` from ``base`` on, which has room for it."""
     entries, distances, beaten = bands.objects, bands.distances, bands.beaten
     for j in range(base + size, base + at, -1):
         entries[j] = entries[j - 1]
@@ -297,7 +299,7 @@ def _insert(bands: _Bands, base: int, at: int, size: int, o: int, d: float, beat
 
 @kernel
 def _roomy(answers: _Answers, more: int) -> _Answers:
-    """The same answers, with room for one more that has ``more`` objects."""
+    """The same answers, with room for another one with ``more`` objects."""
     found, size = answers.size
     room, objects = 2 * found + 1024, 2 * size + 1024 + more
     return _Answers(
@@ -340,9 +342,9 @@ def _replay(
     queries: _Queries,
     bands: _Bands,
 ) -> tuple[_Bands, _Answers]:
-    """Replay what arrives and leaves for ``rows[i]``, with the pairs ``firsts[i]:firsts[i + 1]`` in order of arrival.
+    """Replay arrivals and leavings for ``rows[i]``, with the pairs ``firsts[i]:firsts[i + 1]`` in order of arrival.
 
-    What is earlier than ``reported`` arrives then.
+    Objects earlier than ``reported`` arrive at that time.
 
     Returns the skybands' storage, which may have grown, and the changed answers, query by query.
     """
@@ -411,7 +413,7 @@ class NearestMerger(LocalIndex):
         self._moved = False  # since the last checkpoint queries or objects have been dropped
 
     def __len__(self) -> int:
-        """Number of queries, finished ones that have not been dropped yet included."""
+        """Number of queries, including finished ones that have not been dropped yet."""
         return len(self._queries)
 
     @property
@@ -422,7 +424,7 @@ class NearestMerger(LocalIndex):
         return sum(part.nbytes for part in stored) + entry * int(self._bands.top[0])
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
-        """Add queries, from now on known by their numbers, and reported by their ids.
+        """Add queries, identified by their numbers from now on, and reported by their ids.
 
         Args:
             numbers: int64[n], distinct, none of them registered before.
@@ -453,16 +455,15 @@ class NearestMerger(LocalIndex):
         self._queries["touched"][rows] = True
 
     def changes(self, arrivals: Arrivals, horizon: int, shown: int = _SHOWN) -> Iterator[Changes]:
-        """Take the arrivals of an epoch, and let objects leave until ``horizon``.
+        """Process the arrivals of an epoch, and let objects leave until ``horizon``.
 
-        The changes come in parts that follow each other in time and are not empty; all of them have to be taken.
+        Yields the changes in nonempty parts in order of time; callers must consume all parts.
 
         Args:
-            arrivals: from all slots; those earlier than the last horizon are late, see the module's text. Pairs with
+            arrivals: arrivals of all slots; those earlier than the last horizon are late, see the module. Pairs with
                 unknown queries are ignored.
-            horizon: no arrival is later; no registration or cancellation that is still to come is at or before it, but
-                for late ones.
-            shown: how many objects the answers of a part have at most, unless it is of one instant.
+            horizon: no arrival is later; no future registration or cancellation is at or before it, except late ones.
+            shown: maximum number of objects in the answers of a part, unless it consists of one instant.
         """
         for part, until in self._parts(arrivals, horizon, shown):
             changes = self._replayed(part, until)
@@ -470,7 +471,7 @@ class NearestMerger(LocalIndex):
                 yield changes
 
     def _parts(self, arrivals: Arrivals, horizon: int, shown: int) -> Iterator[tuple[Arrivals, int]]:
-        """Arrivals cut between instants, so that in each part about ``shown`` objects at most are in answers."""
+        """Split arrivals between instants, so that the answers of each part have at most about ``shown`` objects."""
         t, weight = self._instants(arrivals, horizon)
         if int(weight.sum()) <= shown:
             yield arrivals, horizon
@@ -487,7 +488,7 @@ class NearestMerger(LocalIndex):
             first, given, before = last, int(ends[last - 1]), until
 
     def _instants(self, arrivals: Arrivals, horizon: int) -> tuple[Ints, Ints]:
-        """When answers may change up to ``horizon``, and how many objects each of them may then have."""
+        """The times at which answers may change up to ``horizon``, and the number of objects each may then have."""
         queries = self._queries
         row = self._rows_of(arrivals.number)
         known = row >= 0
@@ -521,7 +522,7 @@ class NearestMerger(LocalIndex):
         return changes
 
     def _sorted(self, arrivals: Arrivals) -> tuple[Ints, _Pairs]:
-        """Add the arrivals' objects; the query's row of each pair, and the pairs by row, then in order of arrival."""
+        """Add the arrivals' objects; return the query's row of each pair, and the pairs by row, then by arrival."""
         id_rank = rank_strings(arrivals.ids)
         order = np.lexsort((arrivals.y, arrivals.x, id_rank, arrivals.t))
         new = np.zeros(len(order), np.bool_)
@@ -540,7 +541,7 @@ class NearestMerger(LocalIndex):
         return row[by_row], pairs
 
     def _rows_of(self, wanted: Ints) -> Ints:
-        """The row of each number; -1 where it is unknown."""
+        """The row of each number; -1 if unknown."""
         numbers = self._queries["number"]
         if not len(numbers):
             return np.full(len(wanted), -1)
@@ -549,7 +550,7 @@ class NearestMerger(LocalIndex):
         return np.where(numbers[row] == wanted, row, -1)
 
     def _changes(self, answers: _Answers, objects: _Objects) -> Changes:
-        """Put changed answers in order, and the objects' columns in place of their positions."""
+        """Sort changed answers, and replace positions of objects by their columns."""
         found = int(answers.size[0])
         row, t, ends = answers.rows[:found], answers.t[:found], answers.ends[:found]
         names, sizes = self._names.arrow(row), np.diff(ends, prepend=0)
@@ -570,7 +571,7 @@ class NearestMerger(LocalIndex):
         )
 
     def _drop(self, horizon: int) -> None:
-        """Drop finished queries and objects in no skyband, once there are many."""
+        """Drop finished queries and objects in no skyband, if there are many."""
         kept = self._queries["end"] > horizon
         finished = 4 * int(kept.sum()) < 3 * len(kept)
         if finished or len(self._objects) > 2 * self._swept + _LEAST_SWEEP:
@@ -592,7 +593,7 @@ class NearestMerger(LocalIndex):
         self._swept = len(self._objects)
 
     def _packed(self, rows: Ints) -> _Bands:
-        """The skybands of rows, one after the other."""
+        """The skybands of rows, concatenated."""
         at, bands = runs(self._queries["offset"][rows], self._queries["size"][rows]), self._bands
         return _Bands(bands.objects[at], bands.distances[at], bands.beaten[at], np.full(1, len(at)))
 
@@ -613,7 +614,7 @@ class NearestMerger(LocalIndex):
         return self._rows(np.arange(len(self._queries)), 0, 0)
 
     def _rows(self, rows: Ints, queries: int, objects: int) -> Arrays:
-        """What changes of the rows, and the queries and objects from the given positions on."""
+        """The mutable columns of the rows, and the queries and objects from the given positions on."""
         packed = self._packed(rows)
         name_offsets, names = self._names.part(queries)
         id_offsets, ids = self._ids.part(objects)
@@ -643,7 +644,7 @@ class NearestMerger(LocalIndex):
         return self
 
     def _apply(self, saved: Arrays) -> None:
-        """Take rows of a base or delta, whose skybands come after those before."""
+        """Apply the rows of a base or delta, whose skybands are appended."""
         rows, count = saved["rows"], saved["size"]
         self._queries.append({name: saved[name] for name in _FIXED})
         self._names.extend(saved["name_offsets"], saved["names"])

@@ -1,14 +1,14 @@
-"""ContinuousRangeIndex: the continuous range-keyword queries (CRQ) of one slot, which come, end and expire at any time.
+"""ContinuousRangeIndex: the continuous range-keyword queries (CRQ) of one slot, which start and end at any time.
 
-A log-structured merge (O'Neil et al., "The log-structured merge-tree", 1996) of immutable grids
-(:class:`~spatialstream.local.grid.keyword_grid.KeywordGrid`): registrations gather in a tail; the tail becomes a tier;
-a tier is merged with the next older one as long as that is at most 4 times as large, up to a size of 524,288 queries.
-Of a tier only the ends of lifetimes change. A query that has expired is skipped at once and leaves when its tier is
-merged; a tier of which more than half is dead is rebuilt by itself.
+A log-structured merge tree (O'Neil et al., "The log-structured merge-tree", 1996) of immutable grids
+(:class:`~spatialstream.local.grid.keyword_grid.KeywordGrid`): new registrations are collected in a tail; the tail
+becomes a tier; a tier is merged with the next older one if that is at most 4 times as large, up to a size of 524,288
+queries. Only the ends of lifetimes change in a tier. An expired query is skipped at once and removed when its tier is
+merged; a tier of which more than half has expired is rebuilt.
 
 Cost: a query is rewritten O(log n) times, about 1 us each. The longest pause of one call is the rebuild of one full
-tier, about half a second, because a call begins at most one merge of more than 65,536 queries (registering more than
-a full tier at once apart). Matching visits n / 524,288 full tiers and about five smaller ones.
+tier, about half a second, because a call starts at most one merge of more than 65,536 queries (except when more than a
+full tier is registered at once). Matching visits n / 524,288 full tiers and about five smaller ones.
 """
 
 from __future__ import annotations
@@ -50,23 +50,24 @@ _STRIDE = 7_919
 """Between the places in a batch that are looked at: a prime, so that all come to be."""
 _OVERLAYS = 8
 _MATCHES = 1 << 20
-"""Matches that are found at a time, at most, where that is not more than one object's: bounds memory."""
+"""Maximum number of matches found at a time, except that one object may have more: bounds memory."""
 
-_FAN = 64  # pieces that are put together at once: Arrow unifies k dictionaries in O(k^2)
+_FAN = 64  # pieces that are concatenated at once: Arrow unifies k dictionaries in O(k^2)
 _NEVER = -(2**63)
-"""A time before all others; as the end of a query: it has been dropped."""
+"""A time before all others; as the end of a query, it means that the query has been dropped."""
 
 _CRQ = CODE[QueryType.CRQ]
 
 
 @dataclass(frozen=True, slots=True)
 class Tiering:
-    """When tiers are built and merged.
+    """Parameters of building and merging tiers.
 
     Attributes:
-        tail: registrations that are gathered before they become a tier; also, no two tiers stay apart that are smaller.
-        ratio: a tier is merged with the next older one if that is at most so many times as large.
-        full: largest size that a merge may give; bounds the longest pause.
+        tail: number of registrations that are collected before they become a tier; two tiers that are both smaller are
+            merged.
+        ratio: a tier is merged with the next older one if that is at most this many times as large.
+        full: maximum size of a merged tier; bounds the longest pause.
         large: a merge of more queries than this is the last of a call.
     """
 
@@ -86,10 +87,9 @@ class Matches:
     Attributes:
         object: int32[m], position in the batch.
         number: int64[m], number of the query.
-        tier, position: int32[m], where the query is kept.
-        ids: the ids of each tier, so that matches stay readable whatever happens to the index.
-        checked: int32[objects], how many postings were looked at for each object of the batch, the measure of the work
-            done.
+        tier, position: int32[m], location of the query.
+        ids: the ids of each tier, so that matches stay readable when the index changes.
+        checked: int32[objects], number of postings read for each object of the batch, the measure of the work done.
     """
 
     object: Codes
@@ -110,7 +110,7 @@ class Matches:
         )
 
     def take(self, pairs: Ints) -> Matches:
-        """Some of the pairs; ``checked`` stays as it is."""
+        """Select pairs; ``checked`` is unchanged."""
         return Matches(
             self.object[pairs], self.number[pairs], self.tier[pairs], self.position[pairs], self.ids, self.checked
         )
@@ -118,7 +118,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows(Batch):
-    """Numbered queries: what a tier is built from, and what it can be turned back into."""
+    """Numbered queries: the input of a tier, which can be recovered from the tier."""
 
     numbers: Ints
     queries: QueryBatch
@@ -130,7 +130,7 @@ def _dead(life: Ints, horizon: int) -> Flags:
 
 
 def _half_dead_at(life: Ints) -> int:
-    """The time at which more than half are dead."""
+    """The time at which more than half have ended."""
     deaths = np.where(life[:, 1] <= life[:, 0], _NEVER, life[:, 1])
     middle = len(deaths) // 2
     return int(np.partition(deaths, middle)[middle])
@@ -138,17 +138,17 @@ def _half_dead_at(life: Ints) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Tier:
-    """An immutable grid and what goes with its queries, in ascending order of their numbers.
+    """An immutable grid and the columns of its queries, in ascending order of their numbers.
 
     Attributes:
         grid: the queries' regions and keywords.
         numbers: int64[n], ascending.
-        life: int64[n, 2], first and end; the one thing that changes.
+        life: int64[n, 2], start and end of each lifetime; the only data that changes.
         ids: Arrow utf8[n].
-        half: when more than half of the tier is dead, as last computed.
-        stale: ends that have changed since ``half`` was computed.
-        file: the file that holds the tier, once written.
-        changed: positions whose end is not the one in the file, in the order of the changes.
+        half: the time at which more than half of the tier has ended, as last computed.
+        stale: number of ends that changed since ``half`` was computed.
+        file: name of the tier's file, once written.
+        changed: positions whose end differs from the one in the file, in the order of the changes.
         noted: how many of ``changed`` are in overlays.
     """
 
@@ -173,7 +173,7 @@ class _Tier:
         return cls(grid, rows.numbers, life, queries.ids, _half_dead_at(life))
 
     def rows(self, horizon: int) -> _Rows:
-        """The queries that are not dead; what cancellations have left of them."""
+        """The queries that have not ended by ``horizon``, with lifetimes shortened by cancellations."""
         n, dead = len(self), _dead(self.life, horizon)
         start, duration = self.life[:, 0].copy(), self.life[:, 1] - self.life[:, 0]
         code, absent, k = np.full(n, _CRQ, np.int8), np.full(n, -1), np.zeros(n, np.int32)
@@ -184,13 +184,13 @@ class _Tier:
         return rows.take(np.flatnonzero(~dead)) if dead.any() else rows
 
     def find(self, numbers: Ints) -> tuple[Ints, Flags]:
-        """Position of each number, and whether it is here; dropped ones are not."""
+        """Position of each number, and whether it is in the tier; dropped queries are not."""
         positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
         here: Flags = (self.numbers[positions] == numbers) & (self.life[positions, 1] != _NEVER)
         return positions, here
 
     def end_at(self, numbers: Ints, ends: Ints) -> None:
-        """Bring the ends of those that are here forward."""
+        """Advance the ends of the queries that are in the tier."""
         positions, here = self.find(numbers)
         positions, ends = positions[here], ends[here]
         earlier = ends < self.life[positions, 1]
@@ -202,7 +202,7 @@ class _Tier:
                 self.half, self.stale = _half_dead_at(self.life), 0
 
     def note(self) -> Ints:
-        """Positions whose end has changed since this was last asked, ascending."""
+        """Positions whose end has changed since the last call, ascending."""
         new, self.noted = self.changed[self.noted :], len(self.changed)
         return np.unique(np.concatenate(new)) if new else np.empty(0, np.int64)
 
@@ -234,7 +234,7 @@ def _gather(
     tiers: Codes,
     position: Codes,
 ) -> bool:
-    """Append one tier's matches to those of each object; returns whether the numbers still ascend."""
+    """Append one tier's matches to those of each object; return whether the numbers still ascend."""
     ascending = True
     for o in range(len(starts) - 1):
         at = cursor[o]
@@ -249,11 +249,11 @@ def _gather(
 
 
 class ContinuousRangeIndex(MovableIndex):
-    """Standing range-keyword queries with lifetimes; see the module's text.
+    """Continuous range-keyword queries with lifetimes; see the module.
 
     Args:
-        space: of objects and regions.
-        tiering: sizes of the internal tiers; they change speed and pauses, never matches.
+        space: the space of objects and regions.
+        tiering: sizes of the internal tiers; they affect speed and pauses, never matches.
     """
 
     def __init__(self, space: Space, tiering: Tiering = DEFAULT_TIERING) -> None:
@@ -271,13 +271,13 @@ class ContinuousRangeIndex(MovableIndex):
         self._tested = dict[str, int]()
 
     def __len__(self) -> int:
-        """Number of queries that are alive or will be: end later than start and than the last :meth:`expire`. O(n)."""
+        """Number of present and future queries: end later than start and than the last :meth:`expire`. O(n)."""
         self._flush()
         return sum(int((~_dead(tier.life, self._horizon)).sum()) for tier in self._tiers)
 
     @property
     def tiers(self) -> list[int]:
-        """Sizes of the tiers, oldest first, dead queries included."""
+        """Sizes of the tiers, oldest first, including ended queries."""
         return [len(tier) for tier in self._tiers]
 
     @property
@@ -286,7 +286,7 @@ class ContinuousRangeIndex(MovableIndex):
         return sum(tier.grid.nbytes + tier.numbers.nbytes + tier.life.nbytes + tier.ids.nbytes for tier in self._tiers)
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
-        """See :class:`MovableIndex`: objects with ``t <= o.t < t + τ`` count. One query or a million, O(log n) each.
+        """See :class:`MovableIndex`: objects with ``t <= o.t < t + τ`` match. O(log n) per query.
 
         Fastest when numbers increase over time.
         """
@@ -303,13 +303,13 @@ class ContinuousRangeIndex(MovableIndex):
         for tier in self._tiers:
             tier.end_at(numbers, t)
         if self._tail:
-            # not those that come later: they may have been cancelled in another life
+            # not future re-registrations: the cancellation may belong to an earlier stay in this slot
             waiting = np.isin(numbers, np.concatenate([rows.numbers for rows in self._tail]))
             self._tail_ends.append((numbers[waiting], t[waiting]))
 
     def drop(self, numbers: Ints) -> None:
         """See :class:`MovableIndex`."""
-        self._flush()  # so that what is registered again in the tail is another entry
+        self._flush()  # so that a new registration of the same query in the tail is a separate entry
         for tier in self._tiers:
             tier.end_at(numbers, np.full(len(numbers), _NEVER))
 
@@ -322,7 +322,7 @@ class ContinuousRangeIndex(MovableIndex):
             known |= here & ~_dead(tier.life[positions], self._horizon)
         return known
 
-    def standing(self, now: int) -> tuple[Ints, QueryBatch]:
+    def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
         """See :class:`MovableIndex`."""
         self._flush()
         parts = [tier.rows(max(now, self._horizon)) for tier in self._tiers]
@@ -333,13 +333,13 @@ class ContinuousRangeIndex(MovableIndex):
         return rows.numbers, replace(rows.queries, keywords=rows.queries.keywords.compact())
 
     def expire(self, now: int) -> None:
-        """Forget queries with ``end <= now``: they match nothing any more, not even an object older than that."""
+        """Drop queries with ``end <= now``: from now on they match no object, not even an older one."""
         self._horizon = max(self._horizon, now)
         self._flush()
         self._tidy()
 
     def observe(self, objects: ObjectBatch) -> None:
-        """Learn which terms are frequent; what is built later prunes by it. It never changes what matches."""
+        """Update term frequencies, by which later tiers are built. This never changes matches."""
         self._frequencies.observe(objects)
 
     def match(self, objects: ObjectBatch, limit: int = _MATCHES) -> Iterator[tuple[int, Matches]]:
@@ -347,11 +347,11 @@ class ContinuousRangeIndex(MovableIndex):
 
         Args:
             objects: see :class:`MovableIndex`.
-            limit: how many pairs a part has at most, if it is not of one object.
+            limit: maximum number of pairs of a part, unless it consists of one object.
 
         Yields:
-            The position of the part's first object, and the matches of the part, in which objects count from there.
-            Together the parts are all objects, in order.
+            The position of the part's first object, and the matches of the part, in which objects are numbered from
+            that position. The parts cover all objects, in order.
         """
         first, size = 0, len(objects)
         while first < len(objects):
@@ -405,7 +405,7 @@ class ContinuousRangeIndex(MovableIndex):
         self._tested = kept | ({"": rest} if rest else {})
 
     def _match(self, objects: ObjectBatch, limit: int) -> Matches | None:
-        """All matches, if there are at most ``limit``; else None."""
+        """All matches if there are at most ``limit``; otherwise None."""
         self._flush()
         if not self._tiers or len(objects) == 0:
             none = np.empty(0, np.int32)
@@ -418,7 +418,7 @@ class ContinuousRangeIndex(MovableIndex):
                 return None
             limit -= len(matches.queries)
             found.append(matches)
-        if len(found) == 1:  # in order already
+        if len(found) == 1:  # already in order
             only, tier = found[0], self._tiers[0]
             zeros = np.zeros(len(only.queries), np.int32)
             numbers = tier.numbers[only.queries]
@@ -439,7 +439,7 @@ class ContinuousRangeIndex(MovableIndex):
         return Matches(object_, number, tiers, position, ids, checked)
 
     def ids_of(self, matches: Matches) -> pa.StringArray:
-        """The query's id of each match."""
+        """The id of the query of each match."""
         parts, places = [], []
         for tier, ids in enumerate(matches.ids):
             place = np.flatnonzero(matches.tier == tier)
@@ -452,7 +452,7 @@ class ContinuousRangeIndex(MovableIndex):
         return pa.concat_arrays(parts).take(pa.array(order))
 
     def id_sizes(self, matches: Matches) -> Codes:
-        """int32[m], the bytes of the query's id of each match."""
+        """Length in bytes of the id of the query of each match, int32[m]."""
         sizes = np.empty(len(matches), np.int32)
         for tier, ids in enumerate(matches.ids):
             place = np.flatnonzero(matches.tier == tier)
@@ -472,7 +472,7 @@ class ContinuousRangeIndex(MovableIndex):
         }
 
     def _save_ends(self, write: WriteFile) -> None:
-        """Write an overlay: the ends in written tiers that have changed; once there are many overlays, one for all."""
+        """Write an overlay with the changed ends in written tiers; if there are many overlays, one replaces all."""
         if all(tier.noted == len(tier.changed) for tier in self._tiers):
             return
         if len(self._overlays) >= _OVERLAYS:
@@ -485,7 +485,7 @@ class ContinuousRangeIndex(MovableIndex):
             "position": np.concatenate([at for _, at in changes]),
             "end": np.concatenate([tier.life[at, 1] for tier, at in changes]),
         }
-        # by tier: a number may be dropped in one and be registered again in another
+        # by tier: a number may be dropped in one tier and registered again in another
         self._overlays.append(write("crq-ends", overlay, {"tiers": [tier.file for tier, _ in changes]}))
 
     @classmethod
@@ -537,7 +537,7 @@ class ContinuousRangeIndex(MovableIndex):
         self._tidy()
 
     def _tidy(self) -> None:
-        """Merge and rebuild as the rules ask for, at most one large piece of work."""
+        """Merge and rebuild tiers according to the rules, with at most one large merge."""
         self._tiers = [tier for tier in self._tiers if len(tier)]
         at = len(self._tiers) - 1
         while at >= 0:
@@ -552,7 +552,7 @@ class ContinuousRangeIndex(MovableIndex):
             at = min(first, len(self._tiers) - 1)
 
     def _group_to_merge(self, at: int) -> tuple[int, int] | None:
-        """The tiers [first, last] to become one, among them ``at``; None if it may stay as it is."""
+        """The range of tiers [first, last] around ``at`` to merge; None if tier ``at`` needs no merge."""
         size = len(self._tiers[at])
         if at > 0:
             older = len(self._tiers[at - 1])

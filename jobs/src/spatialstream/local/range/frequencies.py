@@ -1,11 +1,11 @@
-"""Approximate term frequencies of a stream in bounded memory: which keyword of a query is the rarest in objects.
+"""Approximate term frequencies of a stream in bounded memory, to find the rarest keyword of a query in objects.
 
 A row of counters addressed by a hash of the word: a count-min sketch (Cormode, Muthukrishnan, J. Algorithms 2005) of
-depth 1. Frequent words, on which everything depends, are told apart; two rare words may share a counter, which does
-no harm. The hash is the same in every process and needs no key: who makes two words share a counter could as well send
-the word itself more often. The stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and before
-each such window the counts are halved, so old habits fade and a checkpoint seldom has anything new to write.
-Deterministic: a function of the batches.
+depth 1. Frequent words, which matter most, are distinguished; two rare words may share a counter, which is harmless.
+The hash is the same in every process and needs no key: an attacker who makes two words share a counter could as well
+send the word itself more often. The stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and
+before each such window the counts are halved, so old counts decay and checkpoints seldom have changes to write. The
+result is deterministic: a function of the batches.
 
 Cost: nothing outside the windows, O(terms) inside them; 64 KB.
 """
@@ -30,7 +30,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class TermFrequencies:
-    """Counts of the words of a stream; see the module's text."""
+    """Counts of the words of a stream; see the module."""
 
     def __init__(self) -> None:
         self._counters = np.zeros(1 << _COUNTERS_LOG2, np.uint32)
@@ -39,7 +39,7 @@ class TermFrequencies:
         self._file: str | None = None
 
     def observe(self, objects: ObjectBatch) -> None:
-        """Take the next objects of the stream into account. A batch is counted as a whole or not at all."""
+        """Process the next objects of the stream. A batch is counted completely or not at all."""
         period, phase = divmod(self._seen, _PERIOD)
         self._seen += len(objects)
         if phase >= _WINDOW or len(objects) == 0:
@@ -54,7 +54,7 @@ class TermFrequencies:
         self._file = None
 
     def of(self, vocabulary: pa.StringArray) -> Floats:
-        """The count of each word of a vocabulary; never below the true one of the objects counted and not faded."""
+        """The count of each word of a vocabulary; never below the true (decayed) count of the sampled objects."""
         counts: npt.NDArray[np.uint32] = self._counters[_counter(TermKeys.of_vocabulary(vocabulary))]
         return counts.astype(np.float64)
 

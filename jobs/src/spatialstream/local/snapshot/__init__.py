@@ -1,1 +1,1 @@
-"""Objects of a slot and what is asked of them once: segments, searches in them, views of them."""
+"""The objects of a slot and snapshot queries over them: segments, searches in segments, and views."""

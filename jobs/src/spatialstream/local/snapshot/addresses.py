@@ -1,10 +1,10 @@
 """The columns of several segments, as one argument of a kernel.
 
-A kernel call costs a fraction of a microsecond for every array passed, and a query asks some dozen segments of twenty
-arrays each. So a *table* has the address and length of each array in a row of numbers, and a kernel takes all rows at
-once and makes the arrays of a row itself: one call a query, whatever the number of segments. A row is made once a
-segment, and a table is rows put together. It does not hold what it points to: whoever asks with a table holds its
-segments.
+A kernel call costs a fraction of a microsecond for every array passed, and a query searches about a dozen segments of
+twenty arrays each. So a *table* stores the address and length of each array in a row of numbers; a kernel takes all
+rows at once and creates the arrays of a row itself: one call per query, regardless of the number of segments. A row is
+created once per segment, and a table is a concatenation of rows. A table does not keep the segments alive: its user
+must hold references to them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ARRAYS", "Columns", "columns_at", "place_of", "row_of"]
 
 
 class Columns(NamedTuple):
-    """Everything of a segment, as its kernels see it; n objects, v terms.
+    """All data of a segment, as kernels see it; n objects, v terms.
 
     Attributes:
         t: int64[n], ms.
@@ -75,12 +75,12 @@ class Columns(NamedTuple):
 
     @classmethod
     def times_only(cls, t_min: int, t_max: int) -> Columns:
-        """What kernels see of a segment that is not loaded: they read no arrays of a time they are not asked for."""
+        """The columns of a segment that is not loaded: kernels read no arrays outside the requested time range."""
         return cls._make([*(np.empty(0, dtype) for dtype in _DTYPES.values()), 0, t_min, t_max])
 
 
 ARRAYS = Columns._fields[:17]
-"""Names of the arrays that are a segment."""
+"""Names of the arrays of a segment."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(get_args(get_args(hint)[1])[0])
@@ -89,11 +89,11 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 _ROW = np.dtype([(name, np.int64, 2) if name in _DTYPES else (name, np.int64) for name in Columns._fields])
-"""A segment in a table: address and length of each array, and the numbers as they are."""
+"""A row of a table: address and length of each array, and the plain numbers."""
 
 
 def row_of(columns: Columns) -> npt.NDArray[np.void]:
-    """A table of one segment. It holds addresses alone: whoever has it keeps the columns too."""
+    """Create a table of one segment. It contains only addresses: the caller must keep the columns alive."""
     rows: npt.NDArray[np.void] = np.zeros(1, _ROW)
     for name, value in columns._asdict().items():
         if name in _DTYPES:
@@ -127,7 +127,7 @@ def _array(place: Array, dtype: Any) -> Any:
 
 @kernel
 def columns_at(rows: Array, i: int) -> Columns:
-    """The columns of one row of a table; costs nothing but for what is used of them."""
+    """The columns of one row of a table; only columns that are used have a cost."""
     row = rows[i]
     return Columns(
         _array(row.t, np.int64),

@@ -1,14 +1,14 @@
 """Nearest objects with keywords, by best-first search of the implicit quadtree.
 
-The search of Hjaltason and Samet (1999), with the textual pruning of an IR-tree (Cong et al. 2009). Nodes wait in a
-heap under a lower bound of their distance. A node carries, for each keyword, the part of the keyword's postings that
-lies in it: no postings of some keyword, and the node is dropped unseen; few postings of the rarest one, and its
-objects are checked one by one; otherwise it is split. The search ends when the nearest waiting node is farther than
-the k-th object found. A keyword with few postings is not searched but scanned.
+The search of Hjaltason and Samet (1999), with the textual pruning of an IR-tree (Cong et al. 2009). Nodes are kept in a
+heap, ordered by a lower bound of their distance. A node carries, for each keyword, the range of the keyword's postings
+inside the node: if a keyword has none, the node is dropped; if the rarest keyword has few, its objects are checked one
+by one; otherwise the node is split. The search ends when the nearest remaining node is farther than the k-th object
+found. If a keyword has few postings in total, they are scanned instead.
 
-Ties are part of the answer, so a node as far as the k-th object is still opened.
+Ties affect the answer, so a node at the distance of the k-th object is still opened.
 
-Cost: O(log n) nodes and about k candidates when keywords and places are independent; at worst all postings of the
+Cost: O(log n) nodes and about k candidates if keywords and positions are independent; at worst all postings of the
 rarest keyword.
 """
 
@@ -31,13 +31,13 @@ Best = tuple[Array, Array, Array]
 """A heap of objects: distances float64, rows of the table int32, positions int32."""
 
 _SCANNED = 64
-"""Postings of the rarest keyword up to which all of them are checked."""
+"""Number of postings of the rarest keyword up to which all of them are scanned."""
 
 _LEAF = 24
-"""Postings of the rarest keyword up to which a node is not split."""
+"""Number of postings of the rarest keyword up to which a node is not split."""
 
 _TRACKED = 4
-"""Keywords (the rarest) whose postings are followed down the tree; any further ones are only checked."""
+"""Number of keywords (the rarest ones) whose postings are tracked down the tree; others are only checked."""
 
 
 @kernel
@@ -77,7 +77,7 @@ def _sink(table: Array, best: Best, m: int) -> None:
 
 @kernel
 def _offer(table: Array, best: Best, m: int, d: float, r: int, p: int) -> int:
-    """Put an object into the heap of the best; returns how many it holds."""
+    """Offer an object to the heap of the best; return its size."""
     distances, rows, positions = best
     if m == len(distances):
         if _worse(table, distances[0], rows[0], positions[0], d, r, p):
@@ -106,7 +106,7 @@ def _push(keys: Array, nodes: Array, m: int, key: float, node: int) -> None:
 
 @kernel
 def _pop(keys: Array, nodes: Array, m: int) -> None:
-    """Remove the top of a heap of m + 1 entries, whose last one takes its place."""
+    """Remove the top of a heap of m + 1 entries, replacing it by the last entry."""
     key, node = keys[m], nodes[m]
     i = 0
     while 2 * i + 1 < m:
@@ -137,7 +137,7 @@ def nearest(
 
     Returns:
         rows of the table int32[m], positions int32[m] and distances float64[m], in order of (distance, t descending,
-        id, x, y); and how many objects were checked.
+        id, x, y); and the number of objects checked.
     """
     keywords = len(word_offsets) - 1
     tracked = min(_TRACKED, keywords)

@@ -1,4 +1,4 @@
-"""Answers of object indexes: rows of objects as columns."""
+"""Answers of object indexes, as columns of objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spatialstream.model.kernels import kernel
 __all__ = ["ObjectRows", "rows_at"]
 
 _RUN = 8
-"""Rows that are sorted by insertion before the runs are merged."""
+"""Length of the runs that are sorted by insertion before they are merged."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class ObjectRows:
         t: int64[n], ms.
         x: float64[n].
         y: float64[n].
-        distance: float64[n] in a search for the nearest, otherwise None.
+        distance: float64[n] for a nearest-neighbour search, otherwise None.
     """
 
     ids: pa.StringArray
@@ -107,6 +107,6 @@ def _rows(table: Array, owners: Array, positions: Array, ordered: bool) -> tuple
 
 
 def rows_at(table: Array, owners: Codes, positions: Codes, distances: Floats | None = None) -> ObjectRows:
-    """The objects at positions of the table's rows: as they come if they have distances, else by (t, id, x, y)."""
+    """The objects at positions of the table's rows: in the given order if with distances, else by (t, id, x, y)."""
     t, offsets, ids, x, y = _rows(table, owners, positions, distances is not None)
     return ObjectRows(to_arrow(offsets, ids), t, x, y, distances)

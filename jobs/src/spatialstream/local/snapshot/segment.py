@@ -1,13 +1,13 @@
-"""A segment: an immutable block of objects with an index that answers without scanning them.
+"""A segment: an immutable block of objects with an index for searches without a scan.
 
-Objects are columns in Z-order, so that each quadtree node is a range of positions (:mod:`.zorder`). Terms are coded
-in the segment's own vocabulary (:mod:`.wordtable`), and each term has its postings: the ascending positions of its
-objects. How many objects of a node have a term is then two binary searches: an IR-tree (Cong et al. 2009) of which
-only the leaves are stored. On top: range-keyword search (:mod:`.zranges`), nearest neighbours (:mod:`.nearest`), and
+Objects are columns in Z-order, so that each quadtree node is a range of positions (:mod:`.zorder`). Terms are encoded
+in the segment's own vocabulary (:mod:`.wordtable`), and each term has postings: the ascending positions of its objects.
+The number of objects of a node with a term is found by two binary searches: an IR-tree (Cong et al. 2009) of which only
+the leaves are stored. Built on this: range-keyword search (:mod:`.zranges`), nearest neighbours (:mod:`.nearest`), and
 term counts from tables of large nodes (:mod:`.termtables`).
 
-Cost: building is a radix sort and a few passes, linear in objects and terms; about 105 bytes an object with 8 terms
-and an id of 11 characters. Costs of the searches are in their modules.
+Cost: building is a radix sort and a few passes, linear in objects and terms; about 105 bytes per object with 8 terms
+and an id of 11 characters. The modules of the searches state their costs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["Segment"]
 
 
 class Segment:
-    """An immutable block of objects and its index. Make one with :meth:`build`, :meth:`merge` or :meth:`from_arrays`.
+    """An immutable block of objects and its index. Create one by :meth:`build`, :meth:`merge` or :meth:`from_arrays`.
 
-    *Positions* are those of the objects in the segment.
+    *Positions* are positions of objects in the segment.
 
     Args:
-        space: of the objects.
+        space: the space of the objects.
         columns: the data.
     """
 
@@ -61,7 +61,7 @@ class Segment:
 
     @classmethod
     def merge(cls, parts: Sequence[Segment]) -> Segment:
-        """One segment of the objects of several (at least one).
+        """Merge the objects of several segments (at least one) into one.
 
         Raises:
             OverflowError: ids or terms together need offsets of more than 31 bits.
@@ -80,13 +80,13 @@ class Segment:
         return cls(parts[0].space, _columns(ids, (t, x, y), wordtable.concatenate(sets), vocabulary))
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The segment as named flat arrays."""
+        """Serialize as named flat arrays."""
         arrays = {name: getattr(self.columns, name) for name in ARRAYS}
         return arrays | {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)}
 
     @classmethod
     def from_arrays(cls, space: Space, arrays: Mapping[str, npt.NDArray[Any]]) -> Segment:
-        """The segment of :meth:`to_arrays`, without a copy."""
+        """Deserialize the result of :meth:`to_arrays`, without a copy."""
         columns: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
         columns["numbers"] = np.empty(0, np.int32)
         columns["depth"] = (len(arrays["directory"]).bit_length() - 1) // 2
@@ -129,7 +129,7 @@ def _columns(
     sets: Strings,
     vocabulary: Strings,
 ) -> Columns:
-    """Sort and index objects given as ids, (t, x, y), term sets and the vocabulary these are coded in."""
+    """Sort and index objects given as ids, (t, x, y), term sets and the vocabulary of these."""
     t, x, y = places
     grid = zorder.grid_of(x, y)
     order = zorder.z_sort(grid, x, y)

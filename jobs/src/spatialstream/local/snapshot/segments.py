@@ -1,23 +1,24 @@
 """All objects of one slot, as a log-structured merge tree of segments.
 
 The tree of O'Neil et al. (1996), size-tiered as in Bigtable (2006). Every epoch appends a small segment. Segments of
-about the same size are merged, eight at a time, into one of the next size, up to :data:`CAPACITY` objects; those are
-not touched again. So an object is copied a few times in its life, and a query meets some dozen segments. Segments
-whose objects are all outside a query's time are not even mapped, and within one that is wholly inside it no timestamp
-is compared.
+similar size are merged, eight at a time, into one of the next size, up to :data:`CAPACITY` objects; full segments are
+not merged again. So an object is copied a few times in its lifetime, and a query searches about a dozen segments.
+Segments whose objects are all outside a query's time range are not even mapped, and in a segment completely inside it
+no timestamp is compared.
 
-Δ (``interval``) bounds the time that merging puts together. A segment belongs to the interval of its latest object,
-``(t_max + phase Δ) // Δ``, and only segments of one interval are merged; when a later interval begins, what is left of
-the earlier one is merged into as few segments as the capacity allows. So a merged segment is droppable as a whole at
-most Δ after its earliest epoch is. Without an interval nothing is bounded, for streams that keep everything.
+Δ (``interval``) bounds the time range of a merged segment. A segment belongs to the interval of its latest object,
+``(t_max + phase Δ) // Δ``, and only segments of one interval are merged; when a later interval begins, the remaining
+segments of the earlier one are merged into as few segments as the capacity allows. So a merged segment can be dropped
+at most Δ after its earliest epoch could be. Without an interval the time range is unbounded, for streams that keep
+everything.
 
-Objects leave with their segment, never before: what is dropped can be archived first, and nothing else is lost. Late
-objects are objects like any other: those that come together form a segment, of the interval of the latest of them.
+Objects are dropped only with their whole segment, so they can be archived first, and nothing else is lost. Late objects
+are treated like others: those that arrive together form a segment, of the interval of the latest of them.
 
-Cost: an append is the building of its objects; every now and then it pays for a merge, of at most ``CAPACITY``
-objects. Stores that take in the same load, as the slots of a stream do, would all pay in the same epoch. So each has a
-``phase``: by it the intervals of one store end earlier than those of another, and a store's first merges of each size
-are made with fewer segments. From then on the merges of several stores are spread over time.
+Cost: an append costs the building of its segment; occasionally it also includes a merge of at most ``CAPACITY``
+objects. Stores with the same load, such as the slots of a stream, would all merge in the same epoch. So each has a
+``phase``, by which the intervals of its store are shifted, and its first merges of each size are done with fewer
+segments. After that, the merges of several stores are spread over time.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ from spatialstream.model.terms import TermLists
 __all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "phase_of", "prepare"]
 
 CAPACITY = 1 << 19
-"""Objects of a segment beyond which none are added to it. Fewer would make queries slower, which meet more segments;
-more would make the longest append longer, which merges as many (``tests/benchmarks/bench_segment.py``)."""
+"""Number of objects at which a segment is full. A lower value means more segments, and so slower queries; a higher
+value means larger merges, and so a longer maximum time of an append (``tests/benchmarks/bench_segment.py``)."""
 
 FAN_IN = 8
-"""Segments of one size that are merged into one."""
+"""Number of segments of one size that are merged into one."""
 
 _SMALLEST = 1024
-"""Segments with fewer objects than this count as being of one size."""
+"""All segments with fewer objects than this are considered to be of the same size."""
 
 _KEPT = ("file", "objects", "weight", "nbytes", "t_min", "t_max")
-"""What a manifest tells of a segment."""
+"""The attributes of a segment in a manifest."""
 
 _NO_FLOOR = -(2**62)
 
@@ -62,12 +63,12 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def phase_of(slot: int) -> float:
-    """The phase in [0, 1) of a slot's store: however many slots there are, theirs are spread evenly (Weyl, 1916)."""
+    """The phase in [0, 1) of a slot's store: phases are spread evenly for any number of slots (Weyl, 1916)."""
     return slot * _GOLDEN % 1.0
 
 
 def _tier(part: Part) -> int:
-    """By size, the smallest first."""
+    """Size class of a segment, ascending by size."""
     tier, size = 0, part.weight // _SMALLEST
     while size >= FAN_IN:
         tier, size = tier + 1, size // FAN_IN
@@ -78,13 +79,13 @@ class SegmentStore(LocalIndex):
     """All objects of one slot.
 
     Args:
-        space: of the objects.
-        interval: Δ in ms, the longest time that merging puts into one segment; None: unbounded.
-        capacity: objects of a segment beyond which none are added to it.
-        phase: in [0, 1), when this store merges in relation to others with the same load.
+        space: the space of the objects.
+        interval: Δ in ms, the maximum time range of a merged segment; None: unbounded.
+        capacity: number of objects at which a segment is full.
+        phase: in [0, 1), shifts the merges of this store relative to other stores with the same load.
 
     Attributes:
-        floor: objects with t below it are not found any more.
+        floor: objects with t below this are no longer found.
     """
 
     def __init__(self, space: Space, interval: int | None = None, capacity: int = CAPACITY, phase: float = 0.0) -> None:
@@ -95,12 +96,12 @@ class SegmentStore(LocalIndex):
         self.floor = _NO_FLOOR
         self._parts: list[Part] = []
         self._merged: set[int] = set()
-        """Tiers in which there has been a merge."""
+        """Size classes in which there has been a merge."""
         self._own: ObjectsView | None = None
         self._numbers, self._numbers_of_views = TermNumbers(), TermNumbers()
 
     def __len__(self) -> int:
-        """Number of objects kept; those below the floor whose segment is not gone yet are among them."""
+        """Number of objects, including those below the floor whose segment has not been dropped yet."""
         return sum(part.objects for part in self._parts)
 
     @property
@@ -116,9 +117,9 @@ class SegmentStore(LocalIndex):
     # ------------------------------------------------------------------------------------------------------- changing
 
     def append(self, objects: ObjectBatch) -> None:
-        """Add the objects of an epoch, in any order of time; then merge what has become due.
+        """Add the objects of an epoch, in any order of time; then do the merges that are due.
 
-        Objects below the floor are not found, but leave like the others at the next :meth:`drop_before`.
+        Objects below the floor are not found, but are dropped like others by the next :meth:`drop_before`.
         """
         if len(objects) == 0:
             return
@@ -130,16 +131,16 @@ class SegmentStore(LocalIndex):
         self._merge_tiers(interval)
 
     def drop_before(self, t: int) -> None:
-        """Objects with timestamps below ``t`` are not found any more; segments that hold no others are dropped."""
+        """Raise the floor to ``t``: older objects are no longer found, and segments with only such are dropped."""
         self.floor = max(self.floor, t)
         self._parts = [part for part in self._parts if part.t_max >= self.floor]
         self._own = None
 
     def leaving(self, t: int) -> Iterator[ObjectBatch]:
-        """The objects that :meth:`drop_before` with ``t`` is about to drop, one segment at a time.
+        """Yield the objects that :meth:`drop_before` with ``t`` would drop, one segment at a time.
 
-        Each object of the store is given exactly once over its life, if this is asked before every drop. At most one
-        segment (``capacity`` objects) is loaded for it at a time. Within a segment the order is that of a Z-curve.
+        Each object of the store is yielded exactly once over its lifetime if this is called before every drop. At most
+        one segment (``capacity`` objects) is loaded at a time. Objects of a segment are in Z-order.
         """
         floor = max(self.floor, t)
         for part in [part for part in self._parts if part.t_max < floor]:
@@ -151,7 +152,7 @@ class SegmentStore(LocalIndex):
         return (part.t_max + int(self.phase * self.interval)) // self.interval
 
     def _close_earlier(self, current: int) -> None:
-        """Merge what is left of each interval before ``current`` that was open until now."""
+        """Merge the remaining segments of each interval before ``current`` that is still open."""
         if self.interval is None:
             return
         intervals = [self._interval_of(part) for part in self._parts[:-1]]
@@ -165,9 +166,9 @@ class SegmentStore(LocalIndex):
             self._merge(open_)
 
     def _merge_tiers(self, interval: int) -> None:
-        """Merge ``FAN_IN`` segments of one size, or as many as fill a segment, until there are no such.
+        """Merge ``FAN_IN`` segments of one size, or as many as fill a segment, as long as there are any.
 
-        The first time fewer will do, the fewer the greater the phase: as if the store had begun earlier than it has.
+        The first merge of each size takes fewer segments, depending on the phase: as if the store had started earlier.
         """
         merged = True
         while merged:
@@ -186,7 +187,7 @@ class SegmentStore(LocalIndex):
                     break
 
     def _merge(self, parts: Sequence[Part]) -> None:
-        """Merge parts in their order, each result up to the capacity; the results take the place of the first parts."""
+        """Merge parts in order, each result up to the capacity; the results replace the first parts."""
         group: list[Part] = []
         for part in [*parts, None]:
             if part is None or (group and sum(each.weight for each in group) + part.weight > self.capacity):
@@ -205,12 +206,12 @@ class SegmentStore(LocalIndex):
     # ------------------------------------------------------------------------------------------------------- querying
 
     def view(self) -> ObjectsView:
-        """What there is now: it stays as it is, and other threads may ask it, while this store is changed by one."""
+        """An immutable view of the current state, which other threads may query while one thread changes the store."""
         return ObjectsView(self.space, self._parts, self.floor, self._numbers_of_views)
 
     @property
     def _now(self) -> ObjectsView:
-        """The view that this store asks itself: it never waits for who asks other views."""
+        """The view for the store's own queries: it never waits for threads that query other views."""
         if self._own is None:
             self._own = ObjectsView(self.space, self._parts, self.floor, self._numbers)
         return self._own
@@ -234,9 +235,9 @@ class SegmentStore(LocalIndex):
     # -------------------------------------------------------------------------------------------------------- keeping
 
     def checkpoint(self, write: WriteFile) -> Manifest:
-        """Write the segments that are not written yet, a file each; see :mod:`spatialstream.local.state`.
+        """Write the segments that are not written yet, one file each; see :mod:`spatialstream.local.state`.
 
-        They never change, and are by far the largest of all that is written, so they are not copied for it.
+        They are immutable and by far the largest part of a checkpoint, so they are not copied.
         """
         for part in self._parts:
             if part.file is None:
@@ -252,7 +253,7 @@ class SegmentStore(LocalIndex):
 
     @classmethod
     def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> SegmentStore:
-        """The store of a checkpoint. A segment's file is read when a query or a merge first needs it."""
+        """Load the store of a checkpoint. A segment's file is read when a query or a merge first needs it."""
         store = cls(space, manifest["interval"], manifest["capacity"], manifest["phase"])
         store._merged = set(manifest["merged"])
         store.floor = manifest["floor"]
@@ -289,7 +290,7 @@ def prepare() -> None:
 
 
 def _unchanging(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The same arrays, through which nobody writes."""
+    """Read-only views of the arrays."""
     views = {name: array.view() for name, array in arrays.items()}
     for view in views.values():
         view.flags.writeable = False

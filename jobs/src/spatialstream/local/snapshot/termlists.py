@@ -1,10 +1,10 @@
-"""Term sets as runs of 16-bit units: ascending codes as differences, in the order of frequency.
+"""Term sets as runs of 16-bit units: differences of ascending codes, which rank terms by frequency.
 
-Codes rank terms by frequency, so that most differences are small. A difference below 0xFFFF is one unit; a larger one
-is the unit 0xFFFF and then its low and its high 16 bits. Within a set the first number is the first code. The same
-units hold term tables (see :mod:`spatialstream.local.snapshot.termtables`).
+Because codes rank terms by frequency, most differences are small. A difference below 0xFFFF is one unit; a larger one
+is the unit 0xFFFF followed by its low and its high 16 bits. The first number of a set is its first code. Term tables
+use the same units (see :mod:`spatialstream.local.snapshot.termtables`).
 
-Cost: about 2 bytes a term (4 as plain int32), decoded at one or two nanoseconds a term.
+Cost: about 2 bytes per term (4 as plain int32), decoded in one or two nanoseconds per term.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHORT = 32
 
 @kernel
 def put_unit(units: Array, at: int, number: int) -> int:
-    """Write a number (0 <= number < 2^32); returns where the next one goes."""
+    """Write a number (0 <= number < 2^32); return the position after it."""
     if number < _ESCAPE:
         units[at] = number
         return at + 1
@@ -36,7 +36,7 @@ def put_unit(units: Array, at: int, number: int) -> int:
 
 @kernel
 def get_unit(units: Array, at: int) -> tuple[int, int]:
-    """Read a number; returns it and where the next one is."""
+    """Read a number; return it and the position after it."""
     number = wide(units[at])
     if number < _ESCAPE:
         return number, at + 1
@@ -61,14 +61,14 @@ def _sort(codes: Array, n: int) -> None:
 def encode_sets(
     offsets: Array, codes: Array, order: Array, ranks: Array, posting_offsets: Array
 ) -> tuple[Array, Array, Array]:
-    """Sets in a new order and coding, and their inversion.
+    """Reorder and recode sets, and invert them.
 
     Args:
-        offsets: int32[n + 1], of the sets in ``codes``.
+        offsets: int32[n + 1], offsets of the sets in ``codes``.
         codes: int32[m], old codes.
-        order: int64[n], which set comes at each position.
+        order: int64[n], the set at each new position.
         ranks: int32, new code of each old one.
-        posting_offsets: int32[terms + 1], where each new code's postings begin.
+        posting_offsets: int32[terms + 1], start of the postings of each new code.
 
     Returns:
         unit offsets int32[n + 1], units uint16, postings int32[m]: the ascending positions of each term.
@@ -104,7 +104,7 @@ def encode_sets(
 
 @kernel
 def decode_sets(unit_offsets: Array, units: Array, translation: Array) -> tuple[Array, Array]:
-    """All sets as (offsets int32, codes int32), each code c given as ``translation[c]``."""
+    """Decode all sets as (offsets int32, codes int32), each code c replaced by ``translation[c]``."""
     codes = np.empty(len(units), np.int32)
     offsets = np.zeros(len(unit_offsets), np.int32)
     m, at = 0, 0
@@ -121,7 +121,7 @@ def decode_sets(unit_offsets: Array, units: Array, translation: Array) -> tuple[
 
 @kernel
 def has_all(s: Columns, position: int, wanted: Array) -> bool:
-    """Whether the set at a position of segment ``s`` holds all of the ascending codes ``wanted`` (int64)."""
+    """Whether the set at a position of segment ``s`` contains all of the ascending codes ``wanted`` (int64)."""
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
     code = 0
     i = 0

@@ -1,15 +1,16 @@
 """Term tables of aggregate nodes, and the counting of terms in a region (STQ; paper, section 5.2).
 
 Every quadtree node with at least :data:`AGGREGATE` objects has a table of (term, number of its objects with the
-term). A region's counts are the tables of the largest nodes inside it, plus the objects of the remaining edges one by
-one: exact, and as cheap as the edges are short. Tables serve when all of the segment is within the time asked for and
-no keyword restricts it; otherwise the matching objects are counted one by one.
+term). The counts of a region are the sum of the tables of the largest nodes inside it and of the remaining objects at
+its edges, which are counted one by one: the result is exact, and cheap if the edges are short. Tables are used if the
+whole segment is within the requested time range and there are no keywords; otherwise the matching objects are counted
+one by one.
 
 A table is keyed by the node's range of positions, so nodes with the same objects (all of them in one corner) share it.
 It is a run of 16-bit units (see :mod:`spatialstream.local.snapshot.termlists`): differences of ascending codes, each
 with its count.
 
-Cost: about 8 bytes of tables an object; counting is O(entries of the tables + terms of the edges' objects).
+Cost: about 8 bytes of tables per object; counting is O(entries of the tables + terms of the objects at the edges).
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from spatialstream.model.kernels import kernel
 __all__ = ["AGGREGATE", "count", "count_words", "term_tables", "zeros_for"]
 
 AGGREGATE = 8192
-"""Least number of objects of a node that has a table."""
+"""Minimum number of objects of a node that has a table."""
 
 
 @kernel
 def _add_set(s: Columns, position: int, counts: npt.NDArray[Any], touched: npt.NDArray[Any], m: int) -> int:
     """Count the terms of one object; ``touched[:m]`` lists the codes counted so far. Returns the new m.
 
-    ``touched`` has room for one code more than there are: a code is written there before it is known whether it is new,
-    so that the processor need not wait for its count.
+    ``touched`` has room for one extra code: a code is written there before it is known to be new, so that the processor
+    need not wait for its count.
     """
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
     code = 0
@@ -68,7 +69,7 @@ def _add_table(s: Columns, table: int, counts: npt.NDArray[Any], touched: npt.ND
 
 @kernel
 def _key(lo: int, hi: int) -> int:
-    """Keys ascend in the order of a descent: by first position, the larger node first."""
+    """Key of a table; keys ascend in the order of a descent: by first position, larger nodes first."""
     return (lo << 32) | (0xFFFFFFFF - hi)
 
 
@@ -119,7 +120,7 @@ def term_tables(table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[
 
 @kernel
 def zeros_for(table: npt.NDArray[Any], ask: Ask, zeros: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Zeros for the codes of any segment that is reached, int32: those that there are, or new ones if they are few."""
+    """An array of zeros (int32) for the codes of any reached segment: ``zeros`` itself, or a longer one if needed."""
     most = 0
     for row in range(len(table)):
         s = columns_at(table, row)
@@ -132,7 +133,7 @@ def zeros_for(table: npt.NDArray[Any], ask: Ask, zeros: npt.NDArray[Any]) -> npt
 def count(
     table: npt.NDArray[Any], row: int, asked: tuple[Any, ...], counts: npt.NDArray[Any], touched: npt.NDArray[Any]
 ) -> tuple[int, int]:
-    """Count one segment's terms in ``counts``: (how many codes there are in ``touched``, objects checked).
+    """Count one segment's terms in ``counts``: (number of codes in ``touched``, number of objects checked).
 
     ``counts`` has room for all codes of the segment, and ``touched`` for one more.
     """
@@ -163,7 +164,7 @@ def count(
 
 @kernel
 def _in_order(counts: npt.NDArray[Any], size: int, touched: npt.NDArray[Any], m: int) -> None:
-    """List what is counted in ascending order if there is much of it: what follows then reads memory in sequence."""
+    """Sort the counted codes if there are many, so that later passes read memory sequentially."""
     if 8 * m < size:
         return
     at = 0
@@ -183,7 +184,7 @@ def _add_up(
     present: npt.NDArray[Any],
     n: int,
 ) -> int:
-    """Move the counts of ``touched[:m]`` to ``totals``; ``present[:n]`` lists the numbers there. Returns the new n."""
+    """Move the counts of ``touched[:m]`` to ``totals``; ``present[:n]`` lists the numbers in it. Returns the new n."""
     for i in range(m):
         code = touched[i]
         number = numbers[code] - 1
@@ -208,10 +209,10 @@ def count_words(
     tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int, npt.NDArray[Any], npt.NDArray[Any]],
     tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int],
 ]:
-    """Count over all rows by the numbers of :class:`~spatialstream.local.snapshot.views.TermNumbers`; they come and go.
+    """Count over all rows by the numbers of :class:`~spatialstream.local.snapshot.views.TermNumbers`, its state.
 
     Returns:
-        the state; and what is counted: terms (offsets, bytes), counts, and how many objects were checked.
+        the new state; and the result: terms (offsets, bytes), counts, and the number of objects checked.
     """
     ask = Ask(*asked)
     counts = zeros_for(table, ask, counts)

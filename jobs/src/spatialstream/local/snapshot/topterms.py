@@ -1,12 +1,12 @@
-"""The most frequent terms in a region, where only those are wanted (STQ; paper, section 5.2).
+"""The most frequent terms in a region, without the counts of all other terms (STQ; paper, section 5.2).
 
-Each segment has codes of its own, so to add up the counts of all terms costs several times what it costs to count them,
-and nearly all of them are of terms that occur once or twice. So segments are taken for the nodes of TPUT (Cao and Wang,
-PODC 2004): the k first terms of one segment, counted in all of them, give a number that the k-th term has at least.
-That number is shared out to the segments, and a term that comes to its share in none of them cannot be among the first.
-What is left, a few terms more than k, is looked up in every segment.
+Each segment has its own codes, so summing the counts of all terms over segments costs several times as much as counting
+them, and nearly all of these terms occur once or twice. So segments are treated like the nodes of TPUT (Cao and Wang,
+PODC 2004): the top k terms of one segment, counted in all segments, give a lower bound of the count of the k-th term.
+The bound is divided among the segments; a term that reaches its share in no segment cannot be among the top k. The
+remaining terms, a few more than k, are looked up in every segment.
 
-Cost: that of counting (:mod:`~spatialstream.local.snapshot.termtables`), and O(segments) lookups a term that is left.
+Cost: that of counting (:mod:`~spatialstream.local.snapshot.termtables`), and O(segments) lookups per remaining term.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from spatialstream.model.kernels import kernel
 __all__ = ["top_words"]
 
 _SMALL = 256
-"""Below it values are counted by size."""
+"""Values below this are counted in buckets, one for each value."""
 
 
 @kernel
 def _kth(values: Array, k: int) -> int:
-    """The k-th largest of values that are not negative, of which most are small; 1 <= k <= their number."""
+    """The k-th largest of nonnegative values, most of which are small; 1 <= k <= their number."""
     often = np.zeros(_SMALL, np.int64)
     for value in values:
         often[min(value, _SMALL - 1)] += 1
@@ -46,12 +46,12 @@ def _kth(values: Array, k: int) -> int:
 
 
 class _Counted(NamedTuple):
-    """What is counted in the rows of a table.
+    """The term counts of the rows of a table.
 
     Attributes:
-        begin: int64[rows + 1], where each row's begins in the other two.
-        codes: int32, of terms.
-        times: int32, how many objects have each.
+        begin: int64[rows + 1], start of each row in the other two columns.
+        codes: int32, codes of terms.
+        times: int32, number of objects with each term.
     """
 
     begin: Ints
@@ -61,7 +61,7 @@ class _Counted(NamedTuple):
 
 @kernel
 def _counted(table: Array, asked: tuple[Any, ...], counts: Array) -> tuple[_Counted, int, Array]:
-    """What there is in each row, how many objects were checked, and ``counts``, with zeros."""
+    """The term counts of each row, the number of objects checked, and ``counts``, reset to zeros."""
     ask = Ask(*asked)
     counts = zeros_for(table, ask, counts)
     codes, times = np.empty(2 * len(counts) + 1, np.int32), np.empty(2 * len(counts) + 1, np.int32)
@@ -85,7 +85,7 @@ def _counted(table: Array, asked: tuple[Any, ...], counts: Array) -> tuple[_Coun
 
 @kernel
 def _largest_of(c: _Counted, first: int, last: int, k: int) -> Array:
-    """Positions in [first, last), ascending, of the k largest numbers there, and perhaps of some of equal size."""
+    """Positions in [first, last), ascending, of the k largest counts, possibly with some equal to the smallest."""
     least = _kth(c.times[first:last], k)
     chosen, n = np.empty(last - first, np.int64), 0
     for i in range(first, last):
@@ -97,10 +97,10 @@ def _largest_of(c: _Counted, first: int, last: int, k: int) -> Array:
 
 @kernel
 def _not_below(c: _Counted, bound: int) -> Array:
-    """Positions, ascending, of all terms that may have more than ``bound`` in all rows together.
+    """Positions, ascending, of all terms whose total count over all rows may exceed ``bound``.
 
-    The rows share the bound by the roots of what they have: in proportion, a row of little would have a share of less
-    than one, and all of its terms would be left.
+    The bound is divided among rows in proportion to the square roots of their sizes: with plain proportions, a small
+    row would have a share of less than one, and all of its terms would remain.
     """
     weights = np.zeros(len(c.begin) - 1, np.float64)
     for row in range(len(weights)):
@@ -120,9 +120,9 @@ def _not_below(c: _Counted, bound: int) -> Array:
 def _add_words(
     table: Array, c: _Counted, chosen: Array, slots: Array, offsets: Array, words: Array, n: int
 ) -> tuple[int, Array]:
-    """Add the words at ascending positions to n others: (how many there are, bytes).
+    """Add the words at ascending positions to n others: (new number of words, bytes).
 
-    Of more than ``offsets`` has room for not all are added.
+    Stops when ``offsets`` is full.
     """
     row = 0
     for i in chosen:
@@ -139,7 +139,7 @@ def _add_words(
 def _look_up(
     table: Array, c: _Counted, counts: Array, offsets: Array, words: Array, first: int, last: int, totals: Array
 ) -> None:
-    """Add up what all rows have of words [first, last): of word i in ``totals[i + 1]``."""
+    """Sum the counts of words [first, last) over all rows: those of word i in ``totals[i + 1]``."""
     marked = np.empty(last - first, np.int64)
     for row in range(len(table)):
         if c.begin[row] == c.begin[row + 1]:
@@ -153,7 +153,7 @@ def _look_up(
                 marked[m] = code
                 m += 1
         for j in range(c.begin[row], c.begin[row + 1]):
-            totals[counts[c.codes[j]]] += c.times[j]  # of all others in the first: there is no branch to foretell
+            totals[counts[c.codes[j]]] += c.times[j]  # all other terms are added to the first total, to avoid a branch
         for i in range(m):
             counts[marked[i]] = 0
 
@@ -162,18 +162,18 @@ def _look_up(
 def top_words(
     table: Array, asked: tuple[Any, ...], k: int, seed: Seed, counts: Array
 ) -> tuple[bool, Array, Array, Array, int, Array]:
-    """The terms of a range-keyword search that at least as many of its objects have as have the k-th.
+    """The terms of a range-keyword search whose counts are at least that of the k-th most frequent term.
 
     Args:
         table: segments.
         asked: see :class:`spatialstream.local.snapshot.zranges.Ask`.
-        k: how many terms, at least 1.
-        seed: of a table of words.
+        k: number of terms, at least 1.
+        seed: seed of a table of words.
         counts: int32, zeros; is replaced if it is too short.
 
     Returns:
-        whether this is a way that pays, otherwise nothing was found; terms (offsets, bytes), int64 counts, how many
-        objects were checked, and ``counts``, with zeros.
+        whether this method pays off (otherwise there is no result); terms (offsets, bytes), int64 counts, the number of
+        objects checked, and ``counts``, reset to zeros.
     """
     c, checked, counts = _counted(table, asked, counts)
     lengths = np.diff(c.begin)
@@ -187,7 +187,7 @@ def top_words(
     largest = _largest_of(c, c.begin[heaviest], c.begin[heaviest + 1], k)
     known, words = _add_words(table, c, largest, slots, offsets, words, 0)
     _look_up(table, c, counts, offsets, words, 0, known, totals)
-    bound = _kth(totals[1 : known + 1], k) - 1  # at most what a term has that is not among the first
+    bound = _kth(totals[1 : known + 1], k) - 1  # upper bound of the count of a term that is not in the result
     n, words = _add_words(table, c, _not_below(c, bound), slots, offsets, words, known)
     if n == limit:
         return False, offsets, words, lengths, checked, counts

@@ -1,4 +1,4 @@
-"""Counts of terms from several places: added up, and the largest of them."""
+"""Sums of term counts from several sources, and the largest of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Counts = tuple[pa.StringArray, Ints]
 
 
 def added_up(parts: Sequence[Counts]) -> Counts:
-    """Each term once, in no particular order; there is one part at least, and all counts of a term are below 2^53."""
+    """Sum the counts of each term, in no particular order, over at least one part; sums must be below 2^53."""
     terms = pa.concat_arrays([each for each, _ in parts])
     codes, firsts = distinct(terms)
     totals = np.bincount(codes, np.concatenate([counts for _, counts in parts]), len(firsts)).astype(np.int64)
@@ -25,7 +25,7 @@ def added_up(parts: Sequence[Counts]) -> Counts:
 
 
 def largest(terms: pa.StringArray, counts: Ints, most: int | None) -> Counts:
-    """The terms whose counts are not below the one that is at this place by size, at least 1; None: all."""
+    """The terms whose counts are not below the ``most``-th largest count (at least 1); None: all terms."""
     if most is None or most >= len(counts):
         return terms, counts
     kept = np.flatnonzero(counts >= np.partition(counts, -most)[-most])

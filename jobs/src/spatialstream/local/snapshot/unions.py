@@ -1,10 +1,9 @@
-"""Snapshot searches for expressions: several conjunctions at once, and terms that must be absent.
+"""Snapshot searches for expressions: unions of conjunctions, and forbidden terms.
 
-Each group of an expression is a search of its own, which prunes by all of its terms. What several of them find is there
-once, because an object is known by its segment and position. Terms that must be absent are looked for in what has been
-found.
+Each group of an expression is a separate search, which prunes by all of its terms. Objects found by several searches
+are deduplicated by segment and position. Forbidden terms are checked on the objects found.
 
-Cost: the sum of the searches, and O(terms) for each object found if there are terms that must be absent.
+Cost: the sum of the searches, and O(terms) for each object found if there are forbidden terms.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from spatialstream.model.kernels import kernel
 __all__ = ["count_terms", "nearest_of_groups", "search_groups"]
 
 Found = tuple[Codes, Codes, int]
-"""Objects as rows of the table and positions, ascending by both; and how many objects were checked."""
+"""Objects as rows of the table and positions, ascending by both; and the number of objects checked."""
 
 FoundNearest = tuple[Codes, Codes, Floats, int]
-"""The same by distance, with it."""
+"""Objects as rows and positions, ascending by distance; their distances; and the number of objects checked."""
 
 _MORE = 4
-"""How many times as many neighbours are asked for, when too few of them are without a term that must be absent."""
+"""Factor by which more neighbours are requested if too few of them are without forbidden terms."""
 
 
 @kernel
 def _lacking(table: Array, rows: Codes, positions: Codes, word_offsets: Array, words: Array) -> Flags:
-    """Which objects have none of the words."""
+    """Whether each object has none of the words."""
     lacking = np.ones(len(rows), np.bool_)
     absent = np.empty(len(word_offsets) - 1, np.int64)
     row = -1
@@ -61,7 +60,7 @@ def _lacking(table: Array, rows: Codes, positions: Codes, word_offsets: Array, w
 
 @kernel
 def _tally(table: Array, row: int, positions: Codes) -> tuple[Array, Array, Ints]:
-    """How many of the objects at positions of a row have each term: (offsets, bytes) of the terms, int64 counts."""
+    """Count the terms of the objects at positions of a row: (offsets, bytes) of the terms, int64 counts."""
     s = columns_at(table, row)
     counts = np.zeros(len(s.word_offsets) - 1, np.int64)
     for position in positions:
@@ -77,7 +76,7 @@ def _tally(table: Array, row: int, positions: Codes) -> tuple[Array, Array, Ints
 
 
 def _without(table: Array, rows: Codes, positions: Codes, none: Sequence[str]) -> Flags:
-    """Which objects have none of the terms."""
+    """Whether each object has none of the terms."""
     if not none:
         return np.ones(len(rows), np.bool_)
     lacking: Flags = _lacking(table, rows, positions, *pack(none))
@@ -85,12 +84,12 @@ def _without(table: Array, rows: Codes, positions: Codes, none: Sequence[str]) -
 
 
 def search_groups(table: Array, expression: Expression, search: Callable[[Sequence[str]], Found]) -> Found:
-    """The objects for which an expression holds.
+    """The objects that satisfy an expression.
 
     Args:
-        table: of segments.
-        expression: what they must have.
-        search: finds the objects that have all of some terms.
+        table: the table of segments.
+        expression: the expression.
+        search: finds the objects that have all of the given terms.
     """
     found = [search(group) for group in expression.groups]
     keys = np.unique(np.concatenate([rows.astype(np.int64) << 32 | positions for rows, positions, _ in found]))
@@ -102,13 +101,13 @@ def search_groups(table: Array, expression: Expression, search: Callable[[Sequen
 def nearest_of_groups(
     table: Array, k: int, expression: Expression, search: Callable[[Sequence[str], int], FoundNearest]
 ) -> tuple[ObjectRows, int]:
-    """The k nearest objects for which an expression holds, and how many objects were checked.
+    """The k nearest objects that satisfy an expression, and the number of objects checked.
 
     Args:
-        table: of segments.
-        k: how many.
-        expression: what they must have.
-        search: finds the nearest objects, as many as are asked for, that have all of some terms.
+        table: the table of segments.
+        k: number of objects.
+        expression: the expression.
+        search: finds the requested number of nearest objects that have all of the given terms.
     """
     parts, checked = [], 0
     for group in expression.groups:
@@ -131,7 +130,7 @@ def nearest_of_groups(
 
 
 def count_terms(table: Array, rows: Codes, positions: Codes) -> Counts:
-    """How many of some objects have each term: (terms, counts), in no particular order."""
+    """Count the terms of objects: (terms, counts), in no particular order."""
     found = [(pa.array([], pa.string()), np.empty(0, np.int64))]
     for row in np.unique(rows).tolist():
         offsets, data, counts = _tally(table, row, positions[rows == row])

@@ -1,13 +1,14 @@
-"""The objects of a slot as they were at one moment: a view of a store of segments (MVCC).
+"""Consistent views of the objects of a slot at one moment (MVCC).
 
-Segments never change, so a view is a list of those that there were, and the floor below which objects were not found
-any more (multiversion concurrency control, Bernstein and Goodman 1983; a *snapshot* of a log-structured merge tree).
-It costs O(segments) to take, and answers the same while the store appends, merges and drops in another thread: what
-it holds stays for as long as it is held.
+Segments are immutable, so a view is the list of segments at that moment, and the floor below which objects were no
+longer found (multiversion concurrency control, Bernstein and Goodman 1983; a *snapshot* of a log-structured merge
+tree). Creating a view costs O(segments). Its answers do not change while the store appends, merges and drops in another
+thread: the view keeps its segments alive.
 
-Threads may ask one view, and views of one store, at the same time. What is made on the way (segments that are read
-late, their addresses, numbers of terms) is put in place by one assignment, or is behind a lock. A kernel reads by
-addresses, so whoever calls one holds the table whose rows it passes: another thread may put a newer one in its place.
+Several threads may query one view, and views of one store, concurrently. Data that is created lazily (segments read on
+demand, their addresses, numbers of terms) is published by a single assignment, or protected by a lock. Kernels read
+through addresses, so the caller of a kernel holds a reference to the table whose rows it passes, because another thread
+may replace the table by a newer one.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ from spatialstream.model.space import Space
 __all__ = ["ObjectsView", "Part", "TermNumbers"]
 
 _TERMS_PER_OBJECT = 32
-"""An object with more terms weighs as several when capacities are compared."""
+"""An object with more terms counts as several objects in comparisons with the capacity."""
 
 
 @dataclass(eq=False)
 class Part:
-    """A segment of a store, perhaps not loaded, perhaps not written.
+    """A segment of a store, which may be not loaded yet, or not written yet.
 
     Attributes:
-        objects: how many.
-        weight: the same, more if they have many terms.
-        nbytes: bytes.
+        objects: number of objects.
+        weight: number of objects, higher if they have many terms.
+        nbytes: size in bytes.
         t_min, t_max: least and greatest timestamp, ms.
-        file: its name; None until it is written.
-        segment: itself; None until it is needed.
-        load: reads a file of that name.
+        file: name of its file; None until it is written.
+        segment: the segment; None until it is loaded.
+        load: reads a file by its name.
     """
 
     objects: int
@@ -71,17 +72,17 @@ class Part:
 
     @cached_property
     def times(self) -> npt.NDArray[np.void]:
-        """What stands for it in a table as long as it is not loaded."""
+        """Its row in a table while it is not loaded."""
         return row_of(Columns.times_only(self.t_min, self.t_max))
 
     @classmethod
     def of(cls, segment: Segment) -> Part:
-        """A part that is in memory alone."""
+        """Create a part that is only in memory."""
         weight = max(len(segment), len(segment.columns.postings) // _TERMS_PER_OBJECT)
         return cls(len(segment), weight, segment.nbytes, segment.t_min, segment.t_max, None, segment)
 
     def read(self) -> Segment:
-        """The segment, without keeping it."""
+        """Read the segment without keeping it in memory."""
         if self.segment is not None:
             return self.segment
         assert self.file is not None
@@ -89,7 +90,7 @@ class Part:
         return self.load(self.file)
 
     def loaded(self) -> Segment:
-        """The segment, which stays in memory from then on: one and the same, whichever threads ask for it at once."""
+        """Load the segment and keep it in memory; concurrent callers get the same instance."""
         if self.segment is None:
             with self._loading:
                 if self.segment is None:
@@ -97,18 +98,18 @@ class Part:
         return self.segment
 
     def reaches(self, t_after: int, t_last: int) -> bool:
-        """Whether it may have objects of (t_after, t_last]."""
+        """Whether it may have objects in (t_after, t_last]."""
         return self.t_max > t_after and self.t_min <= t_last
 
 
 class _Table:
-    """Segments for kernels, which are held here, because rows are addresses alone.
+    """Segments as input of kernels. The table keeps them alive, because rows contain only addresses.
 
     Attributes:
-        rows: one each, see :mod:`~spatialstream.local.snapshot.addresses`.
-        segments: None: not loaded, the row has its times alone.
-        unloaded: positions of those.
-        numbered: what :class:`TermNumbers` has made of it.
+        rows: a row per segment, see :mod:`~spatialstream.local.snapshot.addresses`.
+        segments: the segments; None if not loaded: the row has only the times.
+        unloaded: positions of segments that are not loaded.
+        numbered: the state of :class:`TermNumbers` for this table.
     """
 
     __slots__ = ("numbered", "rows", "segments", "unloaded")
@@ -128,17 +129,17 @@ _NO_ROWS = row_of(Columns.times_only(0, -1))[:0]
 _Arrays = WeakKeyDictionary[Segment, Codes]
 
 _Numbered = tuple[_Arrays, npt.NDArray[np.void], list[Codes]]
-"""All numbers that there are, the rows with them, and those of the rows."""
+"""The state of all numbers, the rows with their numbers, and the numbers of each row."""
 
 
 class TermNumbers:
-    """Adds up the term counts of several segments, each of which has codes of its own.
+    """Sums the term counts of several segments, each of which has its own codes.
 
-    A term gets a number when a query first meets it, and the numbers of each segment's codes are remembered
+    A term is assigned a number when a query first encounters it, and the numbers of each segment's codes are cached
     (``numbers`` of its row: number + 1, or 0). So the words of different segments are compared once, not in every
-    query. Nothing of this is kept beyond the process. Several threads may count; they take turns.
+    query. The cache is not persistent. Several threads may count; they take turns.
 
-    Cost: the first meeting of a term and a segment is a hash lookup, every further one an addition.
+    Cost: a hash lookup the first time that a term is encountered in a segment, an addition every further time.
     """
 
     def __init__(self) -> None:
@@ -146,7 +147,7 @@ class TermNumbers:
         self._forget()
 
     def _forget(self) -> None:
-        """Start anew: with the terms of segments that are gone, or in a state that nobody knows."""
+        """Reset the cache, if it has terms of dropped segments or is in an undefined state."""
         offsets, words = np.zeros(1, np.int32), np.empty(0, np.uint8)
         self._state: tuple[Any, ...] = (
             offsets,
@@ -164,14 +165,14 @@ class TermNumbers:
         return size
 
     def count(self, table: _Table, asked: tuple[Any, ...]) -> tuple[Strings, Ints, int]:
-        """How many objects of a range-keyword search have each term.
+        """Count the terms of the objects of a range-keyword search.
 
         Args:
             table: segments.
             asked: see :class:`spatialstream.local.snapshot.zranges.Ask`.
 
         Returns:
-            terms, their counts (at least 1), and how many objects were checked.
+            terms, their counts (at least 1), and the number of objects checked.
         """
         with self._lock:
             rows = self._rows_of(table)
@@ -205,12 +206,12 @@ _NO_NUMBERS = np.empty(0, np.int32)
 
 
 _spare: list[Codes] = []
-"""Zeros to count with, which threads that count leave for the next ones: to make them takes longer than to count."""
+"""Pool of zeroed arrays for counting, shared by threads: creating one takes longer than counting."""
 _MOST_SPARE = 4
 
 
 def _first(table: _Table, asked: tuple[Any, ...], most: int) -> tuple[Strings, Ints, int] | None:
-    """What :meth:`TermNumbers.count` gives, of the terms alone that may be the first; None: this would take longer."""
+    """As :meth:`TermNumbers.count`, but only for candidates of the top terms; None if this would take longer."""
     try:
         zeros = _spare.pop()
     except IndexError:
@@ -225,13 +226,13 @@ class ObjectsView:
     """All objects of a slot at one moment.
 
     Args:
-        space: of the objects.
+        space: the space of the objects.
         parts: the segments.
-        floor: objects with t below it are not found.
-        numbers: of the terms; shared by the views of a store.
+        floor: objects with t below this are not found.
+        numbers: the numbers of terms, shared by the views of a store.
 
     Attributes:
-        checked: objects that questions have looked at one by one; about, if several threads ask.
+        checked: number of objects that queries have checked one by one; approximate if several threads query.
     """
 
     def __init__(self, space: Space, parts: Iterable[Part], floor: int, numbers: TermNumbers) -> None:
@@ -242,7 +243,7 @@ class ObjectsView:
         self.checked = 0
 
     def __len__(self) -> int:
-        """Number of objects; those below the floor whose segment was not gone yet are among them."""
+        """Number of objects, including those below the floor whose segment had not been dropped yet."""
         return sum(part.objects for part in self._parts)
 
     def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
@@ -301,10 +302,10 @@ class ObjectsView:
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, most: int | None = None
     ) -> tuple[pa.StringArray, Ints]:
-        """How many of the objects of :meth:`range_query` have each term: (terms, counts), in no particular order.
+        """Count the terms of the objects of :meth:`range_query`: (terms, counts), in no particular order.
 
-        Only counts above 0; with ``most``, at least 1, only those not below the one that is at this place by size. An
-        object counts a term once.
+        Only counts above 0; with ``most`` (at least 1), only counts not below the ``most``-th largest. An object counts
+        a term once.
         """
         if is_marked(keywords):
             table, owners, positions = self._found(region, keywords, t_after, t_last)
@@ -320,7 +321,7 @@ class ObjectsView:
         return Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
 
     def _reaching(self, t_after: int, t_last: int) -> _Table:
-        """All segments; those with objects in (t_after, t_last] are loaded, the kernels skip the others."""
+        """The table of all segments; those with objects in (t_after, t_last] are loaded, kernels skip the others."""
         table = self._table
         if table is None:
             table = self._table = _Table(self._parts)

@@ -1,4 +1,4 @@
-"""Z-order (Morton, 1966): a quadtree that is a sort order.
+"""Z-order (Morton, 1966): a quadtree in the form of a sort order.
 
 Objects are sorted by the interleaved bits of their cell in a grid of 2^16 x 2^16 cells over their bounding box. Every
 node of the quadtree over that grid (level l, prefix of 2 l bits) is then a contiguous range of positions, so the tree
@@ -66,7 +66,7 @@ def _code(grid: Array, x: float, y: float) -> int:
 def grid_of(x: Array, y: Array) -> Array:
     """The grid over the bounding box of points: (x0, y0, x1, y1, columns per unit of x, rows per unit of y).
 
-    The scale is 0 where the box has no usable extent: everything is in column (row) 0.
+    The scale is 0 if the box has no usable extent: then everything is in column (row) 0.
     """
     grid = np.zeros(6)
     if len(x) == 0:
@@ -111,7 +111,7 @@ def z_sort(grid: Array, x: Array, y: Array) -> Array:
 
 @kernel
 def directory_of(grid: Array, x: Array, y: Array) -> Array:
-    """First positions (int32[4^depth + 1]) of one level's nodes, for sorted points; about 4 to 16 points a node."""
+    """First positions (int32[4^depth + 1]) of one level's nodes, for sorted points; about 4 to 16 points per node."""
     n = len(x)
     depth = 0
     while depth < LEVELS - 1 and (4 << (2 * depth)) * 4 <= n:
@@ -162,7 +162,7 @@ def _interval(first: int, size: int, low: float, high: float, scale: float) -> t
 
 @kernel
 def node_box(grid: Array, level: int, prefix: int) -> tuple[float, float, float, float]:
-    """(west, south, east, north) that holds every point of the node; a thousandth of a cell wider, against rounding."""
+    """(west, south, east, north) that contains every point of the node; a thousandth of a cell wider, for rounding."""
     size = 1 << (LEVELS - level)
     west, east = _interval(column(prefix) * size, size, grid[0], grid[2], grid[4])
     south, north = _interval(column(prefix >> 1) * size, size, grid[1], grid[3], grid[5])

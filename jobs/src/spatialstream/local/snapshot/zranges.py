@@ -1,9 +1,9 @@
-"""A region as a few ranges of positions: descent of the implicit quadtree, and the range-keyword search on top of it.
+"""A region as a few ranges of positions by descent of the implicit quadtree, and the range-keyword search based on it.
 
-A node outside the region is dropped, one inside becomes a range that needs no check of place, and one on the border
-is split until it holds few objects or is an eighth of the region's extent. So a region gives a few dozen ranges,
-whatever the number of objects (the pruning of an IR-tree, Cong et al. 2009, without a stored tree). The range-keyword
-search takes the postings of the rarest keyword within these ranges and checks what is left object by object.
+A node outside the region is dropped, a node inside becomes a range that needs no check of positions, and a node on the
+border is split until it has few objects or an eighth of the region's extent. So a region results in a few dozen ranges,
+regardless of the number of objects (the pruning of an IR-tree, Cong et al. 2009, without a stored tree). The
+range-keyword search takes the postings of the rarest keyword within these ranges and checks each of these objects.
 
 Cost: O(ranges) directory lookups, O(ranges log postings) for the search, then O(candidates).
 """
@@ -39,10 +39,10 @@ _DEGREE = np.pi / 180.0
 
 
 class Ask(NamedTuple):
-    """A predicate and a time range: made once a query, used for every segment.
+    """A predicate and a time range: created once per query, used for every segment.
 
-    Kernels that Python calls take it as a plain ``tuple(ask)``, of which numba sees the type at once, and make it an
-    Ask again.
+    Kernels that are called from Python take it as a plain ``tuple(ask)``, whose type numba determines faster, and
+    convert it back to an Ask.
     """
 
     geographic: bool
@@ -56,7 +56,7 @@ class Ask(NamedTuple):
 
     @classmethod
     def of(cls, space: Space, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
-        """From a region (None: anywhere), keywords and the time range (t_after, t_last]."""
+        """Build from a region (None: anywhere), keywords and the time range (t_after, t_last]."""
         regions = Regions.of([region])
         boxes = region_parts(space, regions)[0]
         return cls(space.geographic, int(regions.kind[0]), regions.shape[0], boxes, *pack(keywords), t_after, t_last)
@@ -64,7 +64,7 @@ class Ask(NamedTuple):
 
 @kernel
 def is_reached(s: Columns, t_after: int, t_last: int) -> bool:
-    """Whether a segment has objects, and may have some of (t_after, t_last]; only then its arrays may be read."""
+    """Whether a segment may have objects in (t_after, t_last]; only then may its arrays be read."""
     return s.t_max > t_after and s.t_min <= t_last and s.t_min <= s.t_max
 
 
@@ -72,7 +72,7 @@ def is_reached(s: Columns, t_after: int, t_last: int) -> bool:
 def nearest_bound(geographic: bool, x: float, y: float, box: tuple[float, float, float, float]) -> float:
     """A lower bound of the computed distance from (x, y) to any point of the box.
 
-    Near the antipode the haversine formula itself is wrong by up to decimetres, hence the metre.
+    Near the antipode the haversine formula itself has errors of up to decimetres, hence the metre.
     """
     bound = distance_to_box(geographic, x, y, box[0], box[1], box[2], box[3])
     if geographic and bound > 1.99e7:
@@ -124,7 +124,7 @@ def _limit(cells: npt.NDArray[Any], boxes: int) -> int:
 
 @kernel
 def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[Any], inner: npt.NDArray[Any]) -> int:
-    """Cells that the boxes touch, and cells that lie wholly in them; returns how many boxes meet the grid."""
+    """Cells that the boxes touch, and cells completely inside them; returns the number of boxes that meet the grid."""
     m = 0
     for b in range(len(boxes)):
         west, south, east, north = boxes[b, 0], boxes[b, 1], boxes[b, 2], boxes[b, 3]
@@ -142,11 +142,11 @@ def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[A
 
 @kernel
 def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Position ranges that hold every object of the region, ascending and disjoint.
+    """Position ranges that contain every object of the region, ascending and disjoint.
 
     Args:
         s: columns of a segment.
-        ask: the region is its.
+        ask: contains the region.
         joined: whether adjacent ranges are joined; otherwise each range is one node of the quadtree.
 
     Returns:
@@ -227,7 +227,7 @@ def bisect(postings: npt.NDArray[Any], lo: int, hi: int, position: int) -> int:
 
 @kernel
 def lookup(s: Columns, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]) -> tuple[bool, npt.NDArray[Any], int]:
-    """Keywords as codes of a segment: (whether all are in it, ascending codes int64[k], the rarest one or -1)."""
+    """Look up keywords in a segment: (whether all are in it, ascending codes int64[k], the rarest one or -1)."""
     codes = np.empty(len(word_offsets) - 1, np.int64)
     rarest = -1
     for i in range(len(codes)):
@@ -286,7 +286,7 @@ def search(table: npt.NDArray[Any], asked: tuple[Any, ...]) -> tuple[npt.NDArray
     """The objects in the region with all keywords and t in (t_after, t_last], ascending by row and position.
 
     Returns:
-        rows of the table int32[m], positions int32[m], and how many objects were checked.
+        rows of the table int32[m], positions int32[m], and the number of objects checked.
     """
     ask = Ask(*asked)
     positions = np.empty(64, np.int32)

@@ -1,31 +1,30 @@
 """Continuous top-k terms queries (CTQ): sliding term counts, step by step (SSTD, sections 6.1, 6.3, Figure 6).
 
-A CTQ reports at every step now = q.t + δ, q.t + 2δ, ... <= q.t + τ the k terms found in most objects of its region
-with o.t in (now - T, now] and o.t >= q.t. A slot reports, for each step, the counts over its own objects (a
-*partial*); MERGE adds them up and selects (:func:`merge_steps`). A query that is cancelled at c reports the steps
+A CTQ reports at every step now = q.t + δ, q.t + 2δ, ... <= q.t + τ the k terms that occur in most objects of its region
+with o.t in (now - T, now] and o.t >= q.t. For each step, a slot reports the counts over its own objects (a *partial*);
+MERGE adds them up and selects the k terms (:func:`merge_steps`). A query that is cancelled at c reports the steps
 before c.
 
-*Areas.* What the grid finds for an object is an area: the common region of a group, or the region of a single member
+*Areas.* The grid finds areas for an object: the common region of a group, or the region of a single member
 (:mod:`spatialstream.local.terms.groups`). An area logs the objects in it and keeps the counts of their terms in the
 window at its last step (:mod:`spatialstream.local.terms.termlogs`). A member's counts are those of its group's area
-plus those of its own, which holds
+plus those of its own area, which contains
 
-- the objects in its region outside the common one, and
-- as negative entries, those of the common region that the group counts but that came before the member was there
-  (o.t < q.t).
+- the objects in its region outside the common region, and
+- as negative entries, the objects of the common region that the group counts but that precede the member (o.t < q.t).
 
-So members may join a group at any time. The paper has hash tables in place of the logs; with those, windows are exact
-whatever T and δ are, and each object is stored once, whatever the number of areas. Objects that no later step can see
-are not stored.
+So members may join a group at any time. The paper uses hash tables instead of logs; with logs, windows are exact for
+all T and δ, and each object is stored once, regardless of the number of areas. Objects that no later step can see are
+not stored.
 
-*Moves.* A query counts the objects that come after it was registered *here*. When it moves from slot A to slot B at u,
-B registers it with its own t and reports the steps later than u; A keeps it until its windows no longer reach back to
-u (for the last time at a step before u + T) and then drops it; the partials of both add up to the answer.
+*Moves.* A query counts the objects that arrive after it was registered *in this slot*. When it moves from slot A to
+slot B at u, B registers it with its own t and reports the steps later than u; A keeps it until its windows no longer
+reach back to u (for the last time at a step before u + T) and then drops it; the partials of both add up to the answer.
 
-*Late objects* (earlier than those of earlier calls) count in the steps that have not been reported yet.
+*Late objects* (earlier than those of previous calls) count in the steps that have not been reported yet.
 
 Cost: per object a grid lookup per tier; 4 bytes per (object, area); per step and area O(terms of the objects that have
-come and left + distinct terms).
+arrived and left + distinct terms).
 """
 
 from __future__ import annotations
@@ -62,12 +61,12 @@ __all__ = ["ContinuousTermsIndex", "prepare"]
 _ROWS = 1 << 16
 _FIRST_ROWS = 1 << 10
 _COUNTS = 1 << 20
-"""Steps that are listed at a time, steps of the first part, and counts of a part, about: they bound memory."""
+"""Approximate numbers of steps listed at a time, of steps of the first part, and of counts of a part: bound memory."""
 
 _LATEST = np.iinfo(np.int64).max
 _EARLIEST = np.iinfo(np.int64).min
 _DROPPED = _EARLIEST + 1
-"""The time of cancellation of a query that has been dropped."""
+"""Time of cancellation that marks a dropped query."""
 
 _CTQ = CODE[QueryType.CTQ]
 
@@ -87,7 +86,7 @@ _AREA = {
 class _Areas(NamedTuple):
     """Columns of the areas: region; steps ``first``, ``first + step``, ... ``last``, of objects from ``start`` on.
 
-    ``common`` is the area of the group, of a member's own area; else -1.
+    ``common`` of a member's own area is the area of its group; otherwise -1.
     """
 
     kind: Bytes
@@ -105,13 +104,13 @@ class _Areas(NamedTuple):
 
 def _next_step(first: Ints, step: Ints, t: int | Ints) -> Ints:
     """The first of first, first + step, ... that is later than t."""
-    later = np.maximum(first - 1, t)  # before taking a difference, which t may be too far away for
+    later = np.maximum(first - 1, t)  # before the subtraction, which could overflow for a t far away
     return first + (later - first) // step * step + step
 
 
 @kernel
 def _sees(areas: _Areas, r: int, g: int, t: int) -> bool:
-    """Whether a step of area r sees an object at t, if the objects from ``start[g]`` on count."""
+    """Whether a step of area r sees an object at t, given that objects from ``start[g]`` on count."""
     if t < areas.start[g]:
         return False
     step = areas.first[r]
@@ -122,7 +121,7 @@ def _sees(areas: _Areas, r: int, g: int, t: int) -> bool:
 
 @kernel
 def _signs(geographic: bool, objects: Codes, rows: Codes, batch: Objects, areas: _Areas) -> npt.NDArray[np.int8]:
-    """For each pair of an object and an area that it is in: 1 if it counts there, -1 if it counts against, else 0."""
+    """The sign of each pair of an object and an area: 1 if the object counts, -1 if it counts negatively, else 0."""
     signs = np.zeros(len(objects), np.int8)
     for i in range(len(objects)):
         o, r = objects[i], rows[i]
@@ -157,7 +156,7 @@ class ContinuousTermsIndex(MovableIndex):
         self._moved = False  # since the last checkpoint rows or objects have been dropped
 
     def __len__(self) -> int:
-        """Number of queries, those without further steps that have not been dropped yet included."""
+        """Number of queries, including those without further steps that have not been dropped yet."""
         return len(self._queries)
 
     @property
@@ -167,9 +166,9 @@ class ContinuousTermsIndex(MovableIndex):
         return sum(part.nbytes for part in stored) + sum(tier.grid.nbytes for tier in self._tiers.tiers)
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
-        """See :class:`MovableIndex`: of the objects that come from now on, those with ``o.t >= t`` count.
+        """See :class:`MovableIndex`: of the objects that arrive from now on, those with ``o.t >= t`` count.
 
-        Steps are at t + δ, t + 2δ, ..., and not later than t + τ; those up to the last :meth:`steps` are left out.
+        Steps are at t + δ, t + 2δ, ..., not later than t + τ; steps up to the last call of :meth:`steps` are skipped.
         """
         start = queries.t
         if len(numbers) == 0:
@@ -197,13 +196,13 @@ class ContinuousTermsIndex(MovableIndex):
             self._discount(area)
 
     def _group(self, queries: QueryBatch, start: Ints, first: Ints) -> Codes:
-        """The common area of each query's group; new groups get one."""
+        """The common area of each query's group; creates areas for new groups."""
         keys, phase = groups.join_keywords(queries.keywords), queries.t % queries.step
         members = groups.Members.of(queries.window, queries.step, phase, keys, queries.regions)
         cells = groups.cells(members)
         areas = self._areas
         known = np.isin(areas["cell"], cells) & (areas["common"] < 0) & (areas["last"] > self._upto)
-        # a member may come later than its group, not earlier
+        # a member may start later than its group, but not earlier
         existing = np.flatnonzero(known & (areas["start"] <= start.min()) & (areas["first"] <= first.min()))
         founder, shape = groups.assign(self._members(existing), members, self._areas["cell"][existing], cells)
         new, group = np.unique(founder, return_inverse=True)
@@ -224,13 +223,13 @@ class ContinuousTermsIndex(MovableIndex):
         return np.concatenate([existing[new[:joined]], added])[group].astype(np.int32)
 
     def _single(self, queries: QueryBatch, start: Ints, first: Ints, common: Codes) -> Codes:
-        """The own area of each query whose counts are not those of its group; -1 for the others."""
+        """The own area of each query whose counts differ from those of its group; -1 for the others."""
         shape = np.column_stack([self._areas[side][common] for side in _SIDES])
         differs = (shape != queries.regions.shape).any(axis=1)
         seen = first - queries.window + 1
         # its first step sees objects from before its start, which the group counts
         late = (start > self._areas["start"][common]) & (seen < start)
-        # or the group has objects that came before it
+        # or the group has objects that arrived before the query
         joins = self._logs.latest(common) >= seen
         rows = np.flatnonzero(differs | late | joins)
         own = np.full(len(queries), -1, np.int32)
@@ -268,25 +267,25 @@ class ContinuousTermsIndex(MovableIndex):
         return added
 
     def _discount(self, area: int) -> None:
-        """Enter into a member's own area, as negative, what its group has counted before the member was there."""
+        """Add negative entries to a member's own area for the objects that its group counted before the member."""
         entries, t = self._logs.log(int(self._areas["common"][area]))
         first_seen = self._areas["first"][area] - self._areas["window"][area] + 1
         entries = entries[t >= first_seen]
         self._enter(np.full(len(entries), area, np.int32), ~entries)
 
     def _enter(self, areas: Codes, entries: Codes) -> None:
-        """Append entries to logs, and to what the next checkpoint writes."""
+        """Append entries to logs, and to the data of the next checkpoint."""
         if len(areas):
             self._entries.append((areas, entries))
             self._logs.append(areas, entries)
 
     def _bound(self) -> Ints:
-        """No step of the queries is later."""
+        """Upper bound of the last step of each query."""
         bound: Ints = np.minimum(self._queries["last_step"], self._queries["cancelled"] - 1)
         return bound
 
     def _set_last(self) -> None:
-        """The areas are of use until the last step of a query that they count for."""
+        """Set the last step of each area to that of the last query that uses it."""
         bound, own, last = self._bound(), self._queries["own"], self._areas["last"]
         last[:] = _EARLIEST
         np.maximum.at(last, self._queries["common"], bound)
@@ -308,8 +307,8 @@ class ContinuousTermsIndex(MovableIndex):
         """See :class:`MovableIndex`."""
         return np.isin(numbers, self._queries["number"][self._unfinished(self._upto)])
 
-    def standing(self, now: int) -> tuple[Ints, QueryBatch]:
-        """See :class:`MovableIndex`. A cancellation at c is in the duration: ``t + duration < c``."""
+    def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
+        """See :class:`MovableIndex`. A cancellation at c is expressed as the duration: ``t + duration < c``."""
         queries, areas = self._queries, self._areas
         rows = np.flatnonzero(self._unfinished(max(now, self._upto)))
         rows = rows[np.argsort(queries["number"][rows])]
@@ -329,13 +328,13 @@ class ContinuousTermsIndex(MovableIndex):
         )
 
     def _unfinished(self, now: int) -> Flags:
-        """Which rows have a step after ``now``."""
+        """Whether each row has a step after ``now``."""
         queries = self._queries
         unfinished: Flags = _next_step(queries["first"], queries["step"], now) <= self._bound()
         return unfinished
 
     def match(self, objects: ObjectBatch) -> Iterable[StepPartials]:
-        """See :class:`MovableIndex`. Nothing is given at once: objects count in the :meth:`steps` to come."""
+        """See :class:`MovableIndex`. Returns no results: the objects count in later calls of :meth:`steps`."""
         if not len(objects) or not self._tiers.tiers:
             return ()
         batch, areas = ProbeBatch.of(self.space, objects), self._areas.view(_Areas)
@@ -356,15 +355,15 @@ class ContinuousTermsIndex(MovableIndex):
         return ()
 
     def steps(self, upto: int, rows: int = _ROWS, counts: int = _COUNTS) -> Iterator[StepPartials]:
-        """Report every step after the ``upto`` of the call before, up to and including this one.
+        """Report every step after the ``upto`` of the previous call, up to and including this one.
 
-        They come in parts that follow each other and are not empty; all of them have to be taken.
+        Yields consecutive nonempty parts; callers must consume all parts.
 
         Args:
-            upto: ms; all objects with ``o.t <= upto`` have been given, but for late ones, and all cancellations up to
-                then.
-            rows: how many steps are listed at a time, unless they are of one instant.
-            counts: how many counts a part has, about.
+            upto: the watermark in ms: all objects with ``o.t <= upto`` have been passed, except late ones, and all
+                cancellations up to then.
+            rows: number of steps listed at a time, unless they are of one instant.
+            counts: approximate number of counts of a part.
         """
         while True:
             until = self._reach(upto, rows)
@@ -390,7 +389,7 @@ class ContinuousTermsIndex(MovableIndex):
             size = max(1, min(4 * size, counts * len(some) // max(1, len(found))))
 
     def _reach(self, upto: int, rows: int) -> int:
-        """The latest time up to which at most ``rows`` steps are due; that of the next step, if more are due then."""
+        """The latest time up to which at most ``rows`` steps are due; if more are due at the next step, its time."""
         following, steps = self._following(upto)
         if int(steps.sum()) <= rows:
             return upto
@@ -405,7 +404,7 @@ class ContinuousTermsIndex(MovableIndex):
         return low
 
     def _following(self, upto: int) -> tuple[Ints, Ints]:
-        """For each query its first step after the last call, and how many it has from there up to ``upto``."""
+        """For each query, its first step after the last call, and the number of its steps from there up to ``upto``."""
         queries = self._queries
         following = _next_step(queries["first"], queries["step"], self._upto)
         bound = np.minimum(self._bound(), upto)
@@ -447,7 +446,7 @@ class ContinuousTermsIndex(MovableIndex):
         self._compact()
 
     def _compact(self) -> None:
-        """Drop the objects that no step will see."""
+        """Drop the objects that no later step can see."""
         areas = self._areas
         following = _next_step(areas["first"], areas["step"], self._upto)
         self._logs.compact(np.where(following > areas["last"], _LATEST, following - areas["window"]))
@@ -489,7 +488,7 @@ class ContinuousTermsIndex(MovableIndex):
     def _rows(
         self, queries: int, areas: int, logs: tuple[int, int, int], touched: Ints, rows: Codes, entries: Codes
     ) -> Arrays:
-        """What never changes, from the given positions on; cancellations of queries; entries of areas."""
+        """The immutable columns, from the given positions on; cancellations of queries; entries of areas."""
         name_offsets, names = self._names.part(queries)
         key_offsets, keys = self._keys.part(areas)
         return {

@@ -1,17 +1,17 @@
-"""Groups of continuous top-k terms queries: who shares a common table (SSTD, section 6.1, Figure 6).
+"""Groups of continuous top-k terms queries that share a common table (SSTD, section 6.1, Figure 6).
 
 Queries are grouped if they have the same window, the same keywords and steps at the same instants. A group's *common
-region* lies in the regions of all its members: objects in it are counted once for the group, the others once for each
-member. It is the intersection of the members that were there when the group was made; a later member has to contain
-it, so that what has been counted stays right.
+region* lies in the regions of all its members: objects in it are counted once for the group, other objects once for
+each member. It is the intersection of the regions of the founding members; the region of a later member has to contain
+it, so that existing counts stay valid.
 
-Choosing groups is a heuristic (it changes the cost, never an answer): queries whose centres and sizes fall in the
-same cell meet in order; each joins the first group there for which the saving grows. With m members and a common
-region of area A the group saves (m - 1) A updates per unit of density, so with one more it must be m A' > (m - 1) A;
-and at least half of the query's region must be common, or a table of its own costs less. Other regions than plain
-boxes are shared only with equals.
+The choice of groups is a heuristic (it affects the cost, never an answer): queries whose centres and sizes fall into
+the same cell are processed in order; each joins the first group there for which the saving grows. With m members and a
+common region of area A, the group saves (m - 1) A updates per unit of density, so another member requires m A' >
+(m - 1) A; and at least half of the query's region must be common, or its own table costs less. Regions other than plain
+boxes are shared only by queries with equal regions.
 
-Cost: O(n log n) for n queries that come together.
+Cost: O(n log n) for n queries that are registered together.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from spatialstream.model.terms import TermLists
 __all__ = ["Members", "assign", "cells", "join_keywords", "split_keywords"]
 
 _OPEN = 8
-"""Groups per cell that a query is compared with."""
+"""Maximum number of groups per cell that a query is compared with."""
 
 _MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
 
 
 def join_keywords(keywords: TermLists) -> pa.StringArray:
-    """Each set as one string, equal for equal sets: its terms in order, with a character between that is in no term."""
+    """Join each set into one string, equal for equal sets: its sorted terms, separated by a character in no term."""
     rank = rank_strings(keywords.vocabulary)
     owner = np.repeat(np.arange(len(keywords)), np.diff(keywords.offsets))
     codes = keywords.codes[int(keywords.offsets[0]) : int(keywords.offsets[-1])]
@@ -54,7 +54,7 @@ def join_keywords(keywords: TermLists) -> pa.StringArray:
 
 
 def split_keywords(keys: pa.StringArray) -> TermLists:
-    """The sets of which :func:`join_keywords` made strings."""
+    """Split strings of :func:`join_keywords` into sets."""
     lists = pc.split_pattern(keys, " ")
     words = lists.flatten()
     # the empty string is the empty set, but splits into one empty word
@@ -67,11 +67,11 @@ def split_keywords(keys: pa.StringArray) -> TermLists:
 
 
 class Members(NamedTuple):
-    """n queries, or groups that exist, as far as grouping is concerned.
+    """The properties of n queries, or of existing groups, that matter for grouping.
 
     Attributes:
         window, step: int64[n], ms.
-        phase: int64[n], instant of the steps modulo ``step``.
+        phase: int64[n], time of the steps modulo ``step``.
         key_offsets, key_data: keywords of each, see :func:`join_keywords`.
         kind, shape: regions of the queries; of a group, its common region.
     """
@@ -86,11 +86,11 @@ class Members(NamedTuple):
 
     @classmethod
     def of(cls, window: Ints, step: Ints, phase: Ints, keys: pa.StringArray, regions: Regions) -> Members:
-        """From keys as :func:`join_keywords` makes them, and regions."""
+        """Build from keys of :func:`join_keywords` and regions."""
         return cls(window, step, phase, *from_arrow(keys), regions.kind, regions.shape)
 
     def and_then(self, others: Members) -> Members:
-        """These, and then others."""
+        """Concatenate with others."""
         keys = concatenate([(part.key_offsets, part.key_data) for part in (self, others)])
         names = ("window", "step", "phase", "kind", "shape")
         columns = {name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names}
@@ -110,9 +110,9 @@ def _rounded(value: float) -> Int:
 
 @kernel
 def cells(members: Members) -> Ints:
-    """A hash of each one's window, step, phase, keywords and, roughly, place and size: only equal ones are compared.
+    """Hashes of window, step, phase, keywords and approximate position and size: only equal ones are compared.
 
-    It needs no key: queries with equal hashes are sorted beside each other, and each is compared with a few.
+    The hash needs no key: queries with equal hashes are sorted next to each other, and each is compared with a few.
     """
     window, step, phase, key_offsets, key_data, kind, shape = members
     n = len(window)
@@ -138,7 +138,7 @@ def cells(members: Members) -> Ints:
 
 @kernel
 def _assign(order: Ints, existing: int, cell: Ints, queries: Members, common: Floats) -> Ints:
-    """For each, the one that founded its group (itself, if it does); shrinks the founders' ``common`` regions."""
+    """The founder of the group of each query (itself, if it founds one); shrinks the founders' ``common`` regions."""
     window, step, phase, key_offsets, key_data, kind, shape = queries
     founder = np.arange(len(order))
     members = np.ones(len(order), np.int64)
@@ -190,22 +190,22 @@ def _assign(order: Ints, existing: int, cell: Ints, queries: Members, common: Fl
 
 
 def assign(existing: Members, queries: Members, cell: Ints, query_cell: Ints) -> tuple[Ints, Floats]:
-    """Put queries into groups.
+    """Assign queries to groups.
 
     Args:
         existing: m groups that may be joined.
         queries: n queries.
-        cell: the groups' :func:`cells`.
-        query_cell: the queries'.
+        cell: the :func:`cells` of the groups.
+        query_cell: the :func:`cells` of the queries.
 
     Returns:
-        int64[n]: below m, the group that is joined; else m + the position of the query that founds the group. And
-        float64[n, 4]: the common region of the group that each query founds (meaningless if it founds none).
+        int64[n]: below m, the group that the query joins; otherwise m + the position of the query that founds its
+        group. And float64[n, 4]: the common region of the group that each query founds (meaningless if it founds none).
     """
     m, everyone = len(existing.window), existing.and_then(queries)
     shape, all_cells = everyone.shape, np.concatenate([cell, query_cell])
     centre = shape[:, 0] + shape[:, 2]
-    centre[:m] = -np.inf  # groups that exist come first
+    centre[:m] = -np.inf  # existing groups come first
     order = np.lexsort((np.arange(len(centre)), shape[:, 1] + shape[:, 3], centre, all_cells))
     common = shape.copy()
     founder = _assign(order, m, all_cells, everyone, common)

@@ -1,4 +1,4 @@
-"""Steps of continuous top-k terms queries over all slots: add up the slots' counts, select the best terms (SSTD, 6.3).
+"""Steps of continuous top-k terms queries over all slots: sum the slots' counts, select the top terms (SSTD, 6.3).
 
 Cost: O(terms in all partials) to add, O(log k) for each term that is among the k best so far.
 """
@@ -23,15 +23,15 @@ __all__ = ["StepPartials", "StepRows", "merge_steps"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPartials:
-    """What a slot counts at steps: m rows ordered by time.
+    """The counts of a slot at steps: m rows ordered by time.
 
     Attributes:
-        number: int64[m], of the query.
+        number: int64[m], number of the query.
         query: Arrow utf8[m], its id.
-        now: int64[m], ms, the step.
-        k: int32[m].
-        terms: m sets of terms, in no particular order; empty where the slot has nothing.
-        counts: int32, of each term of ``terms.codes``.
+        now: int64[m], ms, time of the step.
+        k: int32[m], k of the query.
+        terms: m sets of terms, in no particular order; empty if the slot has no objects in the window.
+        counts: int32, the count of each term of ``terms.codes``.
     """
 
     number: Ints
@@ -46,7 +46,7 @@ class StepPartials:
 
     @staticmethod
     def concat(parts: Sequence[StepPartials]) -> StepPartials:
-        """All rows of ``parts`` in order."""
+        """Concatenate the rows of ``parts`` in order."""
         if len(parts) == 1:
             return parts[0]
         dtypes = {"number": np.int64, "now": np.int64, "k": np.int32, "counts": np.int32}
@@ -64,9 +64,9 @@ class StepRows:
     """Rows of results: m steps ordered by (time, query id).
 
     Attributes:
-        number: int64[m], of the query.
+        number: int64[m], number of the query.
         query: Arrow utf8[m], its id.
-        t: int64[m], ms, the step.
+        t: int64[m], ms, time of the step.
         offsets: int32[m + 1]; the answer of row i is ``offsets[i]:offsets[i + 1]`` of the columns below.
         terms: Arrow utf8, most frequent first, ties by term.
         counts: int64.
@@ -84,7 +84,7 @@ class StepRows:
 
 
 class _Terms(NamedTuple):
-    """The terms, and how often each was found in the step at hand."""
+    """The terms, and the count of each in the current step."""
 
     offsets: Ints
     data: Bytes
@@ -93,7 +93,7 @@ class _Terms(NamedTuple):
 
 @kernel
 def _better(terms: _Terms, a: int, b: int) -> bool:
-    """Whether term a comes before term b: more often found, ties by term."""
+    """Whether term a comes before term b: higher count first, ties by term."""
     if terms.found[a] != terms.found[b]:
         return bool(terms.found[a] > terms.found[b])
     return compare_words(terms.offsets, terms.data, a, b) < 0
@@ -101,7 +101,7 @@ def _better(terms: _Terms, a: int, b: int) -> bool:
 
 @kernel
 def _rise(terms: _Terms, heap: Codes, size: int, code: int) -> None:
-    """Put a term into a heap of ``size``, the worst term at its root, that has room at its end."""
+    """Insert a term at the end of a heap of ``size`` with the worst term at its root; there must be room."""
     at = size
     while at > 0 and _better(terms, wide(heap[(at - 1) // 2]), code):
         heap[at] = heap[(at - 1) // 2]
@@ -111,7 +111,7 @@ def _rise(terms: _Terms, heap: Codes, size: int, code: int) -> None:
 
 @kernel
 def _sink(terms: _Terms, heap: Codes, size: int, code: int) -> None:
-    """Put a term into a heap of ``size`` whose root is free."""
+    """Insert a term into a heap of ``size`` whose root is free."""
     at = 0
     while True:
         child = 2 * at + 1
@@ -128,7 +128,7 @@ def _sink(terms: _Terms, heap: Codes, size: int, code: int) -> None:
 
 @kernel
 def _best(terms: _Terms, codes: Codes, size: int, k: int) -> int:
-    """Bring the k best of the first ``size`` codes to the front, best first; returns how many there are."""
+    """Move the k best of the first ``size`` codes to the front, best first; return their number."""
     found, wanted = terms.found, min(k, size)
     for j in range(size):
         code = wide(codes[j])
@@ -183,9 +183,9 @@ def _select(
 
 
 def merge_steps(partials: Sequence[StepPartials]) -> StepRows:
-    """Add up the partials of all slots, and select the k terms found in most objects at each step; ties by term.
+    """Sum the partials of all slots, and select the k terms that occur in most objects at each step; ties by term.
 
-    Steps at which no slot has anything give a row with no terms.
+    Steps at which no slot has any term give a row without terms.
     """
     merged = StepPartials.concat(partials)
     number, names, now, k, terms, counts = (

@@ -1,13 +1,13 @@
 """Sliding term counts of many areas over one store of objects.
 
-An *area* is a set of objects; its *log* names them in time order, an entry n >= 0 for object n, ~n for one that
-counts as minus one. Its *table* holds the counts of their terms in the window at its last step, and is brought from
-step to step by adding the entries that have come and subtracting those that have left, or by counting the window anew
-if that is less work. Objects, terms and words are stored once, whatever the number of areas.
+An *area* is a set of objects; its *log* lists them in order of time: entry n >= 0 for object n, ~n for an object that
+counts as minus one. Its *table* holds the counts of their terms in the window at its last step. It is updated from step
+to step by adding new entries and subtracting those that have left, or by recounting the window if that is less work.
+Objects, terms and words are stored once, regardless of the number of areas.
 
-Tables are a cache: they are not part of a checkpoint, and an area without one counts its window anew.
+Tables are a cache: they are not part of a checkpoint, and an area without a table recounts its window.
 
-Cost: 4 bytes per entry; per area and step O(terms of the entries that came and left + distinct terms of the window).
+Cost: 4 bytes per entry; per area and step O(terms of added and removed entries + distinct terms of the window).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _object(entry: int) -> int:
 
 @kernel
 def _make_room(areas: _Areas, r: int, more: int, logs: Codes, top: Ints) -> Codes:
-    """Room for more entries than the log of area r has room for; returns the logs' storage, which may have grown."""
+    """Make room for more entries than the log of area r can hold; return the logs' storage, which may have grown."""
     begin, live = areas.log[r] + areas.first[r], areas.last[r] - areas.first[r]
     if 2 * live >= areas.room[r] or live + more > areas.room[r]:
         wanted = max(_LEAST_LOG, 2 * areas.room[r])
@@ -95,10 +95,10 @@ def _make_room(areas: _Areas, r: int, more: int, logs: Codes, top: Ints) -> Code
 
 @kernel
 def _append(rows: Codes, entries: Codes, t: Ints, areas: _Areas, logs: Codes, top: Ints) -> Codes:
-    """Append entries to the logs of areas; returns the logs' storage, which may have grown.
+    """Append entries to the logs of areas; return the logs' storage, which may have grown.
 
     Entries of one area that stand together are in time order, and merged into its log at once. One that is earlier than
-    what the area's table counts makes the area count anew.
+    the entries counted in the area's table invalidates the table.
     """
     begin = 0
     while begin < len(rows):
@@ -125,7 +125,7 @@ def _append(rows: Codes, entries: Codes, t: Ints, areas: _Areas, logs: Codes, to
 
 @kernel
 def _packed_logs(areas: _Areas, after: Ints, t: Ints, logs: Codes) -> tuple[Ints, Codes]:
-    """The entries of each area r that are later than ``after[r]``: how many, and which, one area after the other."""
+    """The entries of each area r that are later than ``after[r]``: their numbers, and the entries area by area."""
     sizes = np.empty(len(after), np.int64)
     total = 0
     for r in range(len(after)):
@@ -145,7 +145,7 @@ def _packed_logs(areas: _Areas, after: Ints, t: Ints, logs: Codes) -> tuple[Ints
 
 @kernel
 def _terms_of(objects: _Objects, logs: Codes, first: int, last: int) -> int:
-    """How many terms the entries ``first:last`` have."""
+    """The total number of terms of the entries ``first:last``."""
     terms = 0
     for j in range(first, last):
         o = _object(wide(logs[j]))
@@ -157,9 +157,9 @@ def _terms_of(objects: _Objects, logs: Codes, first: int, last: int) -> int:
 def _tally(
     objects: _Objects, logs: Codes, first: int, last: int, sign: int, scratch: Codes, seen: Codes, found: int
 ) -> int:
-    """Add the terms of the entries ``first:last`` to ``scratch``, times ``sign``; the new ones go to ``seen[found:]``.
+    """Add the terms of the entries ``first:last`` to ``scratch``, times ``sign``; append new ones to ``seen[found:]``.
 
-    Returns how many were seen in all. A count in ``scratch`` is biased, so 0 is a term that was not seen.
+    Returns the total number of terms seen. Counts in ``scratch`` are biased, so 0 means a term that was not seen.
     """
     bounds, codes = objects.bounds, objects.codes
     for j in range(first, last):
@@ -191,7 +191,7 @@ def _recall(codes: Codes, counts: Codes, first: int, last: int, scratch: Codes, 
 
 @kernel
 def _settle(scratch: Codes, seen: Codes, found: int, counts: Codes) -> int:
-    """Keep the seen terms whose count is not 0, and write their counts; clears ``scratch``. Returns how many."""
+    """Keep the seen terms whose count is not 0, and write their counts; clear ``scratch``. Returns their number."""
     kept = 0
     for j in range(found):
         code = seen[j]
@@ -206,7 +206,7 @@ def _settle(scratch: Codes, seen: Codes, found: int, counts: Codes) -> int:
 
 @kernel
 def _keep(areas: _Areas, r: int, tables: _Tables, codes: Codes, counts: Codes, size: int) -> _Tables:
-    """Make ``size`` terms and counts the table of area r; returns the tables' storage, which may have grown."""
+    """Store ``size`` terms and counts as the table of area r; return the tables' storage, which may have grown."""
     if size > areas.width[r]:
         wanted, top = size + size // 2, tables.top[0]
         if top + wanted > len(tables.codes):
@@ -225,7 +225,7 @@ def _keep(areas: _Areas, r: int, tables: _Tables, codes: Codes, counts: Codes, s
 def _advance(
     areas: _Areas, r: int, now: int, window: int, objects: _Objects, logs: Codes, tables: _Tables, scratch: Codes
 ) -> _Tables:
-    """Bring the table of area r to the step ``now``; returns the tables' storage, which may have grown."""
+    """Update the table of area r to the step ``now``; return the tables' storage, which may have grown."""
     base, old, added, last = areas.log[r], areas.first[r], areas.added[r], areas.last[r]
     first = old
     while first < last and objects.t[_object(wide(logs[base + first]))] <= now - window:
@@ -305,7 +305,7 @@ class TermLogs:
         self._tables = _no_tables()
         self._latest = NEVER
         self.swept = 0
-        """Objects kept at the last :meth:`compact`."""
+        """Number of objects after the last :meth:`compact`."""
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -322,12 +322,12 @@ class TermLogs:
 
     @property
     def crowded(self) -> bool:
-        """Whether it is time to :meth:`compact`: there are twice as many objects as after the last time."""
+        """Whether to :meth:`compact`: there are twice as many objects as after the last time."""
         return len(self._objects) > 2 * self.swept + _LEAST_GARBAGE
 
     @property
     def words(self) -> pa.StringArray:
-        """The words by their codes."""
+        """The words, in the order of their codes."""
         return self._words.arrow(np.arange(len(self._words)))
 
     def add(self, areas: int) -> None:
@@ -339,7 +339,7 @@ class TermLogs:
         self._areas.take(areas)
 
     def store(self, objects: ObjectBatch) -> int:
-        """Store objects; returns the position of the first."""
+        """Store objects; return the position of the first."""
         terms = objects.terms.compact()
         table = KeywordTable.build(self.words)
         codes = table.translate(TermKeys.of_vocabulary(terms.vocabulary), np.arange(1, len(table) + 1)) - 1
@@ -356,7 +356,7 @@ class TermLogs:
 
         Args:
             areas: int32[n].
-            entries: int32[n]: n of an object, or ~n if it counts as minus one.
+            entries: int32[n]: n for object n, or ~n if it counts as minus one.
         """
         t = self._objects["t"][np.where(entries < 0, ~entries, entries)]
         if len(t) and (t[0] < self._latest or np.any(t[1:] < t[:-1])):
@@ -366,7 +366,7 @@ class TermLogs:
         self._logs = _append(areas, entries, self._objects["t"], self._areas.view(_Areas), self._logs, self._log_top)
 
     def latest(self, areas: Codes) -> Ints:
-        """Time of the last entry of each of some areas that have no negative ones; :data:`NEVER` without entries."""
+        """Time of the last entry of areas without negative entries; :data:`NEVER` if an area has no entries."""
         columns = self._areas.view(_Areas)
         filled = columns.last[areas] > columns.first[areas]
         latest = np.full(len(areas), NEVER)
@@ -374,7 +374,7 @@ class TermLogs:
         return latest
 
     def log(self, area: int) -> tuple[Codes, Ints]:
-        """The entries of an area that has no negative ones, and their times."""
+        """The entries of an area without negative entries, and their times."""
         areas = self._areas.view(_Areas)
         entries = self._logs[areas.log[area] + areas.first[area] : areas.log[area] + areas.last[area]]
         return entries, self._objects["t"][entries]
@@ -384,9 +384,9 @@ class TermLogs:
 
         Args:
             common: int32[m], an area.
-            own: int32[m], another one, or -1.
-            now: int64[m], ascending; not before an area's earlier steps.
-            window: int64 by area, ms; windows of an area never move back.
+            own: int32[m], a second area, or -1.
+            now: int64[m], ascending; not before earlier steps of the area.
+            window: int64 by area, ms; the window of an area never moves back.
 
         Returns:
             End of each pair's counts in the following two (int64[m]), codes of terms, counts (which are not 0).
@@ -417,7 +417,7 @@ class TermLogs:
         """Drop entries, then objects without an entry, then words without an object. Codes and positions change.
 
         Args:
-            after: int64 by area: entries that are not later are dropped.
+            after: int64 by area: entries at or before this time are dropped.
         """
         sizes, logs = _packed_logs(self._areas.view(_Areas), after, self._objects["t"], self._logs)
         negative = logs < 0
@@ -435,7 +435,7 @@ class TermLogs:
         self.swept = len(self._objects)
 
     def _place(self, sizes: Ints, logs: Codes) -> None:
-        """Take packed logs in place of all there are, and no tables."""
+        """Replace all logs by packed ones, and drop all tables."""
         areas = self._areas
         areas["log"][:], areas["room"][:] = np.cumsum(sizes) - sizes, sizes
         areas["first"][:], areas["last"][:], areas["added"][:] = 0, sizes, 0
@@ -445,11 +445,11 @@ class TermLogs:
         self._tables = _no_tables()
 
     def packed(self) -> tuple[Codes, Codes]:
-        """All entries, after :meth:`compact`: the area of each, and itself, to be given to :meth:`load`."""
+        """All entries, after :meth:`compact`, for :meth:`load`: the area of each entry, and the entry."""
         return np.repeat(np.arange(len(self._areas), dtype=np.int32), self._areas["last"]), self._logs
 
     def since(self, objects: int, terms: int, words: int) -> Arrays:
-        """What was stored after :attr:`sizes` were these, to be given to :meth:`extend`."""
+        """The data stored since :attr:`sizes` had these values, for :meth:`extend`."""
         word_offsets, word_bytes = self._words.part(words)
         return {
             "object_t": self._objects["t"][objects:],
@@ -460,14 +460,14 @@ class TermLogs:
         }
 
     def extend(self, saved: Arrays) -> None:
-        """Store again what :meth:`since` gave."""
+        """Store the data of :meth:`since` again."""
         self._latest = int(np.max(saved["object_t"], initial=self._latest))
         self._objects.append({"t": saved["object_t"], "end": saved["object_end"]})
         self._codes.append({"code": saved["term_code"]})
         self._words.extend(saved["word_offsets"], saved["word_bytes"])
 
     def load(self, areas: Codes, entries: Codes) -> None:
-        """Take what :meth:`packed` gave as all entries there are."""
+        """Replace all entries by those of :meth:`packed`."""
         self._place(np.bincount(areas, minlength=len(self._areas)), entries)
 
 

@@ -1,9 +1,9 @@
-// The gateway: requests with the token, and streams of events that come again by themselves.
+// The gateway: requests with the token, and event streams that reconnect by themselves.
 
 const KEY = "spatialstream-token";
-const SILENT = 45_000; // ms without a word, which comes every 15 s, after which a connection is given up
-const PATIENCE = 45_000; // ms within which an answer has to be there
-const PASSING = [404, 408, 429]; // of the refusals: streams come and go
+const SILENT = 45_000; // ms of silence after which a connection is given up; a heartbeat is sent every 15 s
+const PATIENCE = 45_000; // ms within which an answer must arrive
+const PASSING = [404, 408, 429]; // refusals that may pass: streams are added and removed
 const LONGEST = 8_000; // ms between two attempts
 
 // In this tab only, and never in a URL: EventSource could not send it, so events are read with fetch.
@@ -30,7 +30,7 @@ export function takeToken() {
   return true;
 }
 
-/** What the gateway refuses, in its own words (RFC 9457). */
+/** A problem reported by the gateway (RFC 9457). */
 export class Problem extends Error {
   constructor(status, said, retry) {
     super(said.detail ?? said.title ?? `status ${status}`);
@@ -57,7 +57,7 @@ async function request(method, path, { body, headers = {}, signal } = {}) {
   try {
     said = await response.json();
   } catch {
-    // something between here and the gateway has answered in words of its own
+    // a proxy between here and the gateway has answered in another form
   }
   throw new Problem(response.status, said, Number(response.headers.get("Retry-After")) || null);
 }
@@ -72,7 +72,7 @@ export async function call(method, path, body, signal) {
   }
 }
 
-/** Keeps a token if the gateway knows it; the one from before stays otherwise. */
+/** Keeps a token if the gateway accepts it; otherwise the previous one stays. */
 export async function tryToken(given) {
   await request("GET", "/console/session", { headers: { Authorization: `Bearer ${given}` } });
   keepToken(given);
@@ -81,9 +81,9 @@ export async function tryToken(given) {
 export const streamPath = (stream, rest) => `/streams/${encodeURIComponent(stream)}/${rest}`;
 
 /**
- * A stream of Server-Sent Events that goes on with the last id after whatever has cut it off.
+ * A stream of Server-Sent Events that reconnects with the last id after any interruption.
  *
- * `state` is told "connecting", "live", "waiting" (until the next attempt, with its time and why) or "refused" (with the
+ * `state` is called with "connecting", "live", "waiting" (until the next attempt, with its time and reason) or "refused" (with the
  * problem; nothing more is tried).
  */
 export class Events {
@@ -141,7 +141,7 @@ export class Events {
     this.#timer = setTimeout(() => this.#run(new AbortController()), wait);
   }
 
-  /** What cannot be shown has come all the same, and what is after it is shown. */
+  /** An event that cannot be shown counts as received, and later ones are shown. */
   #tell(data) {
     try {
       this.#event(data);
@@ -157,7 +157,7 @@ export class Events {
     let data = [];
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) return; // an event that is not whole has not come
+      if (done) return; // an incomplete event does not count as received
       this.#heard(controller);
       this.#failures = 0;
       const lines = (rest + value).split("\n");

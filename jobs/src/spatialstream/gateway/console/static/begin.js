@@ -1,4 +1,4 @@
-// Loaded first, and by itself: where another part of the page does not come, it is asked for again.
+// Loaded first, as a script of its own: reloads the page if another part of it cannot be loaded.
 
 const PAUSE = 5_000; // ms
 
@@ -9,7 +9,7 @@ addEventListener(
     if (!(target instanceof HTMLScriptElement)) return;
     const tell = () => {
       const banner = document.getElementById("banner");
-      banner.textContent = "Reconnecting: a part of this page has not come. It is loaded again in some seconds.";
+      banner.textContent = "Reconnecting: a part of this page could not be loaded. It will be loaded again in a few seconds.";
       banner.dataset.kind = "waiting";
       banner.hidden = false;
     };

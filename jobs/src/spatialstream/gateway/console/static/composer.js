@@ -1,4 +1,4 @@
-// The form in which a question is put together, and the region that belongs to it on the map.
+// The form of a query, and its region on the map.
 
 import { KIND, ONCE, STANDING, isStanding, parseWords, wordsText } from "./query.js";
 import { pointOn } from "./web/canvas.js";
@@ -17,7 +17,7 @@ export class Composer {
     [this.form, this.app] = [form, app];
     this.region = null;
     this.at = null;
-    this.replaced = null; // the standing question whose place is taken by what stands next
+    this.replaced = null; // the continuous query to be replaced by the next one registered
     this.handles = [];
     this.drawing = null;
     this.hint = document.getElementById("hint");
@@ -28,7 +28,7 @@ export class Composer {
     });
     document.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.drawing === null) return;
-      event.preventDefault(); // and nothing else is left by it
+      event.preventDefault(); // but leave nothing else
       this.#stopDrawing();
     });
     this.#update();
@@ -48,10 +48,10 @@ export class Composer {
     this.byView = el("button", { type: "button", class: "link", text: "what the map shows", onclick: () => this.#fromView() });
     this.lookBack = el("label", { class: "row" }, el("span", { text: "Over the last" }), select("span", SPANS, "15m"));
     this.howMany = el("label", { class: "row" }, el("span", { text: "How many" }), el("input", { name: "k", type: "number", min: 1, max: 100, value: 10, inputmode: "numeric" }));
-    this.step = el("label", { class: "row" }, el("span", { text: "Anew every" }), select("step", STEPS, "10s"));
-    this.life = el("label", { class: "row" }, el("span", { text: "Stands for" }), select("life", LIVES, "1d"));
-    this.once = el("button", { type: "submit", value: "once", class: "primary", text: "Ask once" });
-    this.stand = el("button", { type: "submit", value: "standing", class: "primary second", text: "Let it stand" });
+    this.step = el("label", { class: "row" }, el("span", { text: "Repeat every" }), select("step", STEPS, "10s"));
+    this.life = el("label", { class: "row" }, el("span", { text: "Duration" }), select("life", LIVES, "1d"));
+    this.once = el("button", { type: "submit", value: "once", class: "primary", text: "Run once" });
+    this.stand = el("button", { type: "submit", value: "standing", class: "primary second", text: "Register" });
     this.error = el("p", { class: "error", role: "alert" });
     this.note = el("p", { class: "note", id: "composer-note" });
     this.instead = el("p", { class: "note", role: "status", hidden: true });
@@ -60,17 +60,17 @@ export class Composer {
       this.where,
       el("div", { class: "exactly" }, this.fields, this.byView),
       el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
-      el("p", { class: "note", id: "words-note", text: "All of them; a | b for either, -c for without." }),
+      el("p", { class: "note", id: "words-note", text: "An object must have all words; a | b for either, -c for without." }),
       el("div", { class: "rows" }, this.lookBack, this.howMany, this.step, this.life),
       el("div", { class: "actions" }, this.once, this.stand),
       this.instead, this.note, this.error,
     ];
   }
 
-  /** Shows what fits what is asked. */
+  /** Shows the fields of the chosen query type. */
   #update() {
     const kind = this.kind;
-    this.form.inert = this.app.space === null; // nothing can be said of places before it is known what they are
+    this.form.inert = this.app.space === null; // places have no meaning before the stream's space is known
     this.step.hidden = kind !== "terms";
     this.howMany.hidden = kind === "objects";
     for (const each of this.where.children) {
@@ -91,7 +91,7 @@ export class Composer {
     }
   }
 
-  /** Which kind of place there is. */
+  /** The shape of the chosen place. */
   get shape() {
     if (this.app.space === null) return null;
     if (this.kind === "nearest") return this.at ? "at" : null;
@@ -104,7 +104,7 @@ export class Composer {
     this.#update();
   }
 
-  /** Puts a question into the form, to be changed; what stands then takes the place of a standing one. */
+  /** Puts a query into the form, to be changed; the query registered next replaces a continuous one. */
   edit(query, replaced = null) {
     this.#replace(replaced);
     const { elements } = this.form;
@@ -128,7 +128,7 @@ export class Composer {
     this.replaced = question;
     this.instead.hidden = question === null;
     if (question !== null) {
-      this.instead.replaceChildren(`What stands now takes the place of ${question.told.title}. `,
+      this.instead.replaceChildren(`Registering replaces ${question.told.title}. `,
         el("button", { type: "button", class: "link", text: "Keep both", onclick: () => this.#replace(null) }));
     }
   }
@@ -139,10 +139,10 @@ export class Composer {
     const standing = how === "standing";
     const query = { type: (standing ? STANDING : ONCE)[kind], ...parseWords(elements.words.value) };
     if (kind === "nearest") {
-      if (!this.at) return this.#wrong("Say to which place: choose Point and click on the map, or type its coordinates.");
+      if (!this.at) return this.#wrong("A place is required: choose Point and click on the map, or type its coordinates.");
       query.at = this.at;
     } else {
-      if (!this.region) return this.#wrong("Say where: draw a box or a circle on the map, or choose Everywhere.");
+      if (!this.region) return this.#wrong("A region is required: draw a box or a circle on the map, or choose Everywhere.");
       query.region = this.region;
     }
     if (kind !== "objects") query.k = Number(elements.k.value);
@@ -219,7 +219,7 @@ export class Composer {
 
   // ------------------------------------------------------------------------------------------------ places, by hand
 
-  /** Begins to draw, with what is in the middle of the map, whose numbers may be changed as well; a second time ends it. */
+  /** Starts drawing with a shape in the middle of the map, whose numbers may also be edited; a second call ends it. */
   draw(shape) {
     const was = this.drawing;
     this.#stopDrawing();
@@ -262,7 +262,7 @@ export class Composer {
     this.#update();
   }
 
-  /** A place in the middle of the map, or a region of half its size: for who cannot draw one. */
+  /** A place in the middle of the map, or a region of half its size, for users who cannot draw. */
   #middle(shape) {
     const { map, space } = this.app;
     const { center } = map;
@@ -286,7 +286,7 @@ export class Composer {
     if (shape === "at") this.at = this.#placed(to);
     else if (shape === "circle") this.region = { circle: [...a.map((each) => rounded(each)), Math.round(space.geographic ? space.distance(a, b) : 1e6 * space.distance(a, b)) / (space.geographic ? 1 : 1e6)] };
     else {
-      // from left to right on the map, whichever corner came first: so a box may cross the antimeridian
+      // from left to right on the map, whichever corner was first, so a box may cross the antimeridian
       const [west, east] = from[0] <= to[0] ? [a[0], b[0]] : [b[0], a[0]];
       this.region = { box: [west, Math.min(a[1], b[1]), east, Math.max(a[1], b[1])].map((each) => rounded(each)) };
     }

@@ -23,10 +23,10 @@ export class Inside {
     const choice = (value, text) => el("label", {}, el("input", { type: "radio", name: "by", value, checked: value === this.by, onchange: () => ((this.by = value), this.redraw()) }), el("span", { text }));
     element.append(
       section("now", "Now"),
-      section("slots", "Slots", "The part of the work that each slot has, by the cost model from what was counted lately."),
+      section("slots", "Slots", "The share of the load of each slot, by the cost model from recent counts."),
       section("leaves", "Leaves of the tree"),
       section("versions", "Routing"),
-      section("ages", "Latency", "How old rows were when they came to this page, by the time of their objects: of streams that are of today."),
+      section("ages", "Latency", "Age of rows on arrival at this page, by the timestamps of their objects; for streams of current times."),
       section("rejected", "Rejected records"),
     );
     this.legend = document.getElementById("legend");
@@ -102,21 +102,21 @@ export class Inside {
     const behind = look.as_of ? look.now - look.as_of.clock : null;
     const today = behind !== null && Math.abs(behind) < 86_400_000;
     this.#facts("now", [
-      ["clock", look.as_of ? moment(look.as_of.clock) : "not begun", "The stream's clock: answers are as of it"],
-      ["behind", today ? this.app.behind.text : behind === null ? "–" : "not of today", "The time of day less the clock, while objects come", this.app.behind.late],
-      ["round", look.as_of ? count(look.as_of.round) : "–", "The newest round of the worker that is done"],
-      ["answers in", look.as_of ? span(look.answered_ms) : look.answers ? "no round yet" : "does not answer", "What the worker's driver took to say so", !look.answers],
-      ["executors asked", ["router", "worker"].map((job) => look.executors[job] ?? "–").join(" + "), "How many are asked for: router and worker"],
+      ["clock", look.as_of ? moment(look.as_of.clock) : "not started", "The stream's clock, as of which queries are answered"],
+      ["behind", today ? this.app.behind.text : behind === null ? "–" : "not current", "The current time minus the clock, while objects arrive", this.app.behind.late],
+      ["round", look.as_of ? count(look.as_of.round) : "–", "The newest completed round of the worker"],
+      ["answers in", look.as_of ? span(look.answered_ms) : look.answers ? "no round yet" : "does not answer", "Time that the worker's driver took to answer", !look.answers],
+      ["executors requested", ["router", "worker"].map((job) => look.executors[job] ?? "–").join(" + "), "Requested number of executors of router and worker"],
     ]);
-    if (this.failed) this.parts.now.prepend(el("p", { class: "error", text: `Not looked at just now: ${this.failed}` }));
+    if (this.failed) this.parts.now.prepend(el("p", { class: "error", text: `The last update failed: ${this.failed}` }));
   }
 
   #slots() {
     const { look } = this;
     const total = look.slots.reduce((sum, each) => sum + each.load, 0) || 1;
     const counted = look.counted !== null;
-    const head = ["Slot", "Load", "", "Objects", counted ? "Queries" : null, counted ? "In/s" : null, "Seat"].filter((each) => each !== null);
-    const seats = [...new Set(look.slots.map((each) => each.seat))];
+    const head = ["Slot", "Load", "", "Objects", counted ? "Queries" : null, counted ? "In/s" : null, "Actor"].filter((each) => each !== null);
+    const actors = [...new Set(look.slots.map((each) => each.actor))];
     const rows = look.slots.map((each) => el("tr", {},
       el("th", { scope: "row" }, el("span", { class: `slot slot-${each.slot % 8}` }), String(each.slot)),
       el("td", { class: "drawn" }, bar((each.load / total) * Math.min(look.slots.length, 3) / 1.5, `slot-${each.slot % 8}`)),
@@ -124,10 +124,10 @@ export class Inside {
       el("td", { class: "n", text: short(each.objects) }),
       counted ? el("td", { class: "n", text: short(each.queries) }) : null,
       counted ? el("td", { class: "n", text: short(each.rate) }) : null,
-      el("td", { class: "n", title: each.seat ?? "", text: each.seat ? `#${seats.indexOf(each.seat) + 1}` : "moving" })));
+      el("td", { class: "n", title: each.actor ?? "", text: each.actor ? `#${actors.indexOf(each.actor) + 1}` : "moving" })));
     this.parts.slots.replaceChildren(
       el("table", { class: "slots" }, el("thead", {}, el("tr", {}, head.map((text) => (text ? el("th", { scope: "col", text }) : el("td"))))), el("tbody", {}, rows)),
-      el("p", { class: "figures-line", text: `Lmax/Lmin ${look.imbalance === null ? "∞: a slot has nothing" : look.imbalance.toFixed(2)} · ${counted ? `counted up to ${moment(look.counted)}` : "not counted yet: what the version was made for"}` }),
+      el("p", { class: "figures-line", text: `Lmax/Lmin ${look.imbalance === null ? "∞: a slot has no load" : look.imbalance.toFixed(2)} · ${counted ? `counted up to ${moment(look.counted)}` : "no counts yet: loads are those that the version was computed for"}` }),
       ...(look.dearest?.length ? [el("table", { class: "slots", title: "With how many objects each was compared in the last minutes, estimated; the ten with most" },
         el("thead", {}, el("tr", {}, ["Dearest queries", "Candidates"].map((text) => el("th", { scope: "col", text })))),
         el("tbody", {}, look.dearest.map((each) => el("tr", {}, el("th", { scope: "row", text: each.query }), el("td", { class: "n", text: short(each.candidates) })))))] : []));
@@ -180,16 +180,16 @@ export class Inside {
   #versions() {
     const { look } = this;
     this.#facts("versions", [
-      ["version", String(look.version), "Of the tree and the mapping of its leaves to slots"],
+      ["version", String(look.version), "Version of the tree and the mapping of its leaves to slots"],
       ["since epoch", count(look.since_epoch), "The first epoch that it routes"],
       ["index", look.kind],
-      ["proposal", look.proposal || "none: the first", "The rebalancing that made it"],
+      ["proposal", look.proposal || "none: the first", "The rebalancing that created it"],
     ]);
     const part = this.parts.versions;
     if (look.pending) {
       const { pending } = look;
       const slots = look.slots.length;
-      part.append(el("p", { class: "pending", text: `Version ${pending.version} is being prepared, from ${pending.base}: ${pending.exported.length} of ${slots} slots have written what leaves, ${pending.loaded.length} have taken in what comes.` }));
+      part.append(el("p", { class: "pending", text: `Version ${pending.version} is pending, based on ${pending.base}: ${pending.exported.length} of ${slots} slots have exported, ${pending.loaded.length} have loaded.` }));
     }
     const { before, after } = look;
     if (before && before.share && after.share) {
@@ -199,8 +199,8 @@ export class Inside {
         el("h3", { text: "Before and after the last rebalancing" }),
         el("table", { class: "slots" }, el("thead", {}, el("tr", {}, ["Slot", `Version ${before.version}`, "", `Version ${look.version}`, ""].map((text) => (text ? el("th", { scope: "col", text }) : el("td"))))),
           el("tbody", {}, look.slots.map(({ slot }) => el("tr", {}, el("th", { scope: "row", text: String(slot) }), column(before.share[slot] ?? 0), percent(before.share[slot]), column(after.share[slot]), percent(after.share[slot]))))),
-        el("p", { class: "note", text: "The part of today's objects that each slot gets under either version, by the router's sample." }));
-    } else part.append(el("p", { class: "note", text: "It has not been rebalanced yet, or the version before is not kept any more." }));
+        el("p", { class: "note", text: "The share of objects of each slot under either version, by the router's sample." }));
+    } else part.append(el("p", { class: "note", text: "The stream has not been rebalanced yet, or the previous version is no longer kept." }));
   }
 
   #ages() {
@@ -215,7 +215,7 @@ export class Inside {
     if (this.app.asked !== null) rows.push(el("tr", {}, el("th", { scope: "row", text: "asked once" }), el("td", { class: "n", text: "the last" }), el("td", { class: "n", text: span(this.app.asked) }), el("td"), el("td")));
     this.parts.ages.replaceChildren(rows.length
       ? el("table", { class: "slots" }, el("thead", {}, el("tr", {}, ["Type", "Rows", "p50", "p95", "p99"].map((text) => el("th", { scope: "col", text })))), el("tbody", {}, rows))
-      : el("p", { class: "empty", text: "No row has come to this page in the last minute. Let a question stand, and its latencies are here." }));
+      : el("p", { class: "empty", text: "No row has arrived at this page in the last minute. Register a query to see its latencies here." }));
   }
 
   #letters({ count: total, newest }) {
@@ -233,7 +233,7 @@ export class Inside {
       el("summary", {}, el("b", { text: count(letters.length) }), el("span", { text: reason }), el("time", { text: moment(letters[0].at) })),
       el("ul", {}, letters.slice(0, 5).map((each) => el("li", {}, el("p", { text: `${each.source}, offset ${each.offset}, line ${each.line}: ${each.reason}` }), el("code", { text: each.record }))))));
     this.parts.rejected.replaceChildren(
-      el("p", { class: "figures-line", text: total ? `${count(total)} are kept by the broker${newest.length < total ? `; the newest ${count(newest.length)} by reason` : ", by reason"}.` : "None: every record that was sent could be used." }),
+      el("p", { class: "figures-line", text: total ? `${count(total)} are kept by the broker${newest.length < total ? `; the newest ${count(newest.length)} by reason` : ", by reason"}.` : "None: all records sent were accepted." }),
       ...groups);
   }
 }

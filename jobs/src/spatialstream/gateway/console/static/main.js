@@ -23,8 +23,8 @@ const LATE = 10_000; // ms by which the stream's clock may be behind before that
 const STUCK = 30_000; // ms for which it may stand still while objects come: a round of a busy machine takes seconds
 const KEPT = "spatialstream-page";
 const STOPPED = {
-  worker: "The worker does not answer. Nothing is lost: what is sent waits in the broker, and what stands goes on when it is back.",
-  router: "Objects come, and the stream's clock stands still: the router does not run, or waits for a partition that is silent.",
+  worker: "The worker does not answer. Nothing is lost: records wait in the broker, and continuous queries resume when it is back.",
+  router: "Objects arrive, but the stream's clock does not advance: the router does not run, or waits for a silent partition.",
 };
 
 /** Letters and digits that nobody else has: also where the page is not served safely, and there is no randomUUID. */
@@ -96,7 +96,7 @@ class App {
       this.streams = session.streams;
       if (!this.streams.length) {
         this.#connection("session", "live");
-        this.#banner(`${session.caller} may look at no stream here.`);
+        this.#banner(`${session.caller} has no right on any stream here.`);
         this.entering = setTimeout(() => this.enter(), NONE);
         return;
       }
@@ -104,12 +104,12 @@ class App {
       const known = this.streams.some((each) => each.name === wanted);
       $("stream").replaceChildren(...this.streams.map((each) => el("option", { value: each.name, text: each.name })));
       $("stream").disabled = this.streams.length < 2;
-      if (wanted && !known) this.toast(`There is no stream ${wanted} here`);
+      if (wanted && !known) this.toast(`This gateway serves no stream ${wanted}`);
       await this.open(known ? wanted : this.streams[0].name);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (!current()) return;
-      if (problem.status === 401) this.#askToken(hasToken() ? "The gateway does not know this token." : "This gateway asks for a token.");
+      if (problem.status === 401) this.#askToken(hasToken() ? "The gateway does not accept this token." : "This gateway requires a token.");
       else this.#later(problem, () => this.enter());
     }
   }
@@ -152,11 +152,11 @@ class App {
     this.composer.refresh();
     this.standing.refresh();
     if (!this.rights.has("ask") && !this.rights.has("watch")) {
-      this.#connection("session", "refused", { problem: { message: "Your token may neither ask nor watch this stream." } });
+      this.#connection("session", "refused", { problem: { message: "Your token has neither the right to ask nor to watch this stream." } });
       return;
     }
     $("view-inside").disabled = !this.rights.has("watch");
-    $("view-inside").title = $("view-inside").disabled ? "Your token may not watch this stream" : "";
+    $("view-inside").title = $("view-inside").disabled ? "Your token lacks the right to watch this stream" : "";
     let look;
     try {
       look = await call("GET", this.inside.path);
@@ -263,15 +263,15 @@ class App {
 
   /** Why nothing can be asked once here; null: it can. */
   mutedReason() {
-    return this.stream === null || this.rights.has("ask") ? null : "Your token may not ask.";
+    return this.stream === null || this.rights.has("ask") ? null : "Your token lacks the right to ask.";
   }
 
   /** Why nothing can be registered here; null: it can. */
   readOnlyReason() {
     if (this.stream === null) return null;
-    if (this.rights.has("write")) return this.rights.has("watch") ? null : "Your token may not watch, so nothing of a question that stands could be shown.";
-    if (!this.usesTokens) return "This gateway only answers: it was started without --tokens, so nobody can register a question.";
-    return "Your token may not write, so a question cannot stand.";
+    if (this.rights.has("write")) return this.rights.has("watch") ? null : "Your token lacks the right to watch, so the rows of a continuous query could not be shown.";
+    if (!this.usesTokens) return "This gateway is read-only: it was started without --tokens, so queries cannot be registered.";
+    return "Your token lacks the right to write, so it cannot register queries.";
   }
 
   #askToken(told) {
@@ -350,8 +350,8 @@ class App {
     const shown = $("questions").querySelector(".nothing");
     if (this.questions.length) shown?.remove();
     else if (!shown) {
-      $("questions").append(el("div", { class: "nothing" }, el("p", { text: "Nothing is asked yet." }),
-        el("p", { text: "Draw a box or a circle on the map, or choose everywhere. Type words if you like. Then ask once, or let the question stand: its matches light up as they come." })));
+      $("questions").append(el("div", { class: "nothing" }, el("p", { text: "No query yet." }),
+        el("p", { text: "Draw a box or a circle on the map, or choose Everywhere. Type words if you like. Then run the query once, or register it: its matches light up as they arrive." })));
     }
   }
 
@@ -364,7 +364,7 @@ class App {
   /** Asks about a question that this page has not registered: "cancel", "remove" (from this page), or "keep". */
   confirmCancel({ told: { title, where }, by, since }) {
     const dialog = $("cancel-dialog");
-    const who = by === null ? "It is not known who has registered it" : by === this.caller ? "You have registered it, elsewhere" : ["Registered by ", el("bdi", { text: by })];
+    const who = by === null ? "It is not known who registered it" : by === this.caller ? "You registered it, on another page" : ["Registered by ", el("bdi", { text: by })];
     $("cancel-told").replaceChildren(`${title}, ${where}. `, ...[who].flat(), since === null ? "" : ` at ${moment(since)}`, ". Whoever follows it gets no more rows.");
     dialog.returnValue = "keep"; // what Escape says
     dialog.showModal();
@@ -456,7 +456,7 @@ class App {
     this.latestShown = key;
     const lines = this.latest.map(([, t, x, y, text]) => el("li", {}, el("time", { text: moment(t) }), el("span", { text: text || "(no text)" })));
     list.replaceChildren(...lines);
-    if (silent) list.prepend(el("li", { class: "silent", text: this.latest.length ? "Nothing has been sent for some seconds." : "Nothing is being sent to this stream now." }));
+    if (silent) list.prepend(el("li", { class: "silent", text: this.latest.length ? "No objects for some seconds." : "No objects are being sent to this stream now." }));
   }
 
   // -------------------------------------------------------------------------------------------------------- connections
@@ -466,7 +466,7 @@ class App {
     this.states[name] = gone ? { state: "connecting" } : { state, ...more };
     if (gone) {
       this.results.last = null;
-      this.toast("The broker does not keep what came meanwhile: rows are missing here");
+      this.toast("The broker has deleted the rows that arrived meanwhile: rows are missing here");
       setTimeout(() => this.#follow());
     }
     if (state === "refused" && more.problem?.status === 401) this.#askToken(more.problem.message);
@@ -485,7 +485,7 @@ class App {
     say($("state").firstElementChild, told);
     $("state").title = problem?.message ?? (worst === "waiting" ? `${why}; next attempt in ${left} s` : "");
     document.documentElement.dataset.connection = worst;
-    if (worst === "waiting") this.#banner(`Reconnecting: ${why}. Nothing is lost: what stands goes on, and its rows come when the gateway is back.`, "waiting");
+    if (worst === "waiting") this.#banner(`Reconnecting: ${why}. Nothing is lost: continuous queries go on, and their rows arrive when the gateway is back.`, "waiting");
     else if (worst === "refused") this.#banner(`Refused: ${problem.message}`, "refused");
     else if (stopped) this.#banner(STOPPED[stopped], "stopped");
     else if (["waiting", "refused", "stopped"].includes($("banner").dataset.kind)) this.#banner(null);
@@ -534,7 +534,7 @@ class App {
       for (const { by: _, ...query } of queries.filter((each) => !known.has(each.id)).reverse()) this.#add(query).follow();
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
-      this.toast(`What stands cannot be listed: ${problem.message}`);
+      this.toast(`The registered queries cannot be listed: ${problem.message}`);
     }
   }
 
@@ -607,9 +607,9 @@ class App {
     });
     $("share").addEventListener("click", () => {
       this.#save();
-      this.copy(location.href, "Link copied: it has the view and the questions, and no token");
+      this.copy(location.href, "Link copied: it holds the view and the queries, but no token");
     });
-    $("key").addEventListener("click", () => this.#openToken("Requests from this page bear this token."));
+    $("key").addEventListener("click", () => this.#openToken("Requests of this page carry this token."));
     $("token-forget").addEventListener("click", () => {
       keepToken(null);
       $("token-dialog").close();
@@ -643,7 +643,7 @@ class App {
       if (this.streams.length) this.enter();
     });
     for (const name of ["error", "unhandledrejection"]) {
-      addEventListener(name, (event) => (event.error ?? event.reason) && this.toast("Something on this page has failed; the rest of it goes on"));
+      addEventListener(name, (event) => (event.error ?? event.reason) && this.toast("A part of this page has failed; the rest continues"));
     }
     addEventListener("pagehide", () => this.#keep());
     document.addEventListener("visibilitychange", () => {

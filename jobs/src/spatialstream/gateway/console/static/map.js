@@ -11,7 +11,7 @@ import { Space, corners } from "./web/geometry.js";
 
 maplibre.setWorkerUrl(new URL("./vendor/maplibre-gl-worker.mjs", import.meta.url).href);
 
-const SCREEN = 17; // ms for which a picture may wait until the screen takes one
+const SCREEN = 17; // ms for which a frame may wait for the screen
 const MIDDLE = [12, 24];
 
 /**
@@ -64,9 +64,9 @@ class GraphicsMap extends LiveMap {
     this.show(new Space("wgs84")); // until it is known what there is
   }
 
-  /** The browser has taken the graphics away, and may give them back; meanwhile nothing is drawn. */
+  /** Handles a lost graphics context, which the browser may restore; meanwhile nothing is drawn. */
   #lost() {
-    this.#tell("The map is away: the browser has taken its graphics away. Everything else works. If it does not come back, load the page again.");
+    this.#tell("The map is not available: the browser has taken its graphics away. Everything else works. If the map does not come back, reload the page.");
     this.ready = new Promise((resolve) => this.map.once("style.load", resolve)).then(() => {
       // the library brings back all but the layers of our own
       for (const each of [this.passing, this.past]) if (!this.map.getLayer(each.id)) this.map.addLayer(each);

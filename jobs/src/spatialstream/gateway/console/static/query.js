@@ -1,4 +1,4 @@
-// Questions as records: made from what is typed, told in words, and in the address of the page.
+// Queries as records: built from the form, described in words, and encoded in the page's address.
 
 import { distance, duration, place } from "./web/format.js";
 import { rounded } from "./web/geometry.js";
@@ -11,8 +11,8 @@ export const KIND = Object.fromEntries(
 export const isStanding = (query) => Object.values(STANDING).includes(query.type);
 
 /**
- * What is typed as words: all that stand together have to be there, `|` or a comma is between alternatives, and what has a
- * minus before it must be absent.
+ * Parses the words: words in a group must all be present, `|` or a comma separates alternatives, and a word with a minus
+ * before it must be absent.
  */
 export function parseWords(text) {
   const none = [];
@@ -25,13 +25,13 @@ export function parseWords(text) {
   return none.length ? { ...words, none } : words;
 }
 
-/** The same, backwards. */
+/** The inverse. */
 export function wordsText(query) {
   const groups = query.any ?? (query.keywords?.length ? [query.keywords] : []);
   return [groups.map((each) => each.join(" ")).join(" | "), ...(query.none ?? []).map((each) => `-${each}`)].filter(Boolean).join(" ");
 }
 
-/** What a question asks about, in one line. */
+/** Describes a query in one line. */
 export function told(query, space) {
   const kind = KIND[query.type];
   const words = wordsText(query);
@@ -52,7 +52,7 @@ export function regionText(region, space) {
   return `${place([west, south], space)} to ${place([east, north], space)}`;
 }
 
-/** How a question looks back, or for how long it stands. */
+/** Describes how far a snapshot query looks back, or how long a continuous query lasts. */
 export function timing(query) {
   const ms = (value) => (typeof value === "number" ? `${value}ms` : value);
   const kind = KIND[query.type];
@@ -66,16 +66,16 @@ export function timing(query) {
 // ------------------------------------------------------------------------------------------------------ the address
 
 const TYPES = new Set(Object.keys(KIND));
-export const MOST = 40; // questions of an address
+export const MOST = 40; // queries in an address
 const SAID = ["stream", "view", "map", "q", "follow", "replay"];
 
-/** Whether what is after the # is the page's own, and not a place in it. */
+/** Whether the fragment is the page's state, and not an anchor. */
 export function isAddress(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   return SAID.some((each) => given.has(each));
 }
 
-/** What the address says after its #; what is no such thing is passed over. A token does not stay in it. */
+/** Parses the fragment of the address; unknown parts are ignored. A token is removed from it. */
 export function readAddress(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, questions: [], all: given.get("follow") === "all", replay: null };
@@ -88,7 +88,7 @@ export function readAddress(hash) {
     const questions = JSON.parse(given.get("q") ?? "[]");
     said.questions = questions.slice(0, MOST).filter((each) => each && TYPES.has(each.type) && (!isStanding(each) || typeof each.id === "string"));
   } catch {
-    // it was cut or changed on its way
+    // the link was truncated or changed
   }
   return said;
 }

@@ -1,4 +1,4 @@
-// A question with its card: what it asks, how it stands, and its results.
+// A query and its card: what it asks for, its state, and its results.
 
 import { Problem, call, streamPath } from "./api.js";
 import { KIND, isStanding, timing, told } from "./query.js";
@@ -20,11 +20,11 @@ const ENOUGH = 500; // rows that are read at once
 
 let made = 0;
 
-/** What shows the rows of a question: as they come, or those of a moment. */
+/** The view of a query's rows: as they arrive, or those of a moment. */
 export const viewOf = (question, coming) => new VIEWS[question.kind](question, coming);
 
 export class Question {
-  /** @param {object} query as the interface takes it; a standing one has its id @param {object} app the page */
+  /** @param {object} query as the interface takes it; a continuous one has its id @param {object} app the page */
   constructor(query, app, colour) {
     [this.query, this.app, this.colour] = [query, app, colour];
     this.key = `question-${(made += 1)}`;
@@ -36,8 +36,8 @@ export class Question {
     this.newest = null;
     this.state = "new";
     [this.since, this.until, this.looked] = [null, null, 0];
-    [this.own, this.by, this.caughtUp] = [false, null, false]; // whether this page has registered it, and who has
-    this.before = null; // what was in the card before it showed what has been
+    [this.own, this.by, this.caughtUp] = [false, null, false]; // whether this page registered it, and who registered it
+    this.before = null; // the content of the card before it showed past rows
     this.element = this.#card();
     app.map.setRegion(this.key, query, colour);
   }
@@ -48,23 +48,23 @@ export class Question {
     this.status = el("p", { class: "status" });
     this.body = el("div", { class: "body" });
     this.end = tool("close", this.standing ? "Cancel" : "Remove", () => this.#end());
-    const card = el("article", { class: "card", "data-type": this.query.type, "aria-label": `${this.standing ? "Standing" : "Asked once"}: ${title}, ${where}` },
+    const card = el("article", { class: "card", "data-type": this.query.type, "aria-label": `${this.standing ? "Continuous query" : "Snapshot query"}: ${title}, ${where}` },
       el("header", {},
         el("span", { class: "swatch" }),
         el("div", { class: "title" }, el("h3", { text: title }), el("p", { text: where })),
         el("div", { class: "tools" },
-          this.standing ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Ask again", () => this.ask().catch(() => {})),
+          this.standing ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Run again", () => this.ask().catch(() => {})),
           tool("show", "Show on the map", () => this.app.map.fit(this.app.space.extent(this.query))),
           tool("edit", "Put into the form", () => this.app.edit(this)),
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
           this.end)),
       this.body,
-      el("footer", {}, el("span", { class: "kind", text: `${this.standing ? "standing" : "once"} · ${TYPES[this.kind]} · ${timing(this.query)}` }), this.status));
+      el("footer", {}, el("span", { class: "kind", text: `${this.standing ? "continuous" : "snapshot"} · ${TYPES[this.kind]} · ${timing(this.query)}` }), this.status));
     card.style.setProperty("--colour", this.colour);
     return card;
   }
 
-  /** The same as a command. */
+  /** The query as a command. */
   command() {
     const { id, ...rest } = this.query;
     const path = streamPath(this.app.stream, this.standing ? "queries" : "ask");
@@ -85,10 +85,10 @@ export class Question {
     if (!this.#shown.includes(this.view.element)) this.#put(el("p", { class: "empty", text }));
   }
 
-  /** Asks a snapshot question. */
+  /** Runs a snapshot query. */
   async ask() {
     this.#set("asking", "asking …");
-    this.#wait("Asking …");
+    this.#wait("Querying …");
     const began = performance.now();
     try {
       const row = await call("POST", streamPath(this.app.stream, "ask"), this.query);
@@ -104,11 +104,11 @@ export class Question {
     }
   }
 
-  /** Registers a standing question; a place before its first row. */
+  /** Registers a continuous query; gives a position before its first row. */
   async register() {
     [this.own, this.caughtUp] = [true, true];
     this.#set("registering", "the stream is taking it in …");
-    this.#wait("The stream is taking it in …");
+    this.#wait("Registering …");
     try {
       const said = await call("POST", streamPath(this.app.stream, "queries"), this.query);
       if (said.taken_in) this.#stands({ ...this.query, t: said.as_of.clock });
@@ -116,31 +116,31 @@ export class Question {
       return said.position;
     } catch (problem) {
       this.#set("refused", problem.message, true);
-      this.#wait("It does not stand.");
+      this.#wait("It is not registered.");
       throw problem;
     }
   }
 
-  /** It stands, as what is given says; null: that is not known yet. */
+  /** Records that it is registered, with the given record; null: not known yet. */
   #stands(query) {
     if (query) {
       const life = milliseconds(query.duration);
       [this.since, this.until] = [query.t, life === null ? null : query.t + life];
     }
-    this.#set("standing", this.since === null ? "stands" : `stands since ${moment(this.since)}`);
-    this.#wait({ objects: "No match yet. They appear here, and on the map, as they come.", nearest: "Nothing is near yet.", terms: "The first words come with the next step." }[this.kind]);
+    this.#set("standing", this.since === null ? "registered" : `registered at ${moment(this.since)}`);
+    this.#wait({ objects: "No match yet. Matches appear here and on the map as they arrive.", nearest: "Nothing is near yet.", terms: "The first words arrive with the next step." }[this.kind]);
   }
 
-  /** Follows a question that stands already. */
+  /** Follows a query that is registered already. */
   follow(kept) {
     if (!this.app.rights.has("watch")) {
       this.#set("unseen", "your token may not watch it");
-      this.#wait("Its rows are for who may watch the stream.");
+      this.#wait("Its rows require the right to watch the stream.");
       return;
     }
     this.own = kept?.own ?? false;
     this.#set("looking", "looking whether it stands …");
-    this.#wait("Looking whether it stands …");
+    this.#wait("Checking whether it is registered …");
     if (kept?.view) {
       this.view.restore(kept.view);
       this.rows = kept.rows;
@@ -149,7 +149,7 @@ export class Question {
     this.look();
   }
 
-  /** Asks whether it stands, and since when. */
+  /** Asks the gateway whether it is registered, and since when. */
   async look() {
     this.looked = Date.now();
     try {
@@ -164,12 +164,12 @@ export class Question {
       if (LIVES.includes(this.state)) this.#stands(query);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
-      // what has only been sent does not stand yet
+      // a query that has only been sent is not registered yet
       if (problem.kind === "not-found" && ["looking", "standing"].includes(this.state)) this.#ended();
     }
   }
 
-  /** Shows the last rows that came before the page was opened, once; what comes meanwhile goes on top. */
+  /** Shows the last rows from before the page was opened, once; rows that arrive meanwhile go on top. */
   async #catchUp() {
     if (this.caughtUp) return;
     this.caughtUp = true;
@@ -179,7 +179,7 @@ export class Question {
       if (rows.length || this.kind === "objects") this.#fill();
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
-      this.caughtUp = false; // it is tried again at the next look
+      this.caughtUp = false; // the next check tries again
     }
   }
 
@@ -199,7 +199,7 @@ export class Question {
     return rows.map((each) => each.row);
   }
 
-  /** Looks again when its time is over, and now and then: anybody may have cancelled it. */
+  /** Checks again when it expires, and periodically: anybody may have cancelled it. */
   tick(clock) {
     if (!LIVES.includes(this.state)) return;
     const soon = this.state !== "standing" || (this.until !== null && clock >= this.until);
@@ -208,8 +208,8 @@ export class Question {
 
   #ended() {
     const over = this.until !== null && this.app.clock !== null && this.app.clock.clock >= this.until;
-    this.#over("ended", over ? `its time was over at ${moment(this.until)}` : "stands no more: cancelled, or its time is over");
-    this.#wait("It stands no more. Replay shows what it has had, as far as that is kept.");
+    this.#over("ended", over ? `expired at ${moment(this.until)}` : "no longer registered: cancelled or expired");
+    this.#wait("It is no longer registered. Replay shows its past rows, as far as they are kept.");
   }
 
   #over(state, text) {
@@ -219,7 +219,7 @@ export class Question {
     this.app.over();
   }
 
-  /** What is needed to go on after the page has been loaded again. */
+  /** The state needed to continue after the page has been reloaded. */
   keep() {
     return { own: this.own, view: this.rows ? this.view.keep() : null, rows: this.rows };
   }
@@ -246,7 +246,7 @@ export class Question {
     if (!this.#shown.includes(this.view.element)) this.#put(this.view.element);
   }
 
-  /** What is in the card, or will be again when what has been is not shown any more. */
+  /** Sets the content of the card, or the content to restore when past rows are no longer shown. */
   get #shown() {
     return this.before ?? [...this.body.childNodes];
   }
@@ -260,7 +260,7 @@ export class Question {
     if (this.rows) this.view.draw();
   }
 
-  /** Shows what has been in place of what comes; null: what comes again. */
+  /** Shows past rows instead of live ones; null: live rows again. */
   show(past) {
     this.element.classList.toggle("past", past !== null);
     if (past !== null) {
@@ -280,7 +280,7 @@ export class Question {
     }
     if (this.app.readOnlyReason() !== null) {
       this.app.remove(this);
-      this.app.toast("Removed from this page; it still stands, for you may not cancel it");
+      this.app.toast("Removed from this page. It stays registered, since you may not cancel it");
       return;
     }
     const wanted = this.own ? "cancel" : await this.app.confirmCancel(this);
@@ -288,7 +288,7 @@ export class Question {
     else if (wanted === "remove") this.app.remove(this);
   }
 
-  /** Ends it in the stream; whether it stands no more. */
+  /** Cancels it in the stream; gives whether that has succeeded. */
   async cancel() {
     this.#set("cancelling", "cancelling …");
     try {
@@ -303,7 +303,7 @@ export class Question {
     return true;
   }
 
-  /** Whether it may be there in the stream, so that something can take its place. */
+  /** Whether it may be registered, so that another query can replace it. */
   get lives() {
     return this.standing && LIVES.includes(this.state);
   }

@@ -1,14 +1,14 @@
-// Replay: when the rows of a standing question came, and what they were at each of those moments.
+// Replay: when the rows of a continuous query arrived, and its rows at each of these moments.
 
 import { Problem, call, streamPath } from "./api.js";
 import { viewOf } from "./question.js";
 import { el, icon, say } from "./web/dom.js";
 import { count, counted, moment, span } from "./web/format.js";
 
-const PARTS = 60; // moments of the time
-const SHOWN = 500; // rows of a moment, at most
-const PAGES = 20; // that are read for a moment, at most
-const KEPT = 2 * PARTS; // moments that need not be read again
+const PARTS = 60; // moments of the span
+const SHOWN = 500; // most rows of a moment
+const PAGES = 20; // most pages to read for a moment
+const KEPT = 2 * PARTS; // moments to cache
 const SPANS = { "15m": 900_000, "1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000 };
 const SPEEDS = [1, 2, 5]; // moments a second
 const DRAGGED = 120; // ms for which somebody who drags has to rest before rows are read
@@ -42,7 +42,7 @@ export class Replay {
     });
   }
 
-  /** Turns to a standing question; at a moment, if one is given. */
+  /** Turns to a continuous query; at a moment, if one is given. */
   open(question, { at = null, span: wanted = this.span } = {}) {
     if (this.question !== null) this.close();
     [this.question, this.view] = [question, viewOf(question, question.kind === "terms")];
@@ -89,7 +89,7 @@ export class Replay {
     this.spans.value = wanted;
     this.part = length / PARTS;
     this.speeds.replaceChildren(...SPEEDS.map((each) => el("option", { value: each, text: `${Math.round((each * this.part) / 1000)} ×`, selected: each === this.speed })));
-    this.#busy(true, "Looking for when its rows came …");
+    this.#busy(true, "Looking for the times of its rows …");
     const now = this.app.now();
     // what somebody shares is in the middle, if that is over
     const until = at === null ? now : Math.min(now, at + length / 2);
@@ -111,7 +111,7 @@ export class Replay {
     if (found < 0) {
       this.#show([], false);
       this.slider.setAttribute("aria-valuetext", "no rows");
-      say(this.told, `No row of this question came in the last ${span(length)}${this.kept > this.counts[0].since ? " that are kept" : ""}.`);
+      say(this.told, `No row of this query arrived in the last ${span(length)}${this.kept > this.counts[0].since ? " that are kept" : ""}.`);
     } else this.#go(at === null ? found : Math.max(0, this.counts.findLastIndex((each) => each.since <= at)));
   }
 
@@ -129,7 +129,7 @@ export class Replay {
     const notes = [];
     if (this.kept === null) notes.push("The topic of results has no rows.");
     else if (gone) notes.push(`Rows are kept since ${moment(this.kept)}.`);
-    if (this.counts.some((each) => !each.exact)) notes.push("More came than can be counted: paler bars are estimates.");
+    if (this.counts.some((each) => !each.exact)) notes.push("There are too many rows to count: paler bars are estimates.");
     say(this.note, notes.join(" "));
   }
 
@@ -227,7 +227,7 @@ export class Replay {
     const about = (n) => `${exact ? "" : "about "}${counted(n, "row")}`;
     this.slider.setAttribute("aria-valuetext", `${when}, ${about(rows)}`);
     const some = known !== null && this.question.kind === "objects" && known.more;
-    const what = some ? `the first ${count(known.shown)} of ${about(Math.max(rows, known.shown))}` : `${about(rows)}${known?.holds ? "; what came before holds" : ""}`;
+    const what = some ? `the first ${count(known.shown)} of ${about(Math.max(rows, known.shown))}` : `${about(rows)}${known?.holds ? "; the previous answer still holds" : ""}`;
     say(this.told, `${when}: ${what}`);
   }
 

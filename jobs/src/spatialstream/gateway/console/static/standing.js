@@ -1,4 +1,4 @@
-// What stands in the stream, whoever has registered it: a list from which one follows.
+// The list of the registered queries of the stream, by any client, from which one can be followed.
 
 import { Problem, call, streamPath } from "./api.js";
 import { told } from "./query.js";
@@ -13,7 +13,7 @@ export class Standing {
   constructor(element, app) {
     [this.element, this.app] = [element, app];
     this.list = el("div", { class: "listed" });
-    element.append(el("summary", { text: "What stands in this stream" }), this.list);
+    element.append(el("summary", { text: "Registered queries" }), this.list);
     element.addEventListener("toggle", () => element.open && this.#read());
   }
 
@@ -25,14 +25,14 @@ export class Standing {
   }
 
   async #read() {
-    this.#say("Looking …");
+    this.#say("Loading …");
     try {
       const said = await call("GET", streamPath(this.app.stream, `queries?limit=${LISTED}`));
-      if (!said.queries.length) this.#say("Nothing stands here yet.");
+      if (!said.queries.length) this.#say("No query is registered yet.");
       else this.list.replaceChildren(el("ul", {}, said.queries.map((each, i) => this.#item(each, said.so_far[i]))), said.next ? el("p", { class: "note", text: `The first ${LISTED} are shown; a link may name others.` }) : "");
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
-      this.#say(`What stands cannot be listed: ${problem.message}.`);
+      this.#say(`The registered queries cannot be listed: ${problem.message}.`);
     }
   }
 

@@ -1,15 +1,15 @@
-// What the rows of a question look like: matches as they come, a list that reorders, words as bars by time.
+// Views of a query's rows: matches as they arrive, a list that reorders, words as bars by time.
 //
 // Each view has `row(row, live)`, which takes a row of the stream, `draw()`, and `keep()` and `restore()`, so that a page
-// that is loaded again goes on where it was.
+// that is reloaded continues where it was.
 
 import { el, say, still } from "./web/dom.js";
 import { count, distance, moment, span } from "./web/format.js";
 import { bar, bars, item, termHead, termRows } from "./web/lists.js";
 
-const LISTED = 8; // of the matches that came last
-const LISTED_ONCE = 200; // of an answer
-const MARKED = 500; // on the map, of those that come
+const LISTED = 8; // latest matches listed
+const LISTED_ONCE = 200; // most rows listed of a snapshot answer
+const MARKED = 500; // most matches marked on the map
 const MARKED_ONCE = 5_000;
 const MARK_LIVES = 120_000; // ms
 const BARS = 60; // s of matches

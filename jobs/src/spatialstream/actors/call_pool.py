@@ -1,0 +1,194 @@
+"""A pool of persistent calls: a request is a message on an open Flight exchange, and its answer another one.
+
+A Flight call per request takes both sides twice the processor time of two messages. So a thread that sends a request
+takes a call from the pool for its own use and returns it afterwards; a call that stays unused for a while is closed.
+Persistent calls have no deadline, so a watcher thread cancels a call whose request has waited for too long. Connecting
+takes no longer than the request's own timeout either.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from spatialstream.actors.wire import ActorLost, answering, options
+from spatialstream.connectors.calls import called
+
+__all__ = ["CallPool", "serve_calls"]
+
+_IDLE_SECONDS = 5.0
+"""An unused call is closed after this time."""
+
+_LOOK_SECONDS = 0.1
+"""A request may wait for so much longer than its timeout."""
+
+_CLOSE_SECONDS = 1.0
+"""For how long :meth:`CallPool.close` waits until the cancelled calls of other threads have ended."""
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A persistent call.
+
+    Attributes:
+        address: of the endpoint.
+        secret: with which the call was opened.
+        writer, reader: the two ends of the exchange.
+        until: when to cancel it, s of the monotonic clock.
+    """
+
+    address: str
+    secret: str
+    writer: Any
+    reader: Any
+    until: float
+
+
+class CallPool:
+    """Persistent calls to endpoints that run :func:`serve_calls`; thread-safe.
+
+    Args:
+        name: the command of the exchange.
+        client: returns the client of the endpoint at an address.
+    """
+
+    def __init__(self, name: str, client: Callable[[str], flight.FlightClient]) -> None:
+        self._descriptor = flight.FlightDescriptor.for_command(name)
+        self._client, self._changed = client, threading.Condition()
+        self._free: list[_Call] = []
+        self._all: set[_Call] = set()
+        self._watcher: threading.Thread | None = None
+        self._closed = False
+
+    def ask(self, address: str, secret: str, body: bytes, seconds: float) -> bytes:
+        """Send a request, and return the answer.
+
+        Args:
+            address: of the endpoint.
+            secret: authenticates the call.
+            body: the request.
+            seconds: timeout of the answer.
+
+        Raises:
+            ActorLost: the endpoint does not answer in time, or at all.
+        """
+        until = time.monotonic() + seconds
+        with answering(address):
+            call = self._taken(address, secret, until)
+            try:
+                call.writer.write_metadata(pa.py_buffer(body))
+                answer: bytes = call.reader.read_chunk().app_metadata.to_pybytes()
+            except StopIteration:
+                self._lose(call)
+                raise ActorLost(f"the process at {address} has ended the call", address) from None
+            except BaseException:
+                self._lose(call)
+                raise
+        with self._changed:
+            call.until = time.monotonic() + _IDLE_SECONDS
+            self._free.append(call)
+        return answer
+
+    def close(self) -> None:
+        """Close all calls and stop the watcher thread, so that the process can exit.
+
+        :meth:`ask` must not be called any more.
+        """
+        with self._changed:
+            self._closed, idle, self._free = True, self._free, []
+            watcher = self._watcher
+            self._changed.notify_all()
+        self._end(idle)
+        if watcher is not None:  # CPython up to 3.13 aborts if the process exits while this thread releases a call
+            watcher.join(_CLOSE_SECONDS)
+
+    def _taken(self, address: str, secret: str, until: float) -> _Call:
+        """A call for the exclusive use of this thread."""
+        with self._changed:
+            for call in reversed(self._free):  # the most recently used one; the others may expire
+                if (call.address, call.secret) == (address, secret):
+                    self._free.remove(call)
+                    call.until = until
+                    return call
+        call = _Call(address, secret, *self._begun(address, secret, until), until)
+        with self._changed:
+            self._all.add(call)
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, name="call-pool", daemon=True)
+                self._watcher.start()
+        return call
+
+    def _begun(self, address: str, secret: str, until: float) -> tuple[Any, Any]:
+        """Open a call. gRPC may wait for a connection without limit, so another thread does that."""
+        begun = called(lambda: self._client(address).do_exchange(self._descriptor, options(secret)))
+        try:
+            ends: tuple[Any, Any] = begun.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            begun.add_done_callback(_end_unused)
+            raise TimeoutError("could not connect in time") from None
+        return ends
+
+    def _watch(self) -> None:
+        """Cancel calls that take too long and close unused ones, as long as there are calls."""
+        while True:
+            with self._changed:
+                self._changed.wait(_LOOK_SECONDS)
+                now = time.monotonic()
+                late = {call for call in self._all if call.until < now or self._closed}
+                idle = late & set(self._free)
+                self._free = [call for call in self._free if call not in idle]
+                if not self._all:
+                    self._watcher = None
+                    return
+            self._end(idle)
+            for call in late - idle:
+                call.reader.cancel()  # the thread that waits for it closes it
+
+    def _lose(self, call: _Call) -> None:
+        """Close a failed call and the unused ones to the same endpoint, so that the next request does not fail too."""
+        with self._changed:
+            others = [each for each in self._free if each.address == call.address]
+            self._free = [each for each in self._free if each.address != call.address]
+        self._end([call, *others])
+
+    def _end(self, calls: Iterable[_Call]) -> None:
+        """Close calls that no other thread uses."""
+        for call in calls:
+            _break_off(call.writer, call.reader)
+            with self._changed:
+                self._all.discard(call)
+
+
+def _end_unused(begun: Future[Any]) -> None:
+    """Close a call that was opened too late."""
+    if begun.exception() is None:
+        _break_off(*begun.result())
+
+
+def _break_off(writer: Any, reader: Any) -> None:
+    reader.cancel()
+    with suppress(pa.ArrowException):  # close reports the cancellation; unclosed, Flight would log it
+        writer.close()
+
+
+def serve_calls(reader: Any, writer: Any, answer: Callable[[bytes], bytes]) -> None:
+    """Answer each request that comes on a call, until the other side closes it."""
+    for body in _bodies(reader):
+        writer.write_metadata(pa.py_buffer(answer(body)))
+
+
+def _bodies(reader: Any) -> Iterator[bytes]:
+    while True:
+        try:
+            body = reader.read_chunk().app_metadata
+        except (StopIteration, pa.ArrowException, flight.FlightError):  # the client has gone
+            return
+        yield body.to_pybytes()

@@ -1,1 +1,0 @@
-"""What touches the world: where records come from, where state is kept, and where rows go."""

@@ -1,0 +1,242 @@
+"""Persistent calls: each thread uses one exclusively, slow ones are cancelled, and unused ones are closed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from spatialstream.actors import call_pool
+from spatialstream.actors.actor import Actor, ActorSpec
+from spatialstream.actors.call_pool import CallPool, serve_calls
+from spatialstream.actors.wire import ActorLost, Guard, client_of, options
+from tests.contracts.engines import until, world
+
+
+class Endpoint(flight.FlightServerBase):  # type: ignore[misc]
+    """Answers requests with their bytes reversed; ``slow`` when it is allowed to, and ``wrong`` with an error.
+
+    Attributes:
+        begun, ended: number of calls.
+        slow: set when it may answer.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("grpc+tcp://127.0.0.1:0", middleware={Guard.NAME: Guard("own", "asking")})
+        self.begun, self.ended, self.slow, self.lock = 0, 0, threading.Event(), threading.Lock()
+        self.address = f"127.0.0.1:{self.port}"
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        assert descriptor.command == b"name"
+        with self.lock:
+            self.begun += 1
+        try:
+            serve_calls(reader, writer, self.answer)
+        finally:
+            with self.lock:
+                self.ended += 1
+
+    def answer(self, body: bytes) -> bytes:
+        if body == b"slow":
+            assert self.slow.wait(60.0)
+        if body == b"wrong":
+            raise RuntimeError("a defect")
+        return body[::-1]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint()
+    yield made
+    made.slow.set()
+    made.shutdown()
+
+
+@pytest.fixture
+def asking() -> Iterator[CallPool]:
+    made = CallPool("name", client_of)
+    yield made
+    made.close()
+
+
+def test_each_thread_gets_its_own_answers_and_no_call_is_begun_twice(endpoint: Endpoint, asking: CallPool) -> None:
+    def ask(number: int) -> None:
+        for i in range(50):
+            body = f"{number}-{i}-{'x' * 100 * i}".encode()
+            assert asking.ask(endpoint.address, "asking", body, 60.0) == body[::-1]
+
+    with ThreadPoolExecutor(8) as pool:
+        for each in [pool.submit(ask, number) for number in range(8)]:
+            each.result(120.0)
+    begun = endpoint.begun
+    assert begun <= 8
+    ask(0)
+    assert endpoint.begun == begun
+
+
+def test_an_answer_may_be_larger_than_a_message(endpoint: Endpoint, asking: CallPool) -> None:
+    body = bytes(range(256)) * 100_000
+    assert asking.ask(endpoint.address, "asking", body, 60.0) == body[::-1]
+
+
+def test_what_takes_too_long_is_broken_off_and_nothing_else(endpoint: Endpoint, asking: CallPool) -> None:
+    began = time.monotonic()
+    with pytest.raises(ActorLost, match="does not answer") as lost:
+        asking.ask(endpoint.address, "asking", b"slow", 0.3)
+    assert 0.3 <= time.monotonic() - began < 30.0
+    assert lost.value.address == endpoint.address
+    assert asking.ask(endpoint.address, "asking", b"ab", 60.0) == b"ba"
+    endpoint.slow.set()
+    until(lambda: endpoint.ended == 1)
+
+
+def test_of_one_that_has_gone_only_the_first_to_ask_hears(endpoint: Endpoint, asking: CallPool) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        held = [pool.submit(asking.ask, endpoint.address, "asking", b"slow", 60.0) for _ in range(4)]
+        until(lambda: endpoint.begun == 4)
+        endpoint.slow.set()
+        for each in held:
+            each.result(60.0)
+    assert len(asking._free) == 4
+    with pytest.raises(ActorLost):
+        asking.ask(endpoint.address, "asking", b"wrong", 60.0)
+    assert not asking._free
+    until(lambda: endpoint.ended == 4)
+    assert asking.ask(endpoint.address, "asking", b"ab", 60.0) == b"ba"
+
+
+def test_an_error_ends_the_call_and_nothing_else(endpoint: Endpoint, asking: CallPool) -> None:
+    with pytest.raises(ActorLost, match="does not answer"):
+        asking.ask(endpoint.address, "asking", b"wrong", 60.0)
+    assert asking.ask(endpoint.address, "asking", b"ab", 60.0) == b"ba"
+
+
+def test_calls_that_nobody_uses_end_and_so_does_who_looks_after_them(
+    endpoint: Endpoint, asking: CallPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_pool, "_IDLE_SECONDS", 0.2)
+    for round_number in (1, 2):
+        asking.ask(endpoint.address, "asking", b"ab", 60.0)
+        until(lambda number=round_number: endpoint.ended == number)  # type: ignore[misc]
+        until(lambda: not asking._watcher)
+        assert not asking._free
+        assert not asking._all
+
+
+def test_all_end_with_who_asks(endpoint: Endpoint, asking: CallPool) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        waits = pool.submit(asking.ask, endpoint.address, "asking", b"slow", 60.0)
+        until(lambda: endpoint.begun == 1)
+        assert asking.ask(endpoint.address, "asking", b"ab", 60.0) == b"ba"
+        asking.close()
+        with pytest.raises(ActorLost):
+            waits.result(60.0)
+        endpoint.slow.set()
+    until(lambda: endpoint.ended == 2)
+    until(lambda: not asking._watcher)
+
+
+def test_nothing_of_one_that_is_closed_runs_any_more(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = CallPool("name", client_of)
+    wait = asking._changed.wait
+
+    def late(seconds: float) -> bool:
+        woken = wait(seconds)
+        time.sleep(0.3)  # as on a busy machine
+        return woken
+
+    monkeypatch.setattr(asking._changed, "wait", late)
+    asking.ask(endpoint.address, "asking", b"ab", 60.0)
+    watcher = asking._watcher
+    assert watcher is not None
+    asking.close()
+    assert not watcher.is_alive()  # the process may end now
+
+
+def test_who_is_not_there_or_does_not_know_the_secret(endpoint: Endpoint, asking: CallPool) -> None:
+    with pytest.raises(ActorLost, match="the connection failed"):
+        asking.ask("127.0.0.1:1", "asking", b"ab", 60.0)
+    with pytest.raises(ActorLost, match="secret of this stream"):
+        asking.ask(endpoint.address, "guessed", b"ab", 60.0)
+    assert endpoint.begun == 0
+
+
+def test_nobody_waits_for_a_connection_for_longer_than_for_an_answer(asking: CallPool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # lets in whoever comes, and says nothing
+        address, began = f"127.0.0.1:{silent.getsockname()[1]}", time.monotonic()
+        with pytest.raises(ActorLost, match="could not connect in time"):
+            asking.ask(address, "asking", b"ab", 0.2)
+        assert time.monotonic() - began < 10.0  # gRPC gives up after 20 s
+    assert not asking._all
+
+
+def test_a_call_that_is_begun_too_late_is_ended(endpoint: Endpoint) -> None:
+    late = threading.Event()
+
+    class Late:
+        def do_exchange(self, *given: Any) -> Any:
+            assert late.wait(60.0)
+            ends = client_of(endpoint.address).do_exchange(*given)
+            until(lambda: endpoint.begun == 1)  # one that is broken off sooner may never be heard of there
+            return ends
+
+    asking = CallPool("name", lambda address: Late())
+    with pytest.raises(ActorLost, match="could not connect in time"):
+        asking.ask(endpoint.address, "asking", b"ab", 0.1)
+    late.set()
+    until(lambda: endpoint.ended == 1)
+    assert not asking._all
+
+
+def test_one_that_was_there_and_is_another_now(asking: CallPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_pool, "_IDLE_SECONDS", 0.2)
+    first = Endpoint()
+    assert asking.ask(first.address, "asking", b"ab", 60.0) == b"ba"
+    with ThreadPoolExecutor(1) as pool:
+        gone = pool.submit(first.shutdown)  # waits for the call that stands, and takes no other
+        until(lambda: not asking._free, within=60.0)  # which ends when nobody has used it for a while
+        gone.result(60.0)
+    with pytest.raises(ActorLost, match="does not answer"):
+        asking.ask(first.address, "asking", b"ab", 60.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "secret", "why"), [("find", "asking", "own processes"), ("other", "own", "unknown exchange")]
+)
+def test_an_actor_refuses_strangers_and_what_it_does_not_know(name: str, secret: str, why: str) -> None:
+    actor = Actor(ActorSpec("127.0.0.1:1", "own", world(), "asking"), "127.0.0.1")
+    asking = CallPool(name, client_of)
+    try:
+        with pytest.raises(ActorLost, match=why):
+            asking.ask(actor.address, secret, json.dumps({}).encode(), 60.0)
+    finally:
+        asking.close()
+        actor.shutdown()
+
+
+def test_an_actor_tells_what_is_wrong_with_what_it_is_asked() -> None:
+    actor = Actor(ActorSpec("127.0.0.1:1", "own", world(), "asking"), "127.0.0.1")
+    asking = CallPool("ask", client_of)
+    try:
+        for body in (b"{", b"[]", b"\xff"):
+            assert b'"failed"' in asking.ask(actor.address, "asking", body, 60.0)
+    finally:
+        asking.close()
+        actor.shutdown()
+
+
+def test_who_ends_a_call_without_a_word_is_gone(endpoint: Endpoint) -> None:
+    client = client_of(endpoint.address)
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command("name"), options("own"))
+    writer.write_metadata(pa.py_buffer(b"ab"))
+    assert reader.read_chunk().app_metadata.to_pybytes() == b"ba"
+    writer.close()
+    until(lambda: endpoint.ended == 1)

@@ -1,0 +1,263 @@
+"""Queries between rounds, from the side of who asks: what is refused, what is waited for, and what is tried again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spatialstream.client import SnapshotClient
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.model.errors import Gone, SettingError, Unavailable
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import QueryBatch, parse_query
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
+from spatialstream.oracle import answers
+from spatialstream.stages import views
+from spatialstream.stages.messages import Block
+from spatialstream.stages.snapshot_queries import ReadPoint
+from spatialstream.stages.turns import NEVER, Round
+from spatialstream.stages.views import RoundId, View
+
+PLANE = Space.planar(0.0, 0.0, 8.0, 8.0)
+SLOTS, PLACE = 3, "asked"
+SRQ = {"type": "SRQ", "region": {"box": [0, 0, 8, 8]}, "duration": "1h"}
+SKQ = {"type": "SKQ", "at": [1, 1], "k": 3, "duration": "1h"}
+MANY = {**SKQ, "k": 40}
+STQ = {"type": "STQ", "region": {"circle": [4, 4, 4]}, "k": 2, "duration": "1h"}
+
+
+def objects(n: int, t: int) -> list[SpatialObject]:
+    rng = np.random.default_rng((n, t))
+    places = rng.uniform(0, 8, (n, 2)).tolist()
+    return [SpatialObject(f"{t}-{i}", t, x, y, ("a", "b", f"w{i % 7}")) for i, (x, y) in enumerate(places)]
+
+
+class Stream:
+    """Slots in this process, rounds of which are done at will; it counts what is asked of it."""
+
+    def __init__(self, space: Space = PLANE) -> None:
+        sample = ObjectBatch.of(objects(200, 0))
+        self.version = build(space, sample, QueryBatch.of([]), 9, SLOTS)
+        self.stores = [SegmentStore(space) for _ in range(SLOTS)]
+        self.turn: Round | None = None
+        self.seen: list[SpatialObject] = []
+        self.calls: list[tuple[list[int], RoundId, pa.RecordBatch]] = []
+        self.pauses: list[float] = []
+
+    def round(self, watermark: int, found: Sequence[SpatialObject] = ()) -> None:
+        number = 0 if self.turn is None else self.turn.number + 1
+        turn = Round(number, (number,), (0,), watermark, 0)
+        batch = ObjectBatch.of(list(found))
+        slots = self.version.route_objects(batch)
+        for slot, store in enumerate(self.stores):
+            store.append(batch.take(np.flatnonzero(slots == slot)))
+            views.keep(PLACE, slot, View.of(store, turn, None))
+        self.turn = turn  # it is told when all slots have done it
+        self.seen += found
+
+    def newest(self, seconds: float) -> ReadPoint | None:
+        def load(number: int) -> RoutingVersion:
+            assert number == 0
+            return self.version
+
+        return None if self.turn is None else ReadPoint.of(json.loads(json.dumps(ReadPoint.record(self.turn))), load)
+
+    def call(
+        self, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
+    ) -> Iterable[Block]:
+        self.calls.append((list(slots), round_id, query_block))
+        return views.answer_at(PLACE, slots, round_id, query_block)
+
+    def session(self, **more: Any) -> SnapshotClient:
+        return SnapshotClient(self.newest, more.pop("call", self.call), PLANE, pause=self.pauses.append, **more)
+
+    def right(self, record: dict[str, Any], t: int | None = None) -> dict[str, Any]:
+        """The oracle's row, as of the round that is newest."""
+        assert self.turn is not None
+        given = {"t": self.turn.watermark if t is None else t, **record}
+        rows, _ = answers(self.seen, [parse_query(given, PLANE)], PLANE)
+        return rows[0] | {"as_of": {"round": self.turn.number, "clock": self.turn.watermark}}
+
+
+@pytest.fixture
+def stream() -> Iterator[Stream]:
+    views.forget()
+    yield Stream()
+    views.forget()
+
+
+def test_answers_are_as_of_the_newest_round_at_its_clock(stream: Stream) -> None:
+    session = stream.session()
+    stream.round(1_000, objects(40, 900))
+    assert session.ask(SRQ | {"id": "q"}) == stream.right(SRQ | {"id": "q"})
+    stream.round(2_000, objects(40, 1_500))
+    for record in (SRQ, SKQ, STQ, SKQ | {"keywords": ["w3"]}, SRQ | {"t": 1_200}, SRQ | {"t": "1970-01-01T00:00:02Z"}):
+        assert session.ask(record | {"id": "q"}) == stream.right(record | {"id": "q"})
+    assert session.ask(SRQ)["t"] == 2_000
+    assert len(session.ask(SRQ)["objects"]) == 80
+    assert len(session.ask(SRQ | {"t": 1_000})["objects"]) == 40
+
+
+def test_answers_to_several_come_in_their_order_all_as_of_one_round(stream: Stream) -> None:
+    stream.round(1_000, objects(100, 900))
+    asked = [kind | {"id": f"q{i}"} for i, kind in enumerate([STQ, SRQ, SKQ, SRQ | {"keywords": ["w1"]}, MANY] * 4)]
+    assert stream.session().ask(asked) == [stream.right(each) for each in asked]
+    first, *second = stream.calls
+    assert first[0] == [0, 1, 2]
+    assert len(second) == 1, "all second phases are one call"
+    assert "since" in second[0][2].schema.names
+    assert stream.session().ask([]) == []
+    assert len(stream.session().ask([SRQ, SRQ])) == 2
+    assert [row["query"] for row in stream.session().ask([SRQ | {"id": "same"}] * 2)] == ["same", "same"]
+
+
+def test_only_the_slots_that_a_query_concerns_are_asked(stream: Stream) -> None:
+    stream.round(1_000, objects(300, 900))
+    leaf = stream.version.index.nearest_leaves(np.array([[1.0, 1.0]]))
+    stream.session().ask({**SRQ, "region": {"box": [1, 1, 1, 1]}})
+    assert stream.calls.pop()[0] == stream.version.mapping[leaf].tolist()
+    stream.session().ask({**SKQ, "k": 1})
+    assert stream.calls[0][0] == stream.version.mapping[leaf].tolist()
+    assert all(len(slots) < SLOTS for slots, _, _ in stream.calls)
+
+
+def test_an_answer_may_be_of_any_size(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spatialstream.stages.snapshots.BLOCK_BYTES", 2_000)
+    stream.round(1_000, objects(5_000, 900))
+    everything = {**SRQ, "id": "q"}
+    k = {**SKQ, "id": "q", "k": 10**6}
+    assert stream.session().ask([everything, k]) == [stream.right(everything), stream.right(k)]
+    (line,) = stream.session().lines([("here", k)])
+    assert json.loads(line) == stream.right(k)
+
+
+def test_more_queries_than_are_answered_together(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spatialstream.client.snapshot_client.MOST", 3)
+    stream.round(1_000, objects(10, 900))
+    assert [row["query"] for row in stream.session().ask(SKQ | {"id": str(i)} for i in range(8))] == list("01234567")
+
+
+def test_what_is_wrong_with_one_of_several_who_ask_is_nothing_to_the_others(stream: Stream) -> None:
+    stream.round(1_000, objects(40, 900))
+    right, unread, early = [("a", {**SRQ, "id": "q"}), ("b", {**MANY, "id": "r"})], ("c", "SRQ"), {**SKQ, "t": 1_001}
+    requests = [(right, 5.0), ([unread], 5.0), ([], 5.0), ([*right, ("d", early)], 5.0), (right[1:], 0.0)]
+    found = stream.session().together(requests)
+    rows = [stream.right(record) for _, record in right]
+    assert [[json.loads(line) for line in each] for each in (found[0], found[2], found[4])] == [rows, [], rows[1:]]  # type: ignore[union-attr]
+    assert str(found[1]) == "c: is not a JSON object"
+    assert str(found[3]).startswith("d: t: 1001 is later than the stream's clock")
+    assert len({id for _, id, _ in stream.calls}) == 1
+    assert len(stream.calls) == 2, "two phases of all that can be answered"
+    assert stream.session().together([]) == []
+
+
+def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) -> None:
+    stream.round(NEVER)
+    session = stream.session()
+    (found,) = session.together([([("a", SRQ)], 60.0)])
+    assert isinstance(found, Unavailable)
+    assert str(found).startswith("the stream has just started")
+    stream.round(1_000)
+    (early,) = session.together([([("a", SRQ)], 60.0)], 1_001)
+    assert str(early) == "the stream's clock has not reached 1001: it is at 1000"
+    (row,) = session.together([([("a", SRQ)], 60.0)], 1_000)
+    assert json.loads(row[0])["objects"] == []  # type: ignore[index]
+    assert stream.pauses == []
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ("SRQ", "query 0: is not a JSON object"),
+        ({**SRQ, "region": {"box": [0, 9, 1, 1]}}, "query 0: region.box: south 9 is greater than north 1"),
+        ({**SKQ, "k": 0}, "query 0: k: 0 is out of range"),
+        ({**SKQ, "type": "CKQ"}, "query 0: type: CKQ is not a snapshot query (SRQ, SKQ or STQ); send it through the"),
+        ({"type": "CANCEL", "id": "x"}, "query 0: type: CANCEL is not a snapshot query"),
+        ({**SRQ, "keywords": ["!"]}, "query 0: keywords: '!' has no term"),
+        ({**SRQ, "id": "\ud800"}, "query 0: id: holds half of a surrogate pair"),
+        (
+            {**SRQ, "t": 1_795_880_000_000_000},
+            "query 0: t: 1795880000000000 lies beyond the year 2100, and the stream's clock at 1000: it looks like",
+        ),
+        ({**SRQ, "t": 1_001}, "query 0: t: 1001 is later than the stream's clock, which is at 1000; leave t out"),
+    ],
+)
+def test_what_is_no_query_of_the_stream_is_refused_with_its_place(stream: Stream, record: Any, reason: str) -> None:
+    stream.round(1_000)
+    with pytest.raises(SettingError) as refused:
+        stream.session().ask([record])
+    assert str(refused.value).startswith(reason)
+    assert not stream.calls
+
+
+def test_terms_are_those_of_the_streams_rule(stream: Stream) -> None:
+    stream.round(1_000, objects(5, 900))
+    with pytest.raises(SettingError, match="keywords: 'a' has no term"):
+        stream.session(rule=TermRule(frozenset({"a"}))).ask({**SRQ, "keywords": ["a"]})
+
+
+def test_a_stream_that_has_only_begun_cannot_be_asked_and_then_it_can(stream: Stream) -> None:
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"the stream has just started: .*; waited 0 s"):
+            stream.session().ask(SRQ, timeout=0.0)
+        stream.round(NEVER)
+    stream.round(5)
+    assert stream.session().ask(SRQ)["objects"] == []
+
+
+def test_at_least_waits_for_the_clock(stream: Stream) -> None:
+    stream.round(1_000, objects(1, 900))
+
+    def later(seconds: float) -> None:
+        stream.pauses.append(seconds)
+        assert stream.turn is not None
+        stream.round(stream.turn.watermark + 10, objects(1, stream.turn.watermark + 5))
+
+    session = SnapshotClient(stream.newest, stream.call, PLANE, pause=later)
+    assert session.ask(SRQ, at_least=1_000)["as_of"]["clock"] == 1_000
+    assert not stream.pauses
+    row = session.ask(SRQ | {"t": 1_030}, at_least=1_035)
+    assert (row["t"], row["as_of"]["clock"], len(row["objects"])) == (1_030, 1_040, 4)
+    assert stream.pauses == [0.002, 0.004, 0.008, 0.016]
+    assert session.ask(SRQ, at_least="1970-01-01T00:00:01.050Z")["as_of"]["clock"] == 1_050
+    with pytest.raises(Unavailable, match=r"the stream's clock has not reached 9999: it is at 1050; waited 0 s"):
+        session.ask(SRQ, at_least=9_999, timeout=0.0)
+    with pytest.raises(SettingError, match=r"at_least: 'soon' is not"):
+        session.ask(SRQ, at_least="soon")
+
+
+def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) -> None:
+    stream.round(1_000, objects(10, 900))
+    tries = iter([Gone("the view has gone"), Unavailable("the actor has gone")])
+
+    def call(*arguments: Any) -> Iterable[Block]:
+        if (error := next(tries, None)) is not None:
+            stream.round(1_000 + math.floor(10 * len(stream.seen)), objects(1, 900))
+            raise error
+        return stream.call(*arguments)
+
+    row = stream.session(call=call).ask(SRQ)
+    assert row["as_of"] == {"round": 2, "clock": 1_110}
+    assert len(row["objects"]) == 12
+    assert len(stream.pauses) == 2
+    views.forget()
+    with pytest.raises(Unavailable, match=r"slot 0 has no view of round 2 here: try again.*; waited 0 s"):
+        stream.session().ask(SRQ, timeout=0.0)
+
+
+def test_a_slot_that_says_nothing_is_no_empty_answer(stream: Stream) -> None:
+    stream.round(1_000, objects(50, 900))
+
+    def call(slots: Sequence[int], *rest: Any) -> Iterable[Block]:
+        return (row for row in stream.call(slots, *rest) if row[0] != 1)
+
+    with pytest.raises(Unavailable, match=r"slots \[1\] have not answered as of round 0"):
+        stream.session(call=call).ask(SRQ, timeout=0.0)
