@@ -38,7 +38,7 @@ def test_all_that_it_writes_is_its_log_line_by_line() -> None:
         ),
         (("--largest-answer", "1000000000"), "memory: 268435456 bytes are too few"),
         (("--largest-answer", "0"), "--largest-answer"),
-        (("--largest-body", "100000000"), "is more than a message may have"),
+        (("--largest-body", "100000000"), "is more than a message can hold"),
     ],
 )
 def test_limits_that_cannot_be_kept_are_refused_at_the_start(options: Sequence[str], told: str) -> None:

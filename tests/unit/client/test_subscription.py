@@ -141,7 +141,7 @@ def test_whoever_was_first_has_registered_it(stream: Stream) -> None:
         assert rows.query["t"] == 0
     stream.queries.clear()
     stream.meanwhile = lambda: stream.queries.setdefault("q", {**CRQ, "t": 0, "duration": 1})
-    with pytest.raises(SettingError, match="another query"):
+    with pytest.raises(SettingError, match="another registered query"):
         stream.watch(CRQ)
 
 

@@ -90,7 +90,7 @@ def test_neither_are_these(value: bytes | None) -> None:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_one_is_read_as_it_was_written(form: dict[str, Any]) -> None:
     assert read_announcement(json.dumps(form).encode()) == form
-    for name in ("job", "leadership", "life"):
+    for name in ("job", "leadership", "incarnation"):
         assert read_announcement(json.dumps({**form, name: ["s"]}).encode()) is None
 
 

@@ -455,7 +455,7 @@ class QueryClient:
                     "the stream's objects are being moved, and where they are is not known here yet: try again"
                 ) from None
             except StateError:
-                raise Unavailable("the stream has gone on meanwhile: try again") from None
+                raise Unavailable("the stream has advanced meanwhile: try again") from None
             finally:
                 if loading.done():
                     with self._lock:

@@ -38,7 +38,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 """Ids that JSON writes unescaped."""
 _MOST_LOOKS = 16
 _ASKED_BEFORE = (
-    "it was asked before just so, and answered then: {} results --query shows it; for an answer of now give another id"
+    "the same query was sent before, and answered then: {} results --query shows the answer; for a new answer give "
+    "another id"
 )
 
 

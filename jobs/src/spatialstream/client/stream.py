@@ -12,7 +12,7 @@ from spatialstream.actors.query_endpoint import QueryClient
 from spatialstream.client.description import StreamDescription
 from spatialstream.client.snapshot_client import SnapshotClient
 from spatialstream.connectors.kafka import Connection
-from spatialstream.model.errors import Replaced, SettingError, StateError, Unavailable
+from spatialstream.model.errors import Replaced, SettingError, StateError, Suspended, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import TimeLimits, read_limits
@@ -188,8 +188,8 @@ class Stream(SnapshotClient):
             try:
                 read_point = self.read_point(max(1.0, until - time.monotonic()))
                 found = self._query_client.listed(read_point.round, asked, max(1.0, until - time.monotonic()))
-            except Replaced:
-                raise  # no later try can succeed
+            except (Replaced, Suspended):
+                raise  # no retry can succeed, or is likely to
             except Unavailable:  # the stream has proceeded to another round, or a slot is moving
                 if time.monotonic() + _PAUSE > until:
                     raise
