@@ -12,7 +12,7 @@ from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
 from spatialstream.gateway.reviews import Reviews
-from spatialstream.gateway.stream_registry import ReadPoint
+from spatialstream.gateway.stream_registry import StreamRegistry
 from spatialstream.servers.process import Server, await_condition
 from tests.api.client import RefusalError, eventually
 from tests.api.installation import install, token_of
@@ -158,8 +158,8 @@ def test_who_may_not_ask_the_cluster_lets_nobody_in(server, api, namespace):
 def test_streams_are_served_while_they_exist(api, cluster, quick):
     secured = {"zookeeper": {"servers": "zk:2181", "credentialsSecret": {"name": "zk"}}}
     told = []
-    directory = ReadPoint(cluster, lambda place: served(place.name), ["gw-geo"], told.append)
-    with serving(Gateway([], directory=directory)) as client:
+    registry = StreamRegistry(cluster, lambda place: served(place.name), ["gw-geo"], told.append)
+    with serving(Gateway([], registry=registry)) as client:
 
         def status(name):
             return client("POST", f"/streams/gw-geo.{name}/ask?no=1", {}).status
@@ -186,7 +186,7 @@ def test_streams_are_served_while_they_exist(api, cluster, quick):
             for name in ("quakes", "ships", "hidden"):
                 api.vanish(streams("gw-geo", name))
         eventually(lambda: status("quakes") == 404, "a stream that is gone is not served")
-        eventually(lambda: not directory.unserved, "and nothing is said of those that could not be")
+        eventually(lambda: not registry.unserved, "and nothing is said of those that could not be")
         assert "me:word" not in str(told)
 
 
@@ -237,8 +237,8 @@ def test_the_command_serves_a_cluster(server, api, installed, tmp_path):
 
 def test_a_namespace_that_is_not_the_gateways(cluster):
     told = []
-    directory = ReadPoint(cluster, lambda place: served(place.name), ["default"], told.append)
-    with serving(Gateway([], directory=directory)) as client:
+    registry = StreamRegistry(cluster, lambda place: served(place.name), ["default"], told.append)
+    with serving(Gateway([], registry=registry)) as client:
         assert await_condition(lambda: told, 60)
         assert client("GET", "/ready").status == 503
         assert client("GET", "/live").status == 200

@@ -33,7 +33,7 @@ from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
-from tests.benchmarks.bench_asked import EPOCH, PLACE, SLOTS, Slots, query_block
+from tests.benchmarks.bench_asked import EPOCH, PLACE, SLOTS, Slots, snapshot_queries
 from tests.benchmarks.workload import SPACE, objects
 
 HOST, OWN, ASKING = "127.0.0.1", "own", "asking"
@@ -98,11 +98,11 @@ def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: floa
     QueryEndpoint.of({"address": f"{HOST}:{port}", "secret": ASKING, "certificate": None}, SPACE, DEFAULT_RULE).save(
         store
     )
-    kinds = [records for name, records in query_block(batch).items() if kind == "all" or name.startswith(kind)]
+    kinds = [records for name, records in snapshot_queries(batch).items() if kind == "all" or name.startswith(kind)]
     records = [each[i] for i in range(len(kinds[0])) for each in kinds]
     with Stream(store) as stream:
         if not whole:
-            stream._whole = lambda query_block, seconds: None
+            stream._whole = lambda query_block, seconds, most: None
         for record in records[:WARM]:
             stream.ask(record, timeout=120.0)
         print("ready", flush=True)

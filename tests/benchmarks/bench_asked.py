@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream import kernels
-from spatialstream.actors.coordinator import LARGEST, Whole
+from spatialstream.actors.coordinator import LARGEST, CoordinatedAnswer
 from spatialstream.client import SnapshotClient
 from spatialstream.index.version import build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
@@ -67,7 +67,7 @@ class Slots:
     ) -> Iterable[Block]:
         return views.answer_at(PLACE, slots, round_id, query_block)
 
-    def whole(self, asked: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float) -> Whole:
+    def whole(self, asked: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float) -> CoordinatedAnswer:
         """What an actor answers that has all slots."""
         now = self.directory
         assert now is not None
@@ -76,7 +76,7 @@ class Slots:
         return {"round": now.round[0], "clock": now.clock}, [lines[i] for i in range(len(asked))]
 
 
-def query_block(batch: ObjectBatch) -> dict[str, list[Question]]:
+def snapshot_queries(batch: ObjectBatch) -> dict[str, list[Question]]:
     """Records of each query type, with keywords of existing objects."""
     source = queries(batch, QUESTIONS, seed=2)
     shapes, centres = source.regions.shape.tolist(), source.centres.tolist()
@@ -113,7 +113,7 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
     for _ in range(100):
         slots.stores[0].view()
     row("a view is taken in", (time.perf_counter() - began) * 1e4, "us", None, f"{slots.stores[0].segments} segments")
-    asked = query_block(batch)
+    asked = snapshot_queries(batch)
     session = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE)
     whole = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
     for name, records in asked.items():

@@ -35,7 +35,7 @@ from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.server import listen, server_of
 from spatialstream.gateway.streams import ServedStream
-from tests.benchmarks.bench_asked import SPACE, Slots, queries
+from tests.benchmarks.bench_asked import SPACE, Slots, snapshot_queries
 from tests.benchmarks.workload import objects
 
 OBJECTS, ASKS, ASKING = 200_000, 6_000, 16
@@ -189,7 +189,7 @@ def run() -> list[dict[str, Any]]:
         more = ({} if floor is None else {"floor": floor}) | ({"note": note} if note else {})
         figures.append({"name": name, "value": value, "unit": unit} | more)
 
-    asked = queries(objects(2_000, 3))
+    asked = snapshot_queries(objects(2_000, 3))
     with serving() as (port, pid):
         for name, records in asked.items():
             if name.startswith("STQ"):

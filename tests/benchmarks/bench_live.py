@@ -453,7 +453,7 @@ def throughput(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     lags, goes = [each["lag"] for each in steady], "LAG GROWS" if tried.grows else "lag does not grow"
     rows = [
         row(
-            f"objects in to CRQ results out, {scale.standing:,} CRQs, all on {os.cpu_count()} cores",
+            f"objects in to CRQ results out, {scale.continuous:,} CRQs, all on {os.cpu_count()} cores",
             tried.done,
             "objects/s",
             100_000,
@@ -849,7 +849,7 @@ def draw_throughput(record: dict[str, Any], scale: Scale, path: Path) -> None:
     figure, (lag, done, cores) = pyplot.subplots(3, 1, figsize=(8, 7), sharex=True, layout="constrained")
     lag.plot(t, [each["lag"] for each in samples], color="#2a5f8f", linewidth=1.2, label="day's clock minus results'")
     lag.plot(t, [each["held"] for each in samples], color="#b5482a", linewidth=1, label="held by the router")
-    lag.set(title=f"{record['rate']:,.0f} objects/s, {scale.standing:,} CRQs", ylabel="s")
+    lag.set(title=f"{record['rate']:,.0f} objects/s, {scale.continuous:,} CRQs", ylabel="s")
     for name, colour in (("routed", "#b5482a"), ("worked", "#2a5f8f")):
         speed = np.diff([each[name] for each in samples]) / np.maximum(np.diff(t), 1e-3)
         done.plot(t[1:], speed, color=colour, linewidth=0.8, label=name)
@@ -878,7 +878,7 @@ def draw_latency(record: dict[str, Any], scale: Scale, path: Path) -> None:
     axes.axhline(400, color="#555555", linewidth=1, linestyle="--", label="floor of p95")
     axes.axhline(150, color="#999999", linewidth=1, linestyle=":", label="aim")
     axes.set_xticks(range(len(found)), list(found))
-    axes.set(title=f"{scale.calm_rate:,.0f} objects/s, {scale.standing:,} CRQs, 10 snapshots/s", ylabel="ms")
+    axes.set(title=f"{scale.calm_rate:,.0f} objects/s, {scale.continuous:,} CRQs, 10 snapshots/s", ylabel="ms")
     axes.legend(frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})
@@ -989,7 +989,7 @@ def run(
                 continue
             where = Path(folder) / wanted[0]
             with Live(zookeeper, kafka, wanted[0], where, scale, store=store, profile=profile, **how) as live:
-                say(f"{scale.standing:,} CRQs registered in {live.register():.1f} s")
+                say(f"{scale.continuous:,} CRQs registered in {live.register():.1f} s")
                 for name in wanted:
                     measure, draw = _MEASURES[name]
                     say(f"{name} ...")

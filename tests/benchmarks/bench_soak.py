@@ -129,7 +129,7 @@ def run(output: str | Path = "bench-output", soak: Soak | None = None) -> list[d
         zookeeper = stack.enter_context(ZooKeeperServer(Path(folder) / "zookeeper"))
         kafka = stack.enter_context(KafkaServer(Path(folder) / "kafka"))
         live = stack.enter_context(Live(zookeeper, kafka, "soak", Path(folder) / "soak", scale, more=retention))
-        say(f"{scale.standing:,} CRQs registered in {live.register():.1f} s; {soak.minutes:g} minutes ...")
+        say(f"{scale.continuous:,} CRQs registered in {live.register():.1f} s; {soak.minutes:g} minutes ...")
         ended, looks = threading.Event(), list[tuple[float, dict[str, float]]]()
         threads = [
             threading.Thread(target=_change, args=(live, soak, ended), daemon=True),

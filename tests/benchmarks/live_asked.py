@@ -20,7 +20,7 @@ from spatialstream.client import connect
 from spatialstream.model.queries import QueryBatch
 from tests.benchmarks import bench_live as live_stream
 from tests.benchmarks import workload
-from tests.benchmarks.bench_asked import queries
+from tests.benchmarks.bench_asked import snapshot_queries
 from tests.benchmarks.bench_live import Live, row, say
 
 CLIENTS = 8
@@ -41,7 +41,7 @@ def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     record: dict[str, Any] = {"held": held}
     for load, floor in (("idle", 10.0), (f"under {RATE:,.0f} objects/s", 40.0)):
         with _coming(live) if load != "idle" else _nothing():
-            for kind, records in queries(live.source).items():
+            for kind, records in snapshot_queries(live.source).items():
                 before = _spent(live)
                 found = one_client(live, records)
                 spent = {who: 1e3 * (now - before[who]) / EACH for who, now in _spent(live).items()}
@@ -138,7 +138,7 @@ def _begun(clients: list[subprocess.Popen[str]]) -> list[str]:
 
 def client(name: str, zookeeper: str, seed: int, seconds: float, together: int) -> dict[str, float]:
     """One client: asks all kinds, as fast as it is answered, from when it is told to on."""
-    kinds = list(queries(workload.objects(200_000, seed=1)).values())
+    kinds = list(snapshot_queries(workload.objects(200_000, seed=1)).values())
     records = [kind[i] for i in range(len(kinds[0])) for kind in kinds]
     answered = refused = 0
     with connect(name, zookeeper) as stream:

@@ -435,7 +435,7 @@ def test_a_folder_of_the_node_is_bound_to_the_claim_and_to_nothing_else():
     (volume,) = of_kind(objects, "PersistentVolume")
     claim = named(objects, "PersistentVolumeClaim", "dev-checkpoints")
 
-    assert volume["spec"]["hostPath"] == {"path": "/var/tmp", "type": "ReadPoint"}
+    assert volume["spec"]["hostPath"] == {"path": "/var/tmp", "type": "Directory"}
     assert volume["spec"]["claimRef"] == {"namespace": "geo", "name": "dev-checkpoints"}
     assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
     assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""

@@ -190,7 +190,7 @@ class Platform:
                 "storageClassName": "",
                 "persistentVolumeReclaimPolicy": "Retain",
                 "claimRef": {"namespace": namespace, "name": name},
-                "hostPath": {"path": storage["hostPath"], "type": "ReadPoint"},
+                "hostPath": {"path": storage["hostPath"], "type": "Directory"},
             }
             made.append(
                 {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": namespace}, "spec": volume}
