@@ -198,6 +198,15 @@ def test_what_is_no_query_of_the_stream_is_refused_with_its_place(stream: Stream
     assert not stream.calls
 
 
+def test_a_time_that_looks_like_another_unit_may_be_said_to_be_right(stream: Stream) -> None:
+    clock = 1_795_880_000_000
+    stream.round(clock, objects(5, clock - 100))
+    with pytest.raises(SettingError, match=r"query: t: 900 lies in January 1970, .* it looks like seconds"):
+        stream.session().ask({**SRQ, "t": 900})
+    assert stream.session().ask({**SRQ, "t": 900}, sure=True)["objects"] == []
+    assert stream.session().ask({**SRQ, "t": "1970-01-01T00:00:00.9Z"})["objects"] == []
+
+
 def test_terms_are_those_of_the_streams_rule(stream: Stream) -> None:
     stream.round(1_000, objects(5, 900))
     with pytest.raises(SettingError, match="keywords: 'a' has no term"):

@@ -32,7 +32,7 @@ from tests.unit.gateway.test_openapi import SKQ, Answering
 from tests.unit.gateway.test_writing import CRQ, LINE, Stream
 
 FILLER, OTHER = "filler-0123456789012345", "other-01234567890123456"
-FUTURE = 10**15
+FUTURE = 4 * 10**12
 MANY = 12
 SRQ = {"type": "SRQ", "region": {"box": [0, 0, 1, 1]}, "duration": 1}
 

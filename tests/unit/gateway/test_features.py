@@ -35,7 +35,7 @@ class QuerySession:
     def as_of(self) -> dict[str, int]:
         return {"round": 1, "clock": self.now}
 
-    def lines(self, records: list[tuple[str, dict[str, Any]]], bounds: AnswerBounds) -> list[str]:
+    def lines(self, records: list[tuple[str, dict[str, Any]]], bounds: AnswerBounds, **more: Any) -> list[str]:
         assert bounds.largest is not None
         found = list[str]()
         for _, query in records:

@@ -102,11 +102,18 @@ class SnapshotClient:
         return read_point
 
     @overload
-    def ask(self, query: Mapping[str, Any], *, at_least: int | str | None = None, timeout: float = 10.0) -> Answer: ...
+    def ask(
+        self, query: Mapping[str, Any], *, at_least: int | str | None = None, timeout: float = 10.0, sure: bool = False
+    ) -> Answer: ...
 
     @overload
     def ask(
-        self, query: Iterable[Mapping[str, Any]], *, at_least: int | str | None = None, timeout: float = 10.0
+        self,
+        query: Iterable[Mapping[str, Any]],
+        *,
+        at_least: int | str | None = None,
+        timeout: float = 10.0,
+        sure: bool = False,
     ) -> list[Answer]: ...
 
     def ask(
@@ -115,6 +122,7 @@ class SnapshotClient:
         *,
         at_least: int | str | None = None,
         timeout: float = 10.0,
+        sure: bool = False,
     ) -> Answer | list[Answer]:
         """Return the answer to a query, or the answers to several, in their order.
 
@@ -127,19 +135,21 @@ class SnapshotClient:
             at_least: ms or ISO 8601: wait until the clock has reached this time.
             timeout: seconds for the answers to arrive, including the wait for ``at_least``, and retries if the stream
                 cannot be reached or proceeds to another round meanwhile. At least one try of a second is made.
+            sure: accept numeric times as ms even if they look like another unit.
 
         Raises:
-            SettingError: a query is not a snapshot query of this stream, or has a time later than the clock; names the
-                query, and says what would be right.
+            SettingError: a query is not a snapshot query of this stream, or its time is later than the clock or looks like
+                another unit than ms; names the query, and says what would be right.
             Unavailable: there is no answer in time; a later try may succeed.
             Suspended: nobody answers, for the stream is at rest; that is said as soon as it is known.
             Replaced: the stream has been replaced by another one of its name.
         """
         if isinstance(query, Mapping):
-            (line,) = self.lines([("query", query)], at_least, timeout)
+            (line,) = self.lines([("query", query)], at_least, timeout, sure=sure)
             return Answer(json.loads(line), query, self.space)
         asked = list(query)
-        lines = self.lines(((f"query {number}", each) for number, each in enumerate(asked)), at_least, timeout)
+        named = ((f"query {number}", each) for number, each in enumerate(asked))
+        lines = self.lines(named, at_least, timeout, sure=sure)
         return [Answer(json.loads(line), each, self.space) for line, each in zip(lines, asked, strict=True)]
 
     def lines(
@@ -148,6 +158,8 @@ class SnapshotClient:
         at_least: int | str | None = None,
         timeout: float = 10.0,
         bounds: AnswerBounds = UNBOUNDED,
+        *,
+        sure: bool = False,
     ) -> Iterator[str]:
         """Yield the answers as lines of JSON, in the order of the queries.
 
@@ -157,11 +169,12 @@ class SnapshotClient:
             timeout: see :meth:`ask`. All errors are raised before the first line, except Unavailable with more than a
                 thousand queries.
             bounds: what the answers may take. What they take is held for whoever gets the lines.
+            sure: see :meth:`ask`.
 
         Raises:
             TooLarge: they would take more.
         """
-        asked = self._all_checked(records)
+        asked = [replace(each, sure=sure) for each in self._all_checked(records)]
         try:
             earliest = None if at_least is None else parse_time(at_least)
         except RecordError as error:
@@ -301,11 +314,13 @@ class _Asked:
         place: name of its origin, for error messages.
         query: the parsed query.
         record: its record.
+        sure: whether its time is in ms, whatever it looks like.
     """
 
     place: str
     query: Query
     record: Mapping[str, Any]
+    sure: bool = False
 
     @property
     def timed(self) -> bool:
@@ -324,7 +339,7 @@ def _with(as_of: Mapping[str, int], lines: list[bytes]) -> list[bytes]:
 def _wrong_time(asked: Iterable[_Asked], clock: int) -> SettingError | None:
     """What is wrong with queries of which one is about a time that cannot be meant, or not be answered yet."""
     for each in asked:
-        if each.timed:
+        if each.timed and not each.sure:
             try:
                 check_time(each.record["t"], clock)
             except RecordError as error:
