@@ -93,8 +93,8 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     [
         ({"name": ""}, "name: give a name"),
         ({"token": "short"}, "at least 16 characters"),
-        ({"token": None}, "give either token or sha256"),
-        ({"sha256": "ab"}, "give either token or sha256"),
+        ({"token": None}, "give either token, or sha256"),
+        ({"sha256": "ab"}, "give either token, or sha256"),
         ({"token": None, "sha256": "ab"}, "64 hexadecimal digits"),
         ({"rights": ["ask", "own"]}, "rights: must be among ask, watch, write"),
         ({"rights": []}, "rights: give a list of strings"),

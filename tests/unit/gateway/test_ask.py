@@ -101,7 +101,7 @@ def test_later_is_503_and_says_when(live: Live) -> None:
     live.stream.round(1_000, objects(4, 900))
     answer = live.ask("POST", ASK + "?timeout=20ms&at_least=2000", SRQ)
     assert answer.status == 503
-    assert "has not come to 2000: it is at 1000, and goes on only with an object, a query" in answer.json["detail"]
+    assert "has not reached 2000: it is at 1000, and advances only with an object, a query" in answer.json["detail"]
     assert "without at_least the answer is as of the current clock" in answer.json["detail"]
     assert live.ask("POST", ASK + "?at_least=1970-01-01T00:00:01Z", SRQ).status == 200
     assert live.ask("POST", ASK + "?at_least=now&timeout=1", SRQ).status == 503

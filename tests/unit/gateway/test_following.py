@@ -204,7 +204,7 @@ def test_who_follows_is_told_that_the_gateway_ends(live: Live) -> None:
     live.gateway.end()
     *_, last = events
     events.close()
-    assert last.comment == b"the gateway ends; come again"
+    assert last.comment == b"the gateway is shutting down; come again"
     assert live.client("GET", f"{PATH}?query=x").status == 503
 
 

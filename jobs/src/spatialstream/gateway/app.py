@@ -260,7 +260,7 @@ class Gateway:
                 return Response(status_code=499)  # nobody is there to be told
             except Exception:  # noqa: BLE001 -- a defect: whatever it is, it is one request's
                 logs.LOGGER.exception("failed", extra={"fields": {"path": request.url.path}})
-                return Problem("internal", "the gateway's log says more").response()
+                return Problem("internal", "see the gateway's log").response()
 
         async def found(request: Request) -> Response:
             try:
