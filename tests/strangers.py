@@ -289,7 +289,7 @@ TRIED: dict[str, Callable[[str, int], str | None]] = {
     "Python's way into the JVM": py4j,
     "Spark's accumulators": accumulators,
     "Spark's daemon of Python": daemon,
-    "registry": flight,
+    "actor registry": flight,
     "actor": flight,
 }
 """What listens, as docs/production.md calls it, and how it is tried out."""

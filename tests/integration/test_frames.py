@@ -521,7 +521,7 @@ def test_streamed_times_that_look_like_seconds_are_refused_until_that_is_said(
         handle.flush()
         (row,) = handle.results().collect()
     assert [each.t for each in row.objects] == ([seconds * 1_000] if not streaming else [])
-    with pytest.raises(SettingError, match="'h' is not a unit"):
+    with pytest.raises(SettingError, match="'h' is not a time unit"):
         spatialstream.answer_stream(frame, asked, checkpoint=state, time_unit="h")
 
 

@@ -199,19 +199,19 @@ class _Open(flight.FlightServerBase):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_a_desk_refuses_and_a_server_without_a_guard_is_found_out(encrypted: bool) -> None:
+def test_an_actor_registry_refuses_and_a_server_without_a_guard_is_found_out(encrypted: bool) -> None:
     identity = new_identity() if encrypted else None
-    desk = ActorRegistry("127.0.0.1", "own", 10.0, identity, "asking")
+    registry = ActorRegistry("127.0.0.1", "own", 10.0, identity, "asking")
     scheme = "tls" if encrypted else "tcp"
     bare = _Open(f"grpc+{scheme}://127.0.0.1:0", tls_certificates=[] if identity is None else [identity])
     try:
-        assert strangers.flight("127.0.0.1", desk.port) is None
+        assert strangers.flight("127.0.0.1", registry.port) is None
         told = strangers.flight("127.0.0.1", bare.port) or ""
-        assert "the action directory with [] is answered" in told
+        assert "the action read_point with [] is answered" in told
         assert "rows with [] is answered" in told
         assert "a schema with [] is not refused: ArrowNotImplementedError" in told
     finally:
-        desk.shutdown()
+        registry.shutdown()
         bare.shutdown()
 
 

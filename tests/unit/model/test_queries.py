@@ -340,7 +340,7 @@ def test_a_query_without_a_usable_type_tells_what_does_not_depend_on_it():
 
     told = str(caught.value)
     assert told.startswith("id: ")
-    assert "keywrods: is no field of a query; did you mean keywords?" in told
+    assert "keywrods: is not a query field; did you mean keywords?" in told
     assert "t: is required" in told
     assert "type: 'CXQ' is not one of" in told
 
@@ -349,5 +349,5 @@ def test_of_many_errors_the_first_are_told():
     with pytest.raises(RecordError) as caught:
         parse_query({"id": "q", "type": "SRQ", "t": 0, **{f"x{number}": 1 for number in range(100)}}, WGS84)
 
-    assert str(caught.value).count("is no field") == 8
+    assert str(caught.value).count("is not a query field") == 8
     assert str(caught.value).endswith("and 94 more")  # region and duration are missing too

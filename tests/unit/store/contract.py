@@ -167,7 +167,7 @@ class StoreContract:
         store.create(version(0), "one")
         store.create(version(0), "one")
         for other in ("", "other"):
-            with pytest.raises(Conflict, match="its life is one"):
+            with pytest.raises(Conflict, match="with the incarnation one"):
                 connect().create(version(0), other)
 
         store.publish(version(1), 0, "p", {})
@@ -587,9 +587,9 @@ class StoreContract:
     def test_names_of_statistics_that_cannot_stand_in_a_path(self, connect, name):
         store = connect()
 
-        with pytest.raises(ValueError, match="a name has"):
+        with pytest.raises(ValueError, match="a name may have"):
             store.save_statistics(name, {}, {})
-        with pytest.raises(ValueError, match="a name has"):
+        with pytest.raises(ValueError, match="a name may have"):
             store.load_statistics(name)
 
     # ------------------------------------------------------------------------------------------------------- histories

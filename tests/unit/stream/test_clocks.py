@@ -29,7 +29,7 @@ def test_when_all_are_idle_everything_is_released() -> None:
 def test_a_clock_never_goes_back() -> None:
     clocks = Clocks.start(["a"], 0).heard({"a": 100}, 1).heard({"a": 50}, 2)
     assert clocks.partitions["a"] == Clock(100, 2)
-    assert clocks.at(99).at(10).watermark == 99
+    assert clocks.at(99).at(10).end == 99
 
 
 GIVEN = st.lists(

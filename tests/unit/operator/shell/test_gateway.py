@@ -92,7 +92,7 @@ def test_a_stream_that_is_not_served_is_no_answer(gateway: Gateway) -> None:
 
     async def main() -> None:
         for asked in (gateway.find("gone", "q"), gateway.cancel("gone", "q"), gateway.clock("gone")):
-            with pytest.raises(Unavailable, match="there is no stream gone here"):
+            with pytest.raises(Unavailable, match="serves no stream gone"):
                 await asked
 
     asyncio.run(main())

@@ -25,7 +25,7 @@ def world(monkeypatch):
     made.used = UsedTopics("c1")
 
     async def of(*_):
-        return SimpleNamespace(state=lambda: SimpleNamespace(life="l1"))
+        return SimpleNamespace(state=lambda: SimpleNamespace(incarnation="l1"))
 
     monkeypatch.setattr(Stores, "of", of)
     made.suspended, made.told = False, []
@@ -92,7 +92,7 @@ def test_which_kafka_and_which_life_it_is_are_remembered(world):
     told = read(world)
 
     assert told["kafka"] == {"cluster": "c1"}
-    assert told["routing"] == {"life": "l1"}
+    assert told["routing"] == {"incarnation": "l1"}
 
 
 def test_another_kafka_is_seen_in_time(world):
@@ -110,7 +110,7 @@ def test_a_router_that_is_not_ready_may_see_the_state_of_another_stream(world):
 
 def test_a_router_of_an_earlier_release_says_nothing_of_topics(world):
     world.used = None
-    assert read(world) == {"routing": {"life": "l1"}}
+    assert read(world) == {"routing": {"incarnation": "l1"}}
 
 
 @pytest.mark.parametrize(
