@@ -78,7 +78,7 @@ class TestSink:
         assert sinks.of(incarnation).rows(0, 0, pieces(rows, 1, 1)) == 5
         assert had(sinks) == rows
 
-    def test_a_incarnation_after_another(self, sinks: Sinks, incarnation: str) -> None:
+    def test_an_incarnation_after_another(self, sinks: Sinks, incarnation: str) -> None:
         for number in range(3):
             sinks.of(incarnation).rows(number, 0, pieces(lines(number, 0, 5)))
         sinks.of("two").rows(0, 0, pieces(lines(0, 0, 5)))

@@ -174,10 +174,10 @@ class StoreContract:
         store.acknowledge(1, "exported", range(SLOTS))
         store.activate(1, 5)
 
-        assert connect().state().life == "one"
+        assert connect().state().incarnation == "one"
         store.erase()
         store.create(version(0, leaves=10), "other")
-        assert store.state().life == "other"
+        assert store.state().incarnation == "other"
 
     def test_streams_do_not_know_each_other(self, connect):
         one, other = connect("one"), connect("other")

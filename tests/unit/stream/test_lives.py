@@ -31,7 +31,7 @@ SETTINGS = StreamSettings("s", slots=2)
 FIRST = build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2)
 
 
-def test_a_incarnation_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> None:
+def test_an_incarnation_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> None:
     leases = Leases()
     with ThreadPoolExecutor(8) as pool:
         lives = set(pool.map(lambda i: claim(SETTINGS, Folder(tmp_path / "one"), MemoryLease(leases), 20.0), range(8)))

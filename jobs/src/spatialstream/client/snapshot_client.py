@@ -138,8 +138,8 @@ class SnapshotClient:
             sure: accept numeric times as ms even if they look like another unit.
 
         Raises:
-            SettingError: a query is not a snapshot query of this stream, or its time is later than the clock or looks like
-                another unit than ms; names the query, and says what would be right.
+            SettingError: a query is not a snapshot query of this stream, or its time is later than the clock or looks
+                like another unit than ms; names the query, and says what would be right.
             Unavailable: there is no answer in time; a later try may succeed.
             Suspended: nobody answers, for the stream is at rest; that is said as soon as it is known.
             Replaced: the stream has been replaced by another one of its name.
