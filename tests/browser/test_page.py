@@ -110,7 +110,7 @@ def test_answers_are_chosen_from_the_list_and_shown_on_the_map(opened: Callable[
     expect(page.locator("#figures")).to_contain_text("result rows7")
     expect(answers.get_by_role("term").first).to_have_text("Range, once (SRQ)")
     expect(answers).to_contain_text("Nearest, continuous (CKQ)")
-    expect(page.locator("#queries h3").last).to_have_text("Top words, standing (CTQ)")
+    expect(page.locator("#queries h3").last).to_have_text("Top words, continuous (CTQ)")
     pick(page, "In the box")
     expect(answers.get_by_role("listitem")).to_have_text([re.compile("Object b"), re.compile("Object a")])
     inside = colour(page, 0.5, 0.3)
