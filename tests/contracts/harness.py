@@ -62,11 +62,11 @@ class FileSinks:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lives: list[str] = []
+        self._incarnations: list[str] = []
 
     def of(self, incarnation: str) -> Sink:
-        if incarnation not in self._lives:
-            self._lives.append(incarnation)
+        if incarnation not in self._incarnations:
+            self._incarnations.append(incarnation)
         return ResultFiles(self._of(incarnation, "results"), self._of(incarnation, "rejected"))
 
     def _of(self, incarnation: str, name: str) -> Path:
@@ -75,7 +75,7 @@ class FileSinks:
     def results(self) -> list[tuple[bytes, bytes]]:
         return [
             (Place(int(turn), int(phase or 0), 0, incarnation).key, path.read_bytes().removesuffix(b"\n"))
-            for incarnation in self._lives
+            for incarnation in self._incarnations
             for path in sorted(self._of(incarnation, "results").glob("*.jsonl"))
             for turn, phase in re.findall(r"^epoch-(\d+)(?:_(\d))?\.jsonl$", path.name)
         ]
@@ -87,7 +87,7 @@ class FileSinks:
 
         files = [
             path
-            for incarnation in self._lives
+            for incarnation in self._incarnations
             for path in sorted(self._of(incarnation, "rejected").glob("*"), key=place)
         ]
         return [line for path in files for line in path.read_text("utf-8").splitlines()]

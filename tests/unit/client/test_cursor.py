@@ -65,7 +65,7 @@ def test_what_is_no_word_is_refused(word: str) -> None:
         Cursor.parse(word)
 
 
-def test_lives_are_a_few() -> None:
+def test_incarnations_are_a_few() -> None:
     cursor = Cursor.of([0])
     for incarnation in "abcdef":
         cursor = cursor.after(Row(b"", Place(1, 0, 0, incarnation), 1, 0, 1, {}))

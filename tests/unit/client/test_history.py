@@ -88,7 +88,7 @@ def test_partitions_gaps_and_lives() -> None:
     log.add(1, messages([row("x", 1)], 1, 0), 1)
     log.partitions[1] += [None, (1, None, b"foreign"), (1, b"no key", row("x", 9)), None]
     log.add(2, messages([row("y", 1)], 1, 0), 0)
-    log.add(3, messages([row("x", 2)], 1, 0, life="b"), 1)
+    log.add(3, messages([row("x", 2)], 1, 0, incarnation="b"), 1)
     assert lines(log, "x", 0, 10) == [row("x", 1), row("x", 2)]
     assert lines(log, "y", 0, 10) == [row("y", 1)]
     found = History(log, "x").counts(0, 4, 4)

@@ -97,7 +97,7 @@ def test_every_row_is_written_once_whatever_use_ends_where(
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), max_size=12), st.lists(st.integers(0, 4)))
-def test_lives_that_are_mixed_are_told_apart(
+def test_incarnations_that_are_mixed_are_told_apart(
     tmp_path_factory: pytest.TempPathFactory, sent: list[tuple[str, int]], stops: list[int]
 ) -> None:
     lines: dict[str, list[bytes]] = {"a": [], "b": []}

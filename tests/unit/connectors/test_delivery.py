@@ -88,7 +88,7 @@ def test_a_new_incarnation_counts_its_rounds_from_0_again() -> None:
     assert known.repeated == 3
 
 
-def test_lives_that_are_kept_are_bounded() -> None:
+def test_incarnations_that_are_kept_are_bounded() -> None:
     known = Deduplicator()
     for incarnation in range(100):
         assert known.new_rows(f"0 0 0 incarnation{incarnation}".encode(), b"x") == [b"x"]

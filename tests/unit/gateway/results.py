@@ -50,7 +50,9 @@ def in_parts(query: str, number: int, count: int) -> list[bytes]:
     return [f'{head}{i}, "parts": {count}, "objects": [{{"id": "o{i}"}}]}}'.encode() for i in range(count)]
 
 
-def messages(lines: list[bytes], size: int, number: int, phase: int = 0, life: str = "a") -> list[tuple[bytes, bytes]]:
+def messages(
+    lines: list[bytes], size: int, number: int, phase: int = 0, incarnation: str = "a"
+) -> list[tuple[bytes, bytes]]:
     """The lines of a round's phase, so many to a message."""
     firsts = range(0, len(lines), size)
-    return [(Place(number, phase, i, life).key, b"\n".join(lines[i : i + size])) for i in firsts]
+    return [(Place(number, phase, i, incarnation).key, b"\n".join(lines[i : i + size])) for i in firsts]

@@ -136,7 +136,7 @@ def test_a_place_in_results_that_were_made_anew_is_none() -> None:
 
     async def test() -> None:
         before = await word()
-        topic.messages, topic.id = messages([row("x", each) for each in range(9)], 1, 0, life="b"), "another"
+        topic.messages, topic.id = messages([row("x", each) for each in range(9)], 1, 0, incarnation="b"), "another"
         feed = Feed("s", opener(topic))
         for place in (before, Cursor.of([0, 0])):
             with pytest.raises(Gone, match="recreated"):

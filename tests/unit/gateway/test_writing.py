@@ -298,6 +298,7 @@ def test_objects_that_the_stream_would_reject_for_their_time_are_refused(
     send: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_CLOCK_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "_CLOCK_AGAIN", 0.0)
     now = time.time_ns() // 1_000_000
     stream.clock, stream.limits = now, TimeLimits(ahead=600_000, retention=3_600_000)
 
@@ -322,6 +323,15 @@ def test_objects_that_the_stream_would_reject_for_their_time_are_refused(
         assert sent(now + 700_000).status == 400
     stream.limits = TimeLimits()
     assert sent(now + 700_000).status == 200
+
+
+def test_a_clock_that_does_not_come_is_not_asked_for_with_each_request(send: Client, stream: Stream) -> None:
+    now = time.time_ns() // 1_000_000
+    stream.clock, stream.limits, stream.away = now, TimeLimits(retention=3_600_000), True
+    line = json.dumps(LINE | {"t": now - 3_600_000}).encode()
+    assert send("POST", "/streams/s/objects", line).status == 200
+    stream.away = False
+    assert send("POST", "/streams/s/objects", line).status == 200, "for some seconds nobody asks"
 
 
 def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: Stream) -> None:

@@ -44,8 +44,8 @@ def add_parser(commands: Any) -> None:
     shared.add_space(parser)
     add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (default: all)")
     add("--port", type=int, default=8080, metavar="PORT", help="port of the console; 0: any (default %(default)s)")
-    told = "ports of zookeeper, kafka, router or worker, such as kafka=19092 (default: the usual ports if free)"
-    add("--ports", type=shared.value("ports", _ports), default={}, metavar="NAME=PORT,...", help=told)
+    text = "ports of zookeeper, kafka, router or worker, such as kafka=19092 (default: the usual ports if free)"
+    add("--ports", type=shared.value("ports", _ports), default={}, metavar="NAME=PORT,...", help=text)
     add("--no-gateway", dest="gateway", action="store_false", help="start no gateway, and thus no console")
     add("--quiet", action="store_true", help="print only errors")
     parser.set_defaults(function=_cluster)

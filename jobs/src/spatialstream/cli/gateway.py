@@ -37,41 +37,41 @@ def add_parser(commands: Any) -> None:
     live.add_broker(parser, required=False)
     live.add_store(parser)
     add = parser.add_argument_group("in a pod of a Kubernetes cluster").add_argument
-    told = "serve the SpatialStreams of these namespaces, as they are created and deleted (*: all), instead of --stream"
-    add("--namespaces", metavar="NAME,...", help=told)
-    told = f"streams may use this Secret (NAME*: all that begin so) without the label {ALLOWED_LABEL}=true; repeatable"
-    add("--stream-secret", action="append", default=[], metavar="NAME", help=told)
-    told = "authenticate and authorize tokens by the cluster (TokenReview, SubjectAccessReview)"
-    add("--token-review", action="store_true", help=told)
-    told = "accept only tokens for this audience; may be repeated (default: the API server's own)"
-    add("--audience", action="append", default=[], metavar="NAME", help=told)
+    text = "serve the SpatialStreams of these namespaces, as they are created and deleted (*: all), instead of --stream"
+    add("--namespaces", metavar="NAME,...", help=text)
+    text = f"streams may use this Secret (NAME*: all that begin so) without the label {ALLOWED_LABEL}=true; repeatable"
+    add("--stream-secret", action="append", default=[], metavar="NAME", help=text)
+    text = "authenticate and authorize tokens by the cluster (TokenReview, SubjectAccessReview)"
+    add("--token-review", action="store_true", help=text)
+    text = "accept only tokens for this audience; may be repeated (default: the API server's own)"
+    add("--audience", action="append", default=[], metavar="NAME", help=text)
     add("--api-server-audience", action="store_true", help="with --audience: accept tokens for the API server too")
     add = parser.add_argument_group("the gateway").add_argument
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default %(default)s)")
     add("--port", type=int, default=8080, metavar="PORT", help="port to listen on; 0: any (default %(default)s)")
     add("--tokens", type=Path, metavar="FILE", help="tokens and their rights, one JSON object a line")
-    told = "a caller of this name may set who registers a query, as the operator does; may be repeated"
-    add("--registrar", action="append", default=[], metavar="NAME", help=told)
+    text = "a caller of this name may set who registers a query, as the operator does; may be repeated"
+    add("--registrar", action="append", default=[], metavar="NAME", help=text)
     add("--certificate", type=Path, metavar="FILE", help="serve TLS with this certificate (PEM)")
     add("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
-    told = "pages of this origin may call the gateway from a browser; may be repeated (default: none)"
-    add("--allow-origin", action="append", default=[], metavar="URL", help=told)
-    told = "trust X-Forwarded-For and -Proto of this proxy address or network; may be repeated"
-    add("--trusted-proxy", action="append", default=[], metavar="ADDRESS", help=told)
-    told = "largest body of a request (default 8 MiB)"
-    add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help=told)
-    told = "of an answer; one that would be larger is refused (default 32 MiB)"
-    add("--largest-answer", type=shared.count, default=32 << 20, metavar="BYTES", help=told)
-    told = "that requests and their answers may take together, of which each client has a share (default 256 MiB)"
-    add("--memory", type=shared.count, default=256 << 20, metavar="BYTES", help=told)
-    told = "requests a second allowed per client; 0: any number (default %(default)s)"
-    add("--rate", type=float, default=1_000.0, metavar="N", help=told)
-    told = "connections per client that follow results (default %(default)s)"
-    add("--connections", type=shared.count, default=1_000, metavar="N", help=told)
-    told = "serve Prometheus metrics on this port (default: do not)"
-    add("--metrics-port", type=int, default=0, metavar="PORT", help=told)
-    told = "address of the metrics (default %(default)s)"
-    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help=told)
+    text = "pages of this origin may call the gateway from a browser; may be repeated (default: none)"
+    add("--allow-origin", action="append", default=[], metavar="URL", help=text)
+    text = "trust X-Forwarded-For and -Proto of this proxy address or network; may be repeated"
+    add("--trusted-proxy", action="append", default=[], metavar="ADDRESS", help=text)
+    text = "largest body of a request (default 8 MiB)"
+    add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help=text)
+    text = "of an answer; one that would be larger is refused (default 32 MiB)"
+    add("--largest-answer", type=shared.count, default=32 << 20, metavar="BYTES", help=text)
+    text = "that requests and their answers may take together, of which each client has a share (default 256 MiB)"
+    add("--memory", type=shared.count, default=256 << 20, metavar="BYTES", help=text)
+    text = "requests a second allowed per client; 0: any number (default %(default)s)"
+    add("--rate", type=float, default=1_000.0, metavar="N", help=text)
+    text = "connections per client that follow results (default %(default)s)"
+    add("--connections", type=shared.count, default=1_000, metavar="N", help=text)
+    text = "serve Prometheus metrics on this port (default: do not)"
+    add("--metrics-port", type=int, default=0, metavar="PORT", help=text)
+    text = "address of the metrics (default %(default)s)"
+    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help=text)
     add("--quiet", action="store_true", help="log only errors")
     parser.set_defaults(function=_gateway)
 

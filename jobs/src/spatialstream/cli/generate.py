@@ -57,8 +57,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--queries", type=Path, metavar="FILE", help="queries to write; .gz compresses")
     shared.add_space(parser)
     add = parser.add_argument_group("objects").add_argument
-    told = "number of objects (default %(default)s)"
-    add("--number", type=shared.count, default=default.objects, metavar="N", help=told)
+    text = "number of objects (default %(default)s)"
+    add("--number", type=shared.count, default=default.objects, metavar="N", help=text)
     add("--seed", type=int, default=default.seed, metavar="N", help="seed of all random numbers (default 0)")
     add(
         "--start",
@@ -69,31 +69,31 @@ def add_parser(commands: Any) -> None:
     )
     add("--rate", type=float, default=default.rate, metavar="R", help="objects a second (default %(default)s)")
     add("--diurnal", action="store_true", help="social: more objects by day than by night, by the sun of their place")
-    told = "social: how often a flood, a festival and a blackout happen (default 0)"
-    add("--events", type=int, default=default.events, metavar="N", help=told)
+    text = "social: how often a flood, a festival and a blackout happen (default 0)"
+    add("--events", type=int, default=default.events, metavar="N", help=text)
     add("--sigma", type=float, default=default.sigma, metavar="S", help="gaussian: standard deviation, in coordinates")
-    told = "terms of an object (default %(default)s)"
-    add("--terms", type=shared.count, default=default.terms, metavar="N", help=told)
-    told = "number of words (default %(default)s)"
-    add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help=told)
-    told = "exponent of Zipf's law for the words (default %(default)s)"
-    add("--zipf", type=float, default=default.zipf, metavar="E", help=told)
+    text = "terms of an object (default %(default)s)"
+    add("--terms", type=shared.count, default=default.terms, metavar="N", help=text)
+    text = "number of words (default %(default)s)"
+    add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help=text)
+    text = "exponent of Zipf's law for the words (default %(default)s)"
+    add("--zipf", type=float, default=default.zipf, metavar="E", help=text)
     add = parser.add_argument_group("queries").add_argument
-    each, told = shared.value("queries", _queries), 'number of each type, or such as "CRQ=1000,SRQ=50" (default 100)'
-    add("--queries-per-type", type=each, default=dict.fromkeys(QueryType, 100), metavar="N", help=told)
-    told = "size of regions in percent of the space, or from:to (default 0.01)"
-    add("--region", type=_pair(float, "region"), default=default.region, metavar="P[:P]", help=told)
+    each, text = shared.value("queries", _queries), 'number of each type, or such as "CRQ=1000,SRQ=50" (default 100)'
+    add("--queries-per-type", type=each, default=dict.fromkeys(QueryType, 100), metavar="N", help=text)
+    text = "size of regions in percent of the space, or from:to (default 0.01)"
+    add("--region", type=_pair(float, "region"), default=default.region, metavar="P[:P]", help=text)
     add("--circles", type=float, default=default.circles, metavar="S", help="share of regions that are circles")
-    told = "number of keywords, or from:to (default 1:3)"
-    add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help=told)
+    text = "number of keywords, or from:to (default 1:3)"
+    add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help=text)
     add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")
     add("--alternatives", action="store_true", help="any one keyword is enough: each is a group of its own")
     add("--k", type=shared.count, default=default.k, metavar="K", help="k of the queries (default %(default)s)")
-    told = "duration of queries (default 10m)"
-    add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help=told)
+    text = "duration of queries (default 10m)"
+    add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help=text)
     add("--endless", action="store_true", help="continuous queries have no duration: they run until cancelled")
-    told = "window of CTQs and of every second CKQ (default 1m)"
-    add("--window", type=shared.duration, default=default.window, metavar="TIME", help=told)
+    text = "window of CTQs and of every second CKQ (default 1m)"
+    add("--window", type=shared.duration, default=default.window, metavar="TIME", help=text)
     add("--step", type=shared.duration, default=default.step, metavar="TIME", help="step of CTQs (default 10s)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(function=_generate)

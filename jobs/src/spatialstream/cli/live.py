@@ -93,8 +93,8 @@ def _environment(option: str, default: str | None = None) -> str | None:
 def add_stream(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Add ``--stream``."""
     known = _environment("stream")
-    told = "the stream's name; its topics begin with it"
-    parser.add_argument("--stream", required=required and known is None, default=known, metavar="NAME", help=told)
+    text = "the stream's name; its topics begin with it"
+    parser.add_argument("--stream", required=required and known is None, default=known, metavar="NAME", help=text)
 
 
 def add_broker(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -103,11 +103,11 @@ def add_broker(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     add = parser.add_argument
     known = _environment("bootstrap", BOOTSTRAP)
     add("--bootstrap", default=known, metavar="HOST:PORT,...", help="the broker (default %(default)s)")
-    told = "Kafka properties, name=value lines with librdkafka's names: security.protocol, sasl.mechanism, ..."
-    add("--kafka-security", type=Path, default=_environment("kafka_security"), metavar="FILE", help=told)
+    text = "Kafka properties, name=value lines with librdkafka's names: security.protocol, sasl.mechanism, ..."
+    add("--kafka-security", type=Path, default=_environment("kafka_security"), metavar="FILE", help=text)
     topic = shared.value("topic", _topic)
-    told = "name of a topic, if it is not STREAM.KIND; KIND is objects, queries, results or rejected; may be repeated"
-    add("--topic", type=topic, action="append", default=[], metavar="KIND=NAME", help=told)
+    text = "name of a topic, if it is not STREAM.KIND; KIND is objects, queries, results or rejected; may be repeated"
+    add("--topic", type=topic, action="append", default=[], metavar="KIND=NAME", help=text)
 
 
 def _topic(text: str) -> tuple[str, str]:
@@ -121,12 +121,12 @@ def add_store(parser: argparse.ArgumentParser, default: str | None = ZOOKEEPER) 
     add = parser.add_argument
     known = _environment("zookeeper", default)
     add("--zookeeper", default=known, metavar="HOST:PORT,...", help=f"ZooKeeper (default {known or ZOOKEEPER})")
-    known, told = _environment("zookeeper_credentials"), "a file with user:password, for digest authentication"
-    add("--zookeeper-credentials", type=Path, default=known, metavar="FILE", help=told)
-    told = "connect by TLS, and trust servers whose certificates these authorities signed (PEM)"
-    add("--zookeeper-ca", type=Path, default=_environment("zookeeper_ca"), metavar="FILE", help=told)
-    known, told = _environment("zookeeper_certificate"), "client certificate for TLS (PEM)"
-    add("--zookeeper-certificate", type=Path, default=known, metavar="FILE", help=told)
+    known, text = _environment("zookeeper_credentials"), "a file with user:password, for digest authentication"
+    add("--zookeeper-credentials", type=Path, default=known, metavar="FILE", help=text)
+    text = "connect by TLS, and trust servers whose certificates these authorities signed (PEM)"
+    add("--zookeeper-ca", type=Path, default=_environment("zookeeper_ca"), metavar="FILE", help=text)
+    known, text = _environment("zookeeper_certificate"), "client certificate for TLS (PEM)"
+    add("--zookeeper-certificate", type=Path, default=known, metavar="FILE", help=text)
     known = _environment("zookeeper_key")
     add("--zookeeper-key", type=Path, default=known, metavar="FILE", help="key of the client certificate (PEM)")
 
@@ -135,49 +135,49 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     """Add the options of the router and the worker; those of the stream must be the same for both."""
     add_broker(parser)
     add_store(parser)
-    told = "the stream's state, for both jobs: a folder, or s3://bucket/prefix"
+    text = "the stream's state, for both jobs: a folder, or s3://bucket/prefix"
     checkpoint = shared.storage("checkpoint")
-    parser.add_argument("--checkpoint", type=checkpoint, required=True, metavar="DIR|URL", help=told)
+    parser.add_argument("--checkpoint", type=checkpoint, required=True, metavar="DIR|URL", help=text)
     add = parser.add_argument_group(
         "the stream (the same for router and worker, and fixed for its whole incarnation)"
     ).add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
-    told = "parallel tasks of the router (default 2)"
-    add("--router-partitions", type=shared.count, default=2, metavar="N", help=told)
-    told = "parts of MERGE, by hash of the query's id, each a partition of the results (default 1, at most 64)"
-    add("--mergers", type=shared.count, default=1, metavar="N", help=told)
-    told = "granularity of retention (default 5m)"
-    add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=told)
-    told = "how far back snapshot queries see (default: everything)"
-    add("--retention", type=shared.duration, metavar="TIME", help=told)
+    text = "parallel tasks of the router (default 2)"
+    add("--router-partitions", type=shared.count, default=2, metavar="N", help=text)
+    text = "parts of MERGE, by hash of the query's id, each a partition of the results (default 1, at most 64)"
+    add("--mergers", type=shared.count, default=1, metavar="N", help=text)
+    text = "granularity of retention (default 5m)"
+    add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=text)
+    text = "how far back snapshot queries see (default: everything)"
+    add("--retention", type=shared.duration, metavar="TIME", help=text)
     shared.add_space(parser)
     shared.add_terms(parser)
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")
-    told = "with --master: keep as many executors as the routing store requests"
-    add("--executors-from-store", action="store_true", help=told)
-    conf, told = shared.value("conf", _property), "a setting of Spark; may be repeated"
-    add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=told)
-    told = "least time between the starts of epochs, or rounds (default 0)"
-    add("--pause", type=shared.duration, default=0, metavar="TIME", help=told)
-    told = "approximate time between checkpoints of the job's state (default 10s)"
-    add("--checkpoint-interval", type=shared.duration, default=10_000, metavar="TIME", help=told)
-    told = "serve Prometheus metrics on this port (default: do not)"
-    add("--metrics-port", type=int, default=0, metavar="PORT", help=told)
-    told = "address of the metrics (default %(default)s)"
-    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help=told)
+    text = "with --master: keep as many executors as the routing store requests"
+    add("--executors-from-store", action="store_true", help=text)
+    conf, text = shared.value("conf", _property), "a setting of Spark; may be repeated"
+    add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=text)
+    text = "least time between the starts of epochs, or rounds (default 0)"
+    add("--pause", type=shared.duration, default=0, metavar="TIME", help=text)
+    text = "approximate time between checkpoints of the job's state (default 10s)"
+    add("--checkpoint-interval", type=shared.duration, default=10_000, metavar="TIME", help=text)
+    text = "serve Prometheus metrics on this port (default: do not)"
+    add("--metrics-port", type=int, default=0, metavar="PORT", help=text)
+    text = "address of the metrics (default %(default)s)"
+    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help=text)
     add("--quiet", action="store_true", help="print only errors")
 
 
 def add_balance(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
     """Add ``--lambda``, ``--epsilon`` and ``--similarity``; ``default`` is the help's text for their defaults."""
     add = parser.add_argument
-    told = f"load is imbalanced where Lmax/Lmin > L (default: {default})"
-    add("--lambda", dest="threshold", type=float, metavar="L", help=told)
+    text = f"load is imbalanced where Lmax/Lmin > L (default: {default})"
+    add("--lambda", dest="threshold", type=float, metavar="L", help=text)
     add("--epsilon", type=float, metavar="E", help=f"similarity above which FG splits by text (default: {default})")
-    told = f"similarity with query types weighted by their probability, or as printed in the paper (default: {default})"
-    add("--similarity", choices=FORMS, metavar="FORM", help=told)
+    text = f"similarity with query types weighted by their probability, or as printed in the paper (default: {default})"
+    add("--similarity", choices=FORMS, metavar="FORM", help=text)
 
 
 def balance(options: argparse.Namespace, kept: BalanceSettings | None = None) -> BalanceSettings:

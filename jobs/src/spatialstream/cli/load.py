@@ -41,12 +41,12 @@ def add_parser(commands: Any) -> None:
     shared.add_terms(parser)
     add = parser.add_argument
     add("--objects", type=Path, metavar="FILE", help="objects to send (default with --now: a generated stream)")
-    told = "queries to send (default with a generated stream: queries around its objects)"
-    add("--queries", type=Path, metavar="FILE", help=told)
+    text = "queries to send (default with a generated stream: queries around its objects)"
+    add("--queries", type=Path, metavar="FILE", help=text)
     shared.add_columns(parser)
     shared.add_time_unit(parser)
-    told = "kind of the generated stream (default %(default)s)"
-    add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help=told)
+    text = "kind of the generated stream (default %(default)s)"
+    add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help=text)
     add("--continuous", type=int, default=1000, metavar="N", help="generated CRQs, registered first (default 1000)")
     add("--rate", type=float, default=0.0, metavar="R", help="objects a second (default: as fast as possible)")
     add("--seconds", type=float, default=60.0, metavar="S", help="with --now: how long to send (default 60)")
@@ -55,8 +55,8 @@ def add_parser(commands: Any) -> None:
     add("--batch", type=shared.count, default=100, metavar="N", help="objects a message (default 100)")
     add("--seed", type=int, default=0, metavar="N", help="seed of the generated stream (default 0)")
     add("--no-watermarks", action="store_true", help="send no watermarks: the router waits for silent partitions")
-    told = "at the end, wait until no result has arrived for S seconds (default 5)"
-    add("--settle", type=float, default=5.0, metavar="S", help=told)
+    text = "at the end, wait until no result has arrived for S seconds (default 5)"
+    add("--settle", type=float, default=5.0, metavar="S", help=text)
     add("--json", type=Path, metavar="FILE", help="write the report to this file too")
     add("--quiet", action="store_true", help="print only the report and errors")
     parser.set_defaults(function=_load)

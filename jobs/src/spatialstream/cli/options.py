@@ -73,8 +73,8 @@ def storage(setting: str) -> Callable[[str], Any]:
 
 def add_space(parser: argparse.ArgumentParser) -> None:
     """Add ``--space``."""
-    told = '"wgs84" (default: degrees, distances in metres) or "planar:x0,y0,x1,y1"'
-    parser.add_argument("--space", type=value("space", Space.parse), default=WGS84, metavar="SPACE", help=told)
+    text = '"wgs84" (default: degrees, distances in metres) or "planar:x0,y0,x1,y1"'
+    parser.add_argument("--space", type=value("space", Space.parse), default=WGS84, metavar="SPACE", help=text)
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
@@ -82,8 +82,8 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
-    told = f"words that a query may have, in keywords, any and none together (default {QUERY_WORDS})"
-    add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=told)
+    text = f"words that a query may have, in keywords, any and none together (default {QUERY_WORDS})"
+    add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=text)
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
@@ -101,19 +101,19 @@ def term_rule(options: argparse.Namespace) -> TermRule:
 def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add ``--objects``, ``--queries`` and ``--columns``."""
     add = partial(parser.add_argument, type=Path, nargs="+", action="extend", required=required, default=[])
-    told = "objects: .jsonl, .csv or .parquet, the first two also .gz; in any time order"
-    add("--objects", metavar="FILE", help=told)
+    text = "objects: .jsonl, .csv or .parquet, the first two also .gz; in any time order"
+    add("--objects", metavar="FILE", help=text)
     add("--queries", metavar="FILE", help="queries: .jsonl, also .gz")
     add_columns(parser)
 
 
 def add_time_unit(parser: argparse.ArgumentParser) -> None:
     """Add ``--time-unit``, whose value is None if it is not given."""
-    told = "unit of numeric times: s, ms or us (default: ms, but times that look like another unit are refused)"
-    parser.add_argument("--time-unit", choices=tuple(TIME_UNITS), metavar="UNIT", help=told)
+    text = "unit of numeric times: s, ms or us (default: ms, but times that look like another unit are refused)"
+    parser.add_argument("--time-unit", choices=tuple(TIME_UNITS), metavar="UNIT", help=text)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Add ``--columns``."""
-    told = "names of the objects' fields in the input, such as id=tweet_id,text=body"
-    parser.add_argument("--columns", type=columns, default={}, metavar="FIELD=NAME,...", help=told)
+    text = "names of the objects' fields in the input, such as id=tweet_id,text=body"
+    parser.add_argument("--columns", type=columns, default={}, metavar="FIELD=NAME,...", help=text)

@@ -53,12 +53,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--file", metavar="FILE", help="queries to send, as JSON Lines; - is standard input")
     _add_fields(parser)
     add = parser.add_argument
-    told = "how long to wait for the answer to a snapshot query (default 1m)"
-    add("--timeout", type=shared.duration, default=60_000, metavar="TIME", help=told)
-    told = "wait until the stream's clock has reached this time: milliseconds, ISO 8601, or now"
-    add("--at-least", metavar="TIME", help=told)
-    told = "send snapshot queries through the stream, to be answered at their time in it"
-    add("--through-stream", action="store_true", help=told)
+    text = "how long to wait for the answer to a snapshot query (default 1m)"
+    add("--timeout", type=shared.duration, default=60_000, metavar="TIME", help=text)
+    text = "wait until the stream's clock has reached this time: milliseconds, ISO 8601, or now"
+    add("--at-least", metavar="TIME", help=text)
+    text = "send snapshot queries through the stream, to be answered at their time in it"
+    add("--through-stream", action="store_true", help=text)
     add("--count", type=shared.count, metavar="N", help="end after N rows")
     add("--patience", type=shared.duration, metavar="TIME", help="end when no row has arrived for this long")
     add("--keep", action="store_true", help="do not cancel continuous queries at the end")

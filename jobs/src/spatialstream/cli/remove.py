@@ -37,13 +37,13 @@ def add_parser(commands: Any) -> None:
     live.add_broker(parser)
     live.add_store(parser)
     add = parser.add_argument
-    told = "the stream's state, to be deleted too: a folder, or s3://bucket/prefix"
-    add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=told)
-    told = "topics to delete; all includes input, results and dead letters (default internal)"
-    add("--topics", choices=("internal", "all"), default="internal", help=told)
+    text = "the stream's state, to be deleted too: a folder, or s3://bucket/prefix"
+    add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=text)
+    text = "topics to delete; all includes input, results and dead letters (default internal)"
+    add("--topics", choices=("internal", "all"), default="internal", help=text)
     add("--spare", action="append", default=[], metavar="TOPIC", help="keep this topic; may be repeated")
-    told = "also remove routing state of this incarnation of the stream, not only of the checkpoint's incarnation"
-    add("--incarnation", metavar="ID", help=told)
+    text = "also remove routing state of this incarnation of the stream, not only of the checkpoint's incarnation"
+    add("--incarnation", metavar="ID", help=text)
     add("--yes", action="store_true", required=True, help="confirm the removal")
     add("--quiet", action="store_true", help="print only errors")
     parser.set_defaults(function=_remove)

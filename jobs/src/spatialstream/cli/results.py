@@ -38,8 +38,8 @@ def add_parser(commands: Any) -> None:
     kubernetes.add_cluster(parser)
     add = parser.add_argument
     add("--query", action="append", default=[], metavar="ID", help="only rows of this query; may be repeated")
-    told = "only rows of this query type; may be repeated"
-    add("--type", action="append", default=[], choices=[kind.value for kind in QueryType], help=told)
+    text = "only rows of this query type; may be repeated"
+    add("--type", action="append", default=[], choices=[kind.value for kind in QueryType], help=text)
     add("--new", action="store_true", help="start with rows that arrive from now on (default: with the oldest)")
     add("--position", type=Path, metavar="FILE", help="resume from the position in this file, and keep it up to date")
     add("--count", type=shared.count, metavar="N", help="end after N rows")

@@ -34,16 +34,16 @@ def add_parser(commands: Any) -> None:
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the first QT-tree (default 64)")
     add("--history", type=Path, metavar="FILE", help="sample of objects for the first QT-tree (default: none)")
     add("--history-queries", type=Path, metavar="FILE", help="sample of queries for the first QT-tree")
-    told = "partitions of STREAM.objects when it is created (default 2)"
-    add("--object-partitions", type=shared.count, default=2, metavar="N", help=told)
-    told = "replication factor of created topics (default: 3, or the number of brokers if that is less)"
-    add("--replicas", type=shared.count, metavar="N", help=told)
-    told = "time of silence after which a partition no longer holds back the watermark (default 500ms)"
-    add("--idle", type=shared.duration, default=500, metavar="TIME", help=told)
-    told = "how far out of order records may be within a partition (default 0)"
-    add("--disorder", type=shared.duration, default=0, metavar="TIME", help=told)
-    told = "approximate number of records an epoch (default 250000)"
-    add("--epoch", type=shared.count, default=250_000, metavar="N", help=told)
+    text = "partitions of STREAM.objects when it is created (default 2)"
+    add("--object-partitions", type=shared.count, default=2, metavar="N", help=text)
+    text = "replication factor of created topics (default: 3, or the number of brokers if that is less)"
+    add("--replicas", type=shared.count, metavar="N", help=text)
+    text = "time of silence after which a partition no longer holds back the watermark (default 500ms)"
+    add("--idle", type=shared.duration, default=500, metavar="TIME", help=text)
+    text = "how far out of order records may be within a partition (default 0)"
+    add("--disorder", type=shared.duration, default=0, metavar="TIME", help=text)
+    text = "approximate number of records an epoch (default 250000)"
+    add("--epoch", type=shared.count, default=250_000, metavar="N", help=text)
     add(
         "--ahead",
         type=shared.duration,
@@ -51,8 +51,8 @@ def add_parser(commands: Any) -> None:
         metavar="TIME",
         help="reject records and watermarks that are further than this in the future (default 1h)",
     )
-    told = "reject longer records (default 1 MiB)"
-    add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help=told)
+    text = "reject longer records (default 1 MiB)"
+    add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help=text)
     live.add_balance(group, "the value given last, at first 6 and 0.5")
     parser.set_defaults(function=_run)
 

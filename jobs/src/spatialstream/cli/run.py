@@ -39,14 +39,14 @@ def add_parser(commands: Any) -> None:
     add("--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records")
     add("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores, at least 2)")
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the QT-tree (default 64)")
-    told = "granularity of retention (default 5m)"
-    add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=told)
-    told = "how far back snapshot queries see (default: everything)"
-    add("--retention", type=shared.duration, metavar="TIME", help=told)
-    told = "state of the run: a folder, or s3://bucket/prefix (default OUTPUT/.checkpoint)"
-    add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=told)
-    told = "approximate number of records an epoch (default 250000)"
-    add("--epoch", type=shared.count, default=250_000, metavar="N", help=told)
+    text = "granularity of retention (default 5m)"
+    add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=text)
+    text = "how far back snapshot queries see (default: everything)"
+    add("--retention", type=shared.duration, metavar="TIME", help=text)
+    text = "state of the run: a folder, or s3://bucket/prefix (default OUTPUT/.checkpoint)"
+    add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=text)
+    text = "approximate number of records an epoch (default 250000)"
+    add("--epoch", type=shared.count, default=250_000, metavar="N", help=text)
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--strict", action="store_true", help="stop at the first rejected record, with status 1")
     add("--overwrite", action="store_true", help="delete an earlier run in the same output folder")

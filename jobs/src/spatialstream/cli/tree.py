@@ -36,8 +36,8 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves (default 64)")
     add("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
-    told = "largest number of objects, and of queries, to sample (default 50000)"
-    add("--sample", type=shared.count, default=50_000, metavar="N", help=told)
+    text = "largest number of objects, and of queries, to sample (default 50000)"
+    add("--sample", type=shared.count, default=50_000, metavar="N", help=text)
     add("--svg", type=Path, metavar="FILE", help="write a picture too")
     add("--statistics", action="store_true", help="show J, the statistics from which trees are built, not the tree")
     add("--stream", metavar="NAME", help="show the tree of this live stream, from the routing store")

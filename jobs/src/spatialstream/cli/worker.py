@@ -29,12 +29,12 @@ def add_parser(commands: Any) -> None:
     )
     live.add_job(parser)
     add = parser.add_argument_group("the worker").add_argument
-    told = "write objects to this storage as Parquet when retention drops them"
-    add("--archive", type=shared.storage("archive"), metavar="DIR|URL", help=told)
-    told = "most epochs in a round (default %(default)s)"
-    add("--epochs-per-round", type=shared.count, default=64, metavar="N", help=told)
-    told = "most result rows in a message (default %(default)s)"
-    add("--rows-per-message", type=shared.count, default=500, metavar="N", help=told)
+    text = "write objects to this storage as Parquet when retention drops them"
+    add("--archive", type=shared.storage("archive"), metavar="DIR|URL", help=text)
+    text = "most epochs in a round (default %(default)s)"
+    add("--epochs-per-round", type=shared.count, default=64, metavar="N", help=text)
+    text = "most result rows in a message (default %(default)s)"
+    add("--rows-per-message", type=shared.count, default=500, metavar="N", help=text)
     add(
         "--longest-row",
         type=shared.count,

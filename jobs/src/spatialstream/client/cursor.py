@@ -19,11 +19,11 @@ from spatialstream.model.errors import Gone, SettingError
 
 __all__ = ["PATTERN", "Cursor", "Reached"]
 
-_LIVES = 4
+_INCARNATIONS = 4
 _PHASES = 2
 _NOTHING = (-1, 0)
-_LIFE = r"~([0-9A-Za-z]{0,64})" + r"\.([0-9]{0,18})\.([0-9]{1,18})" * _PHASES
-_PART = re.compile(rf"([0-9]{{1,18}})((?:{_LIFE}){{0,{_LIVES}}})")
+_INCARNATION = r"~([0-9A-Za-z]{0,64})" + r"\.([0-9]{0,18})\.([0-9]{1,18})" * _PHASES
+_PART = re.compile(rf"([0-9]{{1,18}})((?:{_INCARNATION}){{0,{_INCARNATIONS}}})")
 _MARK = re.compile(r"[0-9a-f]{0,16}")
 _MOST_PARTS = 64
 PATTERN = r"^[0-9a-f]{0,16}(-[0-9]{1,18}[0-9A-Za-z~.]*){1,64}$"
@@ -62,14 +62,16 @@ class Reached:
         )
         seen = incarnations[at][1] if at < len(incarnations) else (_NOTHING,) * _PHASES
         seen = (*seen[: place.phase], (place.round, row.upto), *seen[place.phase + 1 :])
-        return Reached(row.resume, (*incarnations[:at], (place.incarnation, seen), *incarnations[at + 1 :])[-_LIVES:])
+        return Reached(
+            row.resume, (*incarnations[:at], (place.incarnation, seen), *incarnations[at + 1 :])[-_INCARNATIONS:]
+        )
 
     def joined(self, other: Reached) -> Reached:
         """Return the position that has the rows of both; each consumer must have all its rows up to its position."""
         incarnations = dict(self.incarnations)
         for incarnation, seen in other.incarnations:
             incarnations[incarnation] = tuple(map(max, incarnations.get(incarnation, seen), seen))
-        return Reached(max(self.offset, other.offset), tuple(incarnations.items())[-_LIVES:])
+        return Reached(max(self.offset, other.offset), tuple(incarnations.items())[-_INCARNATIONS:])
 
     def __str__(self) -> str:
         """Its part of the cursor's string."""
@@ -85,7 +87,7 @@ class Reached:
         if match is None:
             return None
         incarnations = dict[str, _Seen]()
-        for incarnation, *numbers in re.findall(_LIFE, match[2]):
+        for incarnation, *numbers in re.findall(_INCARNATION, match[2]):
             rounds, rows = numbers[::2], numbers[1::2]
             incarnations[incarnation] = tuple(
                 (int(each or -1), int(upto)) for each, upto in zip(rounds, rows, strict=True)

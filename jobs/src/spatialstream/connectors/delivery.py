@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 __all__ = ["Assembler", "Deduplicator", "Place", "result_messages", "with_newlines"]
 
 _BYTES_PER_MESSAGE = 128 << 10
-_LIVES = 8
+_INCARNATIONS = 8
 """Incarnations of a stream whose rows are told apart: more can hardly be in one topic."""
 
 _KEY = re.compile(rb"([0-9]{1,18}) ([0-9]{1,9}) ([0-9]{1,18})(?: ([0-9A-Za-z]+))?")
@@ -172,7 +172,7 @@ class Deduplicator:
         incarnation = self._incarnations.get(place.incarnation)
         if incarnation is None:
             incarnation = self._incarnations[place.incarnation] = _Incarnation()
-            while len(self._incarnations) > _LIVES:
+            while len(self._incarnations) > _INCARNATIONS:
                 del self._incarnations[next(iter(self._incarnations))]
         if place.round > incarnation.latest:
             incarnation.latest = place.round

@@ -40,8 +40,9 @@ _MOST_REGISTERING = 1_024
 """Most pending registrations of all clients, and most pending cancellations."""
 _LOOK_SECONDS = (0.5, 4.0)
 """Seconds between two reads of the dead letters: the first, and the longest."""
-_CLOCK_SECONDS, _CLOCK_WAIT = 1.0, 1.0
-"""For which a stream's clock is taken to be where it was, for it only goes on; and to wait until it is told."""
+_CLOCK_SECONDS, _CLOCK_WAIT, _CLOCK_AGAIN = 1.0, 1.0, 10.0
+"""Seconds for which a known clock is used, since it only advances; for which a request waits for it; and for which an
+unknown one is not asked for again."""
 _APART = 1_000
 """ms by which the day's clock may differ here and at the router, or a record be read later than it is sent."""
 _BOM = b"\xef\xbb\xbf"
@@ -123,18 +124,18 @@ class Writer:
         return await self._of_objects.run(work, over=over)
 
     async def _known_clock(self) -> int | None:
-        """What the stream's clock has shown last; None: nobody knows.
+        """The stream's clock, or an earlier one; None: it is not known.
 
-        Where it is not told soon nobody waits for it: the broker takes objects while the stream is away.
+        The broker accepts objects while the stream is down, so few requests wait for a clock that does not come.
         """
-        at, clock = self._clock
-        if time.monotonic() > at + _CLOCK_SECONDS:
+        until, clock = self._clock
+        if time.monotonic() > until:
             clock = None
             with suppress(Unavailable, TimeoutError):
                 async with asyncio.timeout(_CLOCK_WAIT):
                     as_of = await self._stream.as_of()
                 clock = None if as_of is None else as_of["clock"]
-            self._clock = time.monotonic(), clock
+            self._clock = time.monotonic() + (_CLOCK_AGAIN if clock is None else _CLOCK_SECONDS), clock
         return clock
 
     # ------------------------------------------------------------------------------------------------------- queries

@@ -15,6 +15,7 @@ from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps import routing
 from spatialstream_operator.stores import Stores
+from tests.unit.operator.resource import SCHEMA
 from tests.unit.operator.shell.simulated import World
 
 
@@ -88,8 +89,10 @@ def test_the_routing_store_is_told_once_that_the_stream_is_suspended(world):
         assert world.told == told
 
 
-def test_which_kafka_and_which_life_it_is_are_remembered(world):
+def test_which_kafka_and_which_incarnation_it_is_are_remembered_in_declared_fields(world):
     told = read(world)
+    for part in ("kafka", "routing"):
+        assert set(told[part]) <= set(SCHEMA["properties"]["status"]["properties"][part]["properties"])
 
     assert told["kafka"] == {"cluster": "c1"}
     assert told["routing"] == {"incarnation": "l1"}

@@ -69,8 +69,8 @@ def add_parser(commands: Any) -> None:
     add("--seed", type=int, default=0, metavar="N", help="seed of the social stream (default 0)")
     add("--slots", type=shared.count, default=2, metavar="N", help="worker slots (default 2)")
     add("--port", type=int, default=8080, metavar="PORT", help="port of the console; 0: any (default %(default)s)")
-    told = "end after this time (default: run until interrupted)"
-    add("--for", dest="lasts", type=shared.duration, metavar="TIME", help=told)
+    text = "end after this time (default: run until interrupted)"
+    add("--for", dest="lasts", type=shared.duration, metavar="TIME", help=text)
     add("--open", action="store_true", help="open the console in a browser")
     add("--quiet", action="store_true", help="print only errors, the link, and the counts at the end")
     parser.set_defaults(function=_demo_live)

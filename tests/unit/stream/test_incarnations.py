@@ -56,7 +56,7 @@ def test_whoever_has_locked_a_checkpoint_claims_it(tmp_path: Path, owner: str) -
         assert SETTINGS.claim(Folder(tmp_path))
 
 
-def test_a_checkpoint_from_before_lives_had_ids_goes_on_without(tmp_path: Path) -> None:
+def test_a_checkpoint_from_before_incarnations_had_ids_goes_on_without(tmp_path: Path) -> None:
     (tmp_path / "stream.json").write_text(json.dumps(SETTINGS.identity()))
     assert SETTINGS.claim(Folder(tmp_path)) == SETTINGS.claim(Folder(tmp_path)) == ""
     store = MemoryStore()
@@ -109,7 +109,7 @@ def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoin
     start(store, tmp_path, "one")  # a router that has run before needs no store
 
 
-def test_blocks_of_other_lives_are_not_a_slots_own() -> None:
+def test_blocks_of_other_incarnations_are_not_a_slots_own() -> None:
     keys = [block_key(3, 0, 5, "objects"), block_key(4, 0, 0, "marker")]
     for incarnation in ("", "one"):
         assert [key_within(key_of_incarnation(key, incarnation), incarnation) for key in keys] == keys
