@@ -294,7 +294,7 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     page = visit.page
     page.get_by_role("button", name="Register", exact=True).click()
     card = visit.card("Continuous query")
-    expect(card).to_have_attribute("data-state", "standing")
+    expect(card).to_have_attribute("data-state", "registered")
     expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
     (query,) = Client(gateway.port, TOKEN)("GET", "/streams/gateway/queries").json["queries"][-1:]
     assert query["id"].startswith("console-")
@@ -302,7 +302,7 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     before = number(card)
     page.reload()
     visit.live()
-    expect(card).to_have_attribute("data-state", "standing")
+    expect(card).to_have_attribute("data-state", "registered")
     expect(card.locator(".figure b")).not_to_have_text(re.compile(rf"^({before})?$"))
     assert number(card) >= before, "nothing is lost by a reload"
 
@@ -337,7 +337,7 @@ def test_what_stands_no_more_says_so(visit: Visit, gateway: GatewayServer) -> No
     assert Client(gateway.port, TOKEN)("POST", "/streams/gateway/queries", query).status == 201
     visit.page.goto(link(visit.page, query, query | {"id": "nobody"}))
     brief, nobody = visit.card("Continuous query").nth(0), visit.card("Continuous query").nth(1)
-    expect(brief).to_have_attribute("data-state", "standing")
+    expect(brief).to_have_attribute("data-state", "registered")
     expect(brief.locator(".status")).to_contain_text("registered at")
     expect(nobody).to_have_attribute("data-state", "ended")
     expect(brief).to_have_attribute("data-state", "ended")  # while the page is open
@@ -401,7 +401,7 @@ def test_what_is_changed_takes_the_place_of_what_stood(visit: Visit, gateway: Ga
     page.mouse.up()
     page.get_by_role("button", name="Register", exact=True).click()
     expect(page.locator(".card")).to_have_count(1)
-    expect(card).to_have_attribute("data-state", "standing")
+    expect(card).to_have_attribute("data-state", "registered")
     (after,) = standing()[-1:]
     assert after["id"] != before["id"]
     assert after["region"]["box"][0] < before["region"]["box"][0]
@@ -426,7 +426,7 @@ def test_what_a_query_has_had_is_replayed_and_live_again_without_a_gap(visit: Vi
     page, replay = visit.page, visit.page.get_by_role("region", name="Replay")
     expect(page.locator("#state")).to_have_text("replay")
     expect(replay).to_have_attribute("aria-busy", "false")
-    expect(replay.locator(".told")).to_have_text(re.compile(r"[1-9][0-9]* rows?$"))
+    expect(replay.locator(".message")).to_have_text(re.compile(r"[1-9][0-9]* rows?$"))
     moment = replay.get_by_role("slider", name="Moment")
     expect(moment).to_be_focused()
     expect(card.locator(".objects li").first).to_contain_text("flood")
@@ -440,7 +440,7 @@ def test_what_a_query_has_had_is_replayed_and_live_again_without_a_gap(visit: Vi
     assert at > 30, "it begins with the newest rows"
     moment.press("Home")
     expect(card.locator(".figure b")).to_have_text("0")  # long before the stream had begun
-    expect(replay.locator(".told")).to_have_text(re.compile("0 rows$"))
+    expect(replay.locator(".message")).to_have_text(re.compile("0 rows$"))
     expect(page).to_have_url(re.compile("replay=console-.*span=15m.*at=[0-9]+"))
     replay.get_by_label("Speed").select_option("5")
     replay.get_by_role("button", name="Play").click()
@@ -470,14 +470,14 @@ def test_a_replay_of_nothing_and_one_that_cannot_be_read(visit: Visit) -> None:
     visit.flood()
     page.get_by_role("textbox", name="Words").fill("nobody-says-this")
     page.get_by_role("button", name="Register", exact=True).click()
-    expect(visit.card("Continuous query")).to_have_attribute("data-state", "standing")
+    expect(visit.card("Continuous query")).to_have_attribute("data-state", "registered")
     page.route("**/results/counts?**", lambda route: route.fulfill(status=503, json={"detail": "the broker is away"}))
     page.get_by_role("button", name=re.compile("^Replay")).click()
     replay = page.get_by_role("region", name="Replay")
-    expect(replay.locator(".told")).to_contain_text("the broker is away")
+    expect(replay.locator(".message")).to_contain_text("the broker is away")
     page.unroute("**/results/counts?**")
     replay.get_by_role("button", name="Try again").click()
-    expect(replay.locator(".told")).to_contain_text("No row of this query arrived")
+    expect(replay.locator(".message")).to_contain_text("No row of this query arrived")
     expect(replay.get_by_role("slider")).to_be_disabled()
     visit.accessible()
     replay.get_by_role("button", name="Back to live").click()
@@ -493,7 +493,7 @@ def test_what_stands_in_the_stream_is_listed_and_followed(
     other = Visit(browser, gateway, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     other.sign_in()
     other.page.get_by_text("Registered queries").click()
-    listed = other.page.locator("#standing").get_by_role("button", name=re.compile("flood")).first
+    listed = other.page.locator("#registered").get_by_role("button", name=re.compile("flood")).first
     expect(listed).to_contain_text(re.compile(r"since .* by test; (no rows yet|[\d,]+ rows?, the last at )"))
     listed.click()
     card = other.card("Continuous query")
@@ -552,7 +552,7 @@ def test_what_has_been_asked_once_may_be_let_stand(visit: Visit) -> None:
     visit.page.get_by_role("button", name="Run once").click()
     expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
     visit.page.get_by_role("button", name="Register", exact=True).click()
-    expect(visit.card("Continuous query")).to_have_attribute("data-state", "standing")
+    expect(visit.card("Continuous query")).to_have_attribute("data-state", "registered")
     cancel(visit)
 
 
@@ -561,10 +561,10 @@ def test_escape_leaves_an_empty_replay(visit: Visit) -> None:
     visit.flood()
     page.get_by_role("textbox", name="Words").fill("nobody-says-this")
     page.get_by_role("button", name="Register", exact=True).click()
-    expect(visit.card("Continuous query")).to_have_attribute("data-state", "standing")
+    expect(visit.card("Continuous query")).to_have_attribute("data-state", "registered")
     page.get_by_role("button", name=re.compile("^Replay")).click()
     replay = page.get_by_role("region", name="Replay")
-    expect(replay.locator(".told")).to_contain_text("No row of this query arrived")
+    expect(replay.locator(".message")).to_contain_text("No row of this query arrived")
     page.keyboard.press("Escape")
     expect(replay).to_be_hidden()
     visit.live()
@@ -685,7 +685,7 @@ def test_what_is_refused_is_said_and_may_be_tried_again(visit: Visit) -> None:
     page.get_by_role("button", name="Try again").click()
     visit.live()
     expect(page.locator("#banner")).to_be_hidden()
-    expect(card).to_have_attribute("data-state", "standing")
+    expect(card).to_have_attribute("data-state", "registered")
     cancel(visit)
 
 

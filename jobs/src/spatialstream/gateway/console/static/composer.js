@@ -1,13 +1,13 @@
 // The form of a query, and its region on the map.
 
-import { KIND, ONCE, STANDING, isStanding, parseWords, wordsText } from "./query.js";
+import { CONTINUOUS, KIND, SNAPSHOT, isContinuous, parseWords, wordsText } from "./query.js";
 import { pointOn } from "./web/canvas.js";
 import { el, icon, say } from "./web/dom.js";
 import { corners, rounded } from "./web/geometry.js";
 
 const SPANS = [["1m", "1 minute"], ["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["7d", "7 days"]];
 const STEPS = [["5s", "5 seconds"], ["10s", "10 seconds"], ["1m", "1 minute"], ["5m", "5 minutes"], ["1h", "1 hour"]];
-const LIVES = [["1h", "1 hour"], ["1d", "1 day"], ["7d", "7 days"], ["", "until cancelled"]];
+const DURATIONS = [["1h", "1 hour"], ["1d", "1 day"], ["7d", "7 days"], ["", "until cancelled"]];
 const FIELDS = { box: ["West", "South", "East", "North"], circle: ["Longitude", "Latitude", "Radius, km"], at: ["Longitude", "Latitude"] };
 const PLAIN = { box: ["Left", "Bottom", "Right", "Top"], circle: ["x", "y", "Radius"], at: ["x", "y"] };
 
@@ -49,9 +49,9 @@ export class Composer {
     this.lookBack = el("label", { class: "row" }, el("span", { text: "Over the last" }), select("span", SPANS, "15m"));
     this.howMany = el("label", { class: "row" }, el("span", { text: "How many" }), el("input", { name: "k", type: "number", min: 1, max: 100, value: 10, inputmode: "numeric" }));
     this.step = el("label", { class: "row" }, el("span", { text: "Repeat every" }), select("step", STEPS, "10s"));
-    this.life = el("label", { class: "row" }, el("span", { text: "Duration" }), select("life", LIVES, "1d"));
+    this.lifetime = el("label", { class: "row" }, el("span", { text: "Duration" }), select("lifetime", DURATIONS, "1d"));
     this.once = el("button", { type: "submit", value: "once", class: "primary", text: "Run once" });
-    this.stand = el("button", { type: "submit", value: "standing", class: "primary second", text: "Register" });
+    this.register = el("button", { type: "submit", value: "continuous", class: "primary second", text: "Register" });
     this.error = el("p", { class: "error", role: "alert" });
     this.note = el("p", { class: "note", id: "composer-note" });
     this.instead = el("p", { class: "note", role: "status", hidden: true });
@@ -61,8 +61,8 @@ export class Composer {
       el("div", { class: "exactly" }, this.fields, this.byView),
       el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
       el("p", { class: "note", id: "words-note", text: "An object must have all words; a | b for either, -c for without." }),
-      el("div", { class: "rows" }, this.lookBack, this.howMany, this.step, this.life),
-      el("div", { class: "actions" }, this.once, this.stand),
+      el("div", { class: "rows" }, this.lookBack, this.howMany, this.step, this.lifetime),
+      el("div", { class: "actions" }, this.once, this.register),
       this.instead, this.note, this.error,
     ];
   }
@@ -84,7 +84,7 @@ export class Composer {
     const reason = this.app.readOnlyReason?.() ?? null;
     const muted = this.app.mutedReason?.() ?? null;
     say(this.note, [muted, reason].filter(Boolean).join(" "));
-    for (const [button, why] of [[this.once, muted], [this.stand, reason]]) {
+    for (const [button, why] of [[this.once, muted], [this.register, reason]]) {
       button.disabled = why !== null;
       if (why !== null) button.setAttribute("aria-describedby", "composer-note");
       else button.removeAttribute("aria-describedby");
@@ -116,19 +116,19 @@ export class Composer {
     const choose = (select, value) => {
       if ([...select.options].some((each) => each.value === value)) select.value = value;
     };
-    choose(elements.span, isStanding(query) ? query.window : query.duration);
+    choose(elements.span, isContinuous(query) ? query.window : query.duration);
     choose(elements.step, query.step);
-    if (isStanding(query)) choose(elements.life, query.duration ?? "");
+    if (isContinuous(query)) choose(elements.lifetime, query.duration ?? "");
     this.#update();
     this.app.map.fit(this.app.space.extent(query));
     elements.words.focus();
   }
 
-  #replace(question) {
-    this.replaced = question;
-    this.instead.hidden = question === null;
-    if (question !== null) {
-      this.instead.replaceChildren(`Registering replaces ${question.told.title}. `,
+  #replace(card) {
+    this.replaced = card;
+    this.instead.hidden = card === null;
+    if (card !== null) {
+      this.instead.replaceChildren(`Registering replaces ${card.summary.title}. `,
         el("button", { type: "button", class: "link", text: "Keep both", onclick: () => this.#replace(null) }));
     }
   }
@@ -136,8 +136,8 @@ export class Composer {
   #query(how) {
     const { elements } = this.form;
     const kind = this.kind;
-    const standing = how === "standing";
-    const query = { type: (standing ? STANDING : ONCE)[kind], ...parseWords(elements.words.value) };
+    const continuous = how === "continuous";
+    const query = { type: (continuous ? CONTINUOUS : SNAPSHOT)[kind], ...parseWords(elements.words.value) };
     if (kind === "nearest") {
       if (!this.at) return this.#wrong("A place is required: choose Point and click on the map, or type its coordinates.");
       query.at = this.at;
@@ -146,11 +146,11 @@ export class Composer {
       query.region = this.region;
     }
     if (kind !== "objects") query.k = Number(elements.k.value);
-    if (!standing) query.duration = elements.span.value;
+    if (!continuous) query.duration = elements.span.value;
     else {
       if (kind !== "objects") query.window = elements.span.value;
       if (kind === "terms") query.step = elements.step.value;
-      if (elements.life.value) query.duration = elements.life.value;
+      if (elements.lifetime.value) query.duration = elements.lifetime.value;
     }
     return query;
   }
@@ -164,7 +164,7 @@ export class Composer {
     say(this.error, "");
     const query = this.#query(how);
     if (query === null) return;
-    const button = how === "standing" ? this.stand : this.once;
+    const button = how === "continuous" ? this.register : this.once;
     button.setAttribute("aria-busy", "true");
     try {
       await this.app.submit(query, this.replaced);

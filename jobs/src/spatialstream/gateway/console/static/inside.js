@@ -7,7 +7,7 @@ import { bar } from "./web/lists.js";
 
 const EVERY = 2_000; // ms
 const LETTERS_EVERY = 6_000;
-const AGES = 60_000; // ms of rows over which latencies are told
+const AGES = 60_000; // ms of rows over which latencies are computed
 
 export class Inside {
   constructor(element, app) {
@@ -92,8 +92,8 @@ export class Inside {
   }
 
   #facts(part, facts) {
-    this.parts[part].replaceChildren(el("dl", { class: "facts" }, facts.filter(Boolean).map(([name, value, told, late]) =>
-      el("div", { title: told, "data-late": late ? "true" : null }, el("dt", { text: name }), el("dd", { text: value })))));
+    this.parts[part].replaceChildren(el("dl", { class: "facts" }, facts.filter(Boolean).map(([name, value, detail, late]) =>
+      el("div", { title: detail, "data-late": late ? "true" : null }, el("dt", { text: name }), el("dd", { text: value })))));
   }
 
   #now() {
@@ -129,7 +129,7 @@ export class Inside {
       el("table", { class: "slots" }, el("thead", {}, el("tr", {}, head.map((text) => (text ? el("th", { scope: "col", text }) : el("td"))))), el("tbody", {}, rows)),
       el("p", { class: "figures-line", text: `Lmax/Lmin ${look.imbalance === null ? "∞: a slot has no load" : look.imbalance.toFixed(2)} · ${counted ? `counted up to ${moment(look.counted)}` : "no counts yet: loads are those that the version was computed for"}` }),
       ...(look.dearest?.length ? [el("table", { class: "slots", title: "With how many objects each was compared in the last minutes, estimated; the ten with most" },
-        el("thead", {}, el("tr", {}, ["Dearest queries", "Candidates"].map((text) => el("th", { scope: "col", text })))),
+        el("thead", {}, el("tr", {}, ["Most expensive queries", "Candidates"].map((text) => el("th", { scope: "col", text })))),
         el("tbody", {}, look.dearest.map((each) => el("tr", {}, el("th", { scope: "row", text: each.query }), el("td", { class: "n", text: short(each.candidates) })))))] : []));
   }
 
@@ -156,21 +156,21 @@ export class Inside {
       return {
         box: cell.box,
         colour: this.by === "load" ? step(cell.load) : colour(`slot-${main % 8}`),
-        told: [
+        lines: [
           `${((100 * cell.load) / total).toFixed(1)} % of the load`,
           `about ${count(Math.round(cell.objects))} objects · slot${slots.length > 1 ? "s" : ""} ${slots.join(", ")}${cell.shares > 1 ? ` · ${cell.shares} textual shares` : ""}`,
         ],
       };
     });
-    const key = JSON.stringify([this.app.theme, this.by, drawn.map((each) => [each.box, each.colour, each.told])]);
+    const key = JSON.stringify([this.app.theme, this.by, drawn.map((each) => [each.box, each.colour, each.lines])]);
     if (key !== this.drawn) {
       this.drawn = key;
       this.app.map.setLeaves(drawn);
     }
     const textual = look.leaves.filter((each) => each.textual).length;
     const most = drawn[0];
-    const told = `${count(look.leaves_in_all)} leaves in ${count(cells.size)} cells, ${count(textual)} of them textual shares${look.leaves.length < look.leaves_in_all ? ` (the ${count(look.leaves.length)} with the largest loads are drawn)` : ""}.`;
-    say(this.leafNote, `${told}${most ? ` The fullest has ${most.told[0]}.` : ""}`);
+    const note = `${count(look.leaves_in_all)} leaves in ${count(cells.size)} cells, ${count(textual)} of them textual shares${look.leaves.length < look.leaves_in_all ? ` (the ${count(look.leaves.length)} with the largest loads are drawn)` : ""}.`;
+    say(this.leafNote, `${note}${most ? ` The fullest has ${most.lines[0]}.` : ""}`);
     const swatches = this.by === "load"
       ? [el("span", { text: "less load" }), ...ramp.map(swatch), el("span", { text: "more" })]
       : look.slots.slice(0, 8).flatMap((each) => [swatch(colour(`slot-${each.slot % 8}`)), el("span", { text: `slot ${each.slot}` })]);

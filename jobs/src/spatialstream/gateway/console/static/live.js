@@ -1,4 +1,4 @@
-// What both maps of the console have: objects that pass or are found, the regions of questions, which light up, and what is
+// What both maps of the console have: objects that pass or are found, the regions of queries, which light up, and what is
 // dragged. One is drawn by the graphics card (map.js), one on a plain canvas (flat.js). Places are [x, y] of the stream's space,
 // and longitudes may go on beyond 180. A map has besides
 //
@@ -51,7 +51,7 @@ export class LiveMap {
     this.points.add(this.unit([x, y]), this.painted, 3.6, about);
   }
 
-  /** An object that a question has found; what is given is for {@link unmark}. */
+  /** An object that a query has found; what is given is for {@link unmark}. */
   mark(x, y, hue, about) {
     return this.points.add(this.unit([x, y]), [...channels(hue), 255], 6.5, about, true);
   }
@@ -72,7 +72,7 @@ export class LiveMap {
 
   // ---------------------------------------------------------------------------------------------------------- regions
 
-  /** Draws the region, or the point, of a question. */
+  /** Draws the region, or the point, of a query. */
   setRegion(id, query, hue) {
     const region = query.region && !this.space.isEverywhere(query.region) ? this.#shape(query.region) : null;
     const pin = query.at && el("div", { class: "pin", "aria-hidden": "true" });
@@ -87,7 +87,7 @@ export class LiveMap {
     this.redraw();
   }
 
-  /** Lines from the point of a question to what is nearest to it. */
+  /** Lines from the point of a query to what is nearest to it. */
   setLinks(id, places) {
     if (this.regions.has(id)) this.regions.get(id).links = places;
     this.redraw();
@@ -99,7 +99,7 @@ export class LiveMap {
     this.redraw();
   }
 
-  /** Lets the region of a question light up for a moment. */
+  /** Lets the region of a query light up for a moment. */
   light(id) {
     const entry = this.regions.get(id);
     if (!entry?.region || still()) return;

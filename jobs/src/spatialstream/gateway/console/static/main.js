@@ -4,23 +4,23 @@ import { Events, Problem, call, hasToken, keepToken, streamPath, takeToken, tryT
 import { Composer } from "./composer.js";
 import { Inside } from "./inside.js";
 import { openMap } from "./map.js";
-import { MOST, isAddress, readAddress, writeAddress, isStanding } from "./query.js";
-import { COLOURS, Question } from "./question.js";
+import { MOST, isAddress, isContinuous, readAddress, writeAddress } from "./query.js";
+import { COLOURS, QueryCard } from "./card.js";
 import { Replay, isSpan } from "./replay.js";
-import { Standing } from "./standing.js";
+import { RegisteredQueries } from "./registered.js";
 import { el, paced, say, tell } from "./web/dom.js";
 import { moment, short, span } from "./web/format.js";
 import { Space } from "./web/geometry.js";
 import { bars } from "./web/lists.js";
 
 const TEXTS = 20_000; // of objects that have passed, kept to be shown with what is found
-const SPAN = 5_000; // ms over which rates are told
+const SPAN = 5_000; // ms over which rates are computed
 const LATEST = 5;
 const HIDDEN = 20_000; // ms after which a page that nobody sees lets go of its connections: a browser has six to a host
-const LAST = 5_000; // ms for which the last rows of what stands no more may be on their way
+const LAST = 5_000; // ms for which the last rows of an ended query may be on their way
 const NONE = 10_000; // ms after which it is looked again for a stream, where there is none
-const LATE = 10_000; // ms by which the stream's clock may be behind before that is told
-const STUCK = 30_000; // ms for which it may stand still while objects come: a round of a busy machine takes seconds
+const LATE = 10_000; // ms by which the stream's clock may be behind before the page says so
+const STUCK = 30_000; // ms for which it may not advance while objects arrive: a round of a busy machine takes seconds
 const KEPT = "spatialstream-page";
 const STOPPED = {
   worker: "The worker does not answer. Nothing is lost: records wait in the broker, and continuous queries resume when it is back.",
@@ -45,7 +45,7 @@ class App {
     takeToken();
     this.address = readAddress(location.hash);
     [this.stream, this.space, this.streams, this.usesTokens] = [null, null, [], true];
-    [this.questions, this.texts, this.latest] = [[], new Texts(), []];
+    [this.cards, this.texts, this.latest] = [[], new Texts(), []];
     [this.moments, this.seconds, this.ages] = [[], new Array(40).fill(0), []];
     [this.states, this.clock, this.asked] = [{}, null, null];
     [this.answers, this.moved, this.flowing] = [null, Date.now(), null]; // of the worker; when the clock moved last, and since when objects come
@@ -61,7 +61,7 @@ class App {
     this.composer = new Composer($("composer"), this);
     this.inside = new Inside($("inside"), this);
     this.replay = new Replay($("replay"), this);
-    this.standing = new Standing($("standing"), this);
+    this.registered = new RegisteredQueries($("registered"), this);
     this.results = new Events({
       path: () => streamPath(this.stream, `results?${this.#followed().map((each) => `query=${encodeURIComponent(each.query.id)}`).join("&")}`),
       event: (data) => this.#row(JSON.parse(data)),
@@ -76,7 +76,7 @@ class App {
     setInterval(() => this.#second(), 1000);
     const frame = () => {
       setTimeout(() => requestAnimationFrame(frame), 200);
-      if (this.replay.question === null) this.questions.forEach((each) => each.draw());
+      if (this.replay.card === null) this.cards.forEach((each) => each.draw());
     };
     requestAnimationFrame(frame);
     this.enter();
@@ -137,20 +137,20 @@ class App {
     this.entering = setTimeout(again, wait);
   }
 
-  /** Turns to a stream. */
+  /** Opens a stream. */
   async open(name) {
     const current = this.#turn();
     this.replay.close();
     this.objects.close();
     this.results.close();
-    [...this.questions].forEach((each) => this.#drop(each));
+    [...this.cards].forEach((each) => this.#drop(each));
     this.#connection("session", "connecting");
     for (const each of ["objects", "results"]) this.#connection(each, "idle");
     [this.stream, this.space] = [name, null];
     $("stream").value = name;
     document.title = `${name} – spatialstream`;
     this.composer.refresh();
-    this.standing.refresh();
+    this.registered.refresh();
     if (!this.rights.has("ask") && !this.rights.has("watch")) {
       this.#connection("session", "refused", { problem: { message: "Your token has neither the right to ask nor to watch this stream." } });
       return;
@@ -185,13 +185,13 @@ class App {
     this.view = this.address.view;
     const { replay } = this.address;
     this.address.replay = null;
-    const replayed = this.questions.find((each) => each.standing && each.query.id === replay?.id);
+    const replayed = this.cards.find((each) => each.continuous && each.query.id === replay?.id);
     if (replayed) this.replay.open(replayed, { at: replay.at, span: isSpan(replay.span) ? replay.span : undefined });
     else this.#come();
     this.save();
   }
 
-  /** Somebody has looked at how far the stream is. */
+  /** Takes a new description of the stream's progress. */
   looked(look) {
     if (look.as_of && look.as_of.clock !== this.clock?.clock) this.moved = Date.now();
     this.clock = look.as_of ? { clock: look.as_of.clock, at: look.now, here: Date.now() } : null;
@@ -219,14 +219,14 @@ class App {
     const stuck = this.flowing !== null && Date.now() - Math.max(this.flowing, this.moved) > STUCK;
     const worker = this.answers === null ? ["unknown", "not known yet"] : this.answers ? ["good", "answers"] : ["bad", "does not answer"];
     const router = !this.answers ? ["unknown", "not known: the worker does not answer"]
-      : stuck ? ["bad", "objects come, and the stream's clock stands still"]
+      : stuck ? ["bad", "objects arrive, but the stream's clock does not advance"]
         : this.behind.late ? ["late", `the stream's clock is ${this.behind.text} behind`]
-          : this.quiet ? ["good", "nothing is sent to it now"] : ["good", "the stream's clock moves on"];
-    for (const [name, [light, told]] of [["router", router], ["worker", worker]]) {
+          : this.quiet ? ["good", "no objects are being sent"] : ["good", "the stream's clock advances"];
+    for (const [name, [light, message]] of [["router", router], ["worker", worker]]) {
       const shown = $(`job-${name}`);
       Object.assign(shown.dataset, { light });
-      shown.title = `${name}: ${told}`;
-      say(shown.querySelector(".hidden"), `: ${told}`);
+      shown.title = `${name}: ${message}`;
+      say(shown.querySelector(".hidden"), `: ${message}`);
     }
     this.stopped = worker[0] === "bad" ? "worker" : router[0] === "bad" ? "router" : null;
     this.#drawState();
@@ -274,115 +274,115 @@ class App {
     return "Your token lacks the right to write, so it cannot register queries.";
   }
 
-  #askToken(told) {
-    this.#connection("session", "refused", { problem: { message: told } });
-    this.#openToken(told);
+  #askToken(message) {
+    this.#connection("session", "refused", { problem: { message } });
+    this.#openToken(message);
   }
 
-  #openToken(told) {
-    say($("token-told"), told);
+  #openToken(message) {
+    say($("token-message"), message);
     say($("token-error"), "");
     $("token-forget").hidden = !hasToken();
     if (!$("token-dialog").open) $("token-dialog").showModal();
   }
 
-  // --------------------------------------------------------------------------------------------------------- questions
+  // ----------------------------------------------------------------------------------------------------------- queries
 
-  /** Asks or registers; throws what the gateway refuses. */
+  /** Sends a snapshot query or registers a continuous one; throws if the gateway refuses it. */
   async submit(query, replaced = null) {
     this.replay.close();
-    const standing = isStanding(query);
-    const named = standing ? { id: `console-${unique()}`, ...query } : query;
-    const question = this.#add(named);
+    const continuous = isContinuous(query);
+    const named = continuous ? { id: `console-${unique()}`, ...query } : query;
+    const card = this.#add(named);
     // rows are followed from the last that has come; where none has, from before the first that it can have
-    const fresh = standing && this.results.last === null;
+    const fresh = continuous && this.results.last === null;
     if (fresh) this.results.close();
-    else if (standing) this.#follow();
+    else if (continuous) this.#follow();
     try {
-      const position = await (standing ? question.register() : question.ask());
-      if (fresh && this.questions.includes(question)) {
+      const position = await (continuous ? card.register() : card.ask());
+      if (fresh && this.cards.includes(card)) {
         this.results.last ??= position;
         this.#follow();
       }
-      if (standing) this.composer.clear(); // what has been asked once may be asked again, or stand
-      // only what stands takes the place of another
-      if (standing && replaced?.lives && (await replaced.cancel())) this.remove(replaced);
+      if (continuous) this.composer.clear(); // a snapshot query may be sent again, or registered
+      // only a continuous query replaces another
+      if (continuous && replaced?.active && (await replaced.cancel())) this.remove(replaced);
     } catch (problem) {
-      this.remove(question);
+      this.remove(card);
       throw problem;
     }
     this.changed();
   }
 
-  /** Follows a question that stands. */
+  /** Follows a registered query. */
   join(query) {
     this.replay.close();
-    if (!this.questions.some((each) => each.query.id === query.id)) this.#add(query).follow();
+    if (!this.cards.some((each) => each.query.id === query.id)) this.#add(query).follow();
     this.#follow();
     this.changed();
-    this.questions.find((each) => each.query.id === query.id).element.scrollIntoView({ block: "nearest" });
+    this.cards.find((each) => each.query.id === query.id).element.scrollIntoView({ block: "nearest" });
   }
 
   #add(query) {
-    const used = this.questions.map((each) => each.colour);
-    const colour = COLOURS.find((each) => !used.includes(each)) ?? COLOURS[this.questions.length % COLOURS.length];
-    const question = new Question(query, this, colour);
-    this.questions.unshift(question);
-    $("questions").prepend(question.element);
+    const used = this.cards.map((each) => each.colour);
+    const colour = COLOURS.find((each) => !used.includes(each)) ?? COLOURS[this.cards.length % COLOURS.length];
+    const card = new QueryCard(query, this, colour);
+    this.cards.unshift(card);
+    $("queries").prepend(card.element);
     this.#empty();
-    return question;
+    return card;
   }
 
-  remove(question) {
-    this.#drop(question);
+  remove(card) {
+    this.#drop(card);
     this.changed();
-    if (question.standing) this.#follow();
+    if (card.continuous) this.#follow();
   }
 
-  #drop(question) {
-    this.questions = this.questions.filter((each) => each !== question);
-    if (this.replay.question === question) this.replay.close();
-    question.dispose();
+  #drop(card) {
+    this.cards = this.cards.filter((each) => each !== card);
+    if (this.replay.card === card) this.replay.close();
+    card.dispose();
     this.#empty();
   }
 
   #empty() {
-    const shown = $("questions").querySelector(".nothing");
-    if (this.questions.length) shown?.remove();
+    const shown = $("queries").querySelector(".nothing");
+    if (this.cards.length) shown?.remove();
     else if (!shown) {
-      $("questions").append(el("div", { class: "nothing" }, el("p", { text: "No query yet." }),
+      $("queries").append(el("div", { class: "nothing" }, el("p", { text: "No query yet." }),
         el("p", { text: "Draw a box or a circle on the map, or choose Everywhere. Type words if you like. Then run the query once, or register it: its matches light up as they arrive." })));
     }
   }
 
-  edit(question) {
+  edit(card) {
     this.view = "live";
-    // what somebody else has registered stays, whatever is made of it here
-    this.composer.edit(question.query, question.own && question.lives && this.readOnlyReason() === null ? question : null);
+    // a query that somebody else has registered is not replaced
+    this.composer.edit(card.query, card.own && card.active && this.readOnlyReason() === null ? card : null);
   }
 
-  /** Asks about a question that this page has not registered: "cancel", "remove" (from this page), or "keep". */
-  confirmCancel({ told: { title, where }, by, since }) {
+  /** Asks what to do with a query that this page has not registered: "cancel", "remove" (from this page), or "keep". */
+  confirmCancel({ summary: { title, where }, by, since }) {
     const dialog = $("cancel-dialog");
-    const who = by === null ? "It is not known who registered it" : by === this.caller ? "You registered it, on another page" : ["Registered by ", el("bdi", { text: by })];
-    $("cancel-told").replaceChildren(`${title}, ${where}. `, ...[who].flat(), since === null ? "" : ` at ${moment(since)}`, ". Whoever follows it gets no more rows.");
+    const who = by === null ? "Registered by an unknown client" : by === this.caller ? "You registered it, on another page" : ["Registered by ", el("bdi", { text: by })];
+    $("cancel-message").replaceChildren(`${title}, ${where}. `, ...[who].flat(), since === null ? "" : ` at ${moment(since)}`, ". Its followers get no more rows.");
     dialog.returnValue = "keep"; // what Escape says
     dialog.showModal();
     return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true }));
   }
 
   #followed() {
-    return this.#lasting().filter((each) => each.standing && each.state !== "ended");
+    return this.#lasting().filter((each) => each.continuous && each.state !== "ended");
   }
 
-  /** Those that are in the address, and there again when the page is loaded again. */
+  /** The queries that the address holds, so that they are there when the page is reloaded. */
   #lasting() {
-    return this.questions.filter((each) => !["cancelled", "refused"].includes(each.state));
+    return this.cards.filter((each) => !["cancelled", "refused"].includes(each.state));
   }
 
-  /** One connection for all that stand, from the last row that has come. */
+  /** One connection for all continuous queries, from the last row received. */
   #follow() {
-    if (this.replay.question !== null || this.asleep || !this.rights.has("watch")) return;
+    if (this.replay.card !== null || this.asleep || !this.rights.has("watch")) return;
     if (this.#followed().length) this.results.open();
     else {
       this.results.close();
@@ -395,10 +395,10 @@ class App {
     const age = Date.now() - row.t;
     if (age > -5_000 && age < 600_000) this.ages.push({ at: Date.now(), type: row.type, age });
     if (this.ages.length > 2_000) this.ages.splice(0, 500);
-    this.questions.find((each) => each.query.id === row.query)?.take(row, true);
+    this.cards.find((each) => each.query.id === row.query)?.take(row, true);
   }
 
-  /** One of the questions stands no more. */
+  /** A query has ended. */
   over() {
     this.changed();
     setTimeout(() => this.#follow(), LAST);
@@ -446,7 +446,7 @@ class App {
     $("behind").closest("div").dataset.quiet = String(text === "quiet");
     this.#drawLatest(live && !total);
     this.#drawJobs();
-    if (document.visibilityState === "visible") this.questions.forEach((each) => each.tick(this.clock?.clock ?? 0));
+    if (document.visibilityState === "visible") this.cards.forEach((each) => each.tick(this.clock?.clock ?? 0));
   }
 
   #drawLatest(silent) {
@@ -478,11 +478,11 @@ class App {
     const worst = ["refused", "waiting", "connecting", "live"].find((each) => all.some((one) => one.state === each)) ?? "connecting";
     const { why, until, problem } = all.find((each) => each.state === worst) ?? {};
     const left = until ? Math.max(0, Math.ceil((until - Date.now()) / 1000)) : 0;
-    const replays = this.replay?.question && worst === "live";
+    const replays = this.replay?.card && worst === "live";
     const stopped = worst === "live" && this.space !== null ? this.stopped : null;
-    const told = stopped ? `no ${stopped}` : replays ? "replay" : { refused: "refused", waiting: "reconnecting", connecting: "connecting", live: "live" }[worst];
-    $("state").dataset.state = stopped ? "stopped" : told === "replay" ? told : worst;
-    say($("state").firstElementChild, told);
+    const message = stopped ? `no ${stopped}` : replays ? "replay" : { refused: "refused", waiting: "reconnecting", connecting: "connecting", live: "live" }[worst];
+    $("state").dataset.state = stopped ? "stopped" : message === "replay" ? message : worst;
+    say($("state").firstElementChild, message);
     $("state").title = problem?.message ?? (worst === "waiting" ? `${why}; next attempt in ${left} s` : "");
     document.documentElement.dataset.connection = worst;
     if (worst === "waiting") this.#banner(`Reconnecting: ${why}. Nothing is lost: continuous queries go on, and their rows arrive when the gateway is back.`, "waiting");
@@ -491,7 +491,7 @@ class App {
     else if (["waiting", "refused", "stopped"].includes($("banner").dataset.kind)) this.#banner(null);
   }
 
-  /** What is to be known before anything else; of what is refused also how to try again. */
+  /** Shows the most important message; for a refused connection, with a button to try again. */
   #banner(text, kind = "") {
     const banner = $("banner");
     if (text === this.bannered) return; // and not read out again
@@ -504,7 +504,7 @@ class App {
 
   // -------------------------------------------------------------------------------------------------------- the address
 
-  /** The questions of the address. Those that stand go on after the last row that this tab has had. */
+  /** The queries of the address. Continuous ones resume after the last row that this tab has received. */
   #restore() {
     let kept = {};
     try {
@@ -514,23 +514,23 @@ class App {
     }
     if (kept.stream !== this.stream) kept = {};
     this.results.last = kept.last ?? null;
-    for (const query of [...this.address.questions].reverse()) {
-      const question = this.#add(query);
-      if (question.standing) question.follow(kept.questions?.[query.id]);
-      else question.ask().catch(() => {});
+    for (const query of [...this.address.queries].reverse()) {
+      const card = this.#add(query);
+      if (card.continuous) card.follow(kept.queries?.[query.id]);
+      else card.ask().catch(() => {});
     }
-    this.address.questions = [];
+    this.address.queries = [];
     this.address.stream = null;
     this.#empty();
   }
 
-  /** All that stand, as a link asks that does not name them. */
+  /** Follows all registered queries, for a link with follow=all. */
   async #all() {
     this.address.all = false;
     try {
       const { queries } = await call("GET", streamPath(this.stream, `queries?limit=${MOST}`));
-      const known = new Set(this.questions.map((each) => each.query.id));
-      // by is no part of the question
+      const known = new Set(this.cards.map((each) => each.query.id));
+      // by is not part of the query
       for (const { by: _, ...query } of queries.filter((each) => !known.has(each.id)).reverse()) this.#add(query).follow();
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
@@ -540,15 +540,15 @@ class App {
 
   #save() {
     if (this.stream === null || this.space === null) return;
-    const questions = this.#lasting().map((each) => each.query);
-    const written = writeAddress({ stream: this.stream, view: this.view, map: this.map.view, questions, replay: this.replay.said });
+    const queries = this.#lasting().map((each) => each.query);
+    const written = writeAddress({ stream: this.stream, view: this.view, map: this.map.view, queries, replay: this.replay.said });
     if (written !== location.hash) history.replaceState(null, "", written);
   }
 
   #keep() {
-    const questions = Object.fromEntries(this.#lasting().filter((each) => each.standing).map((each) => [each.query.id, each.keep()]));
+    const queries = Object.fromEntries(this.#lasting().filter((each) => each.continuous).map((each) => [each.query.id, each.keep()]));
     try {
-      sessionStorage.setItem(KEPT, JSON.stringify({ stream: this.stream, last: this.results.last, questions }));
+      sessionStorage.setItem(KEPT, JSON.stringify({ stream: this.stream, last: this.results.last, queries }));
     } catch {
       sessionStorage.removeItem(KEPT); // it is too much: the page begins with what comes from now on
     }
@@ -572,10 +572,10 @@ class App {
     return this.shown ?? "live";
   }
 
-  async copy(text, told) {
+  async copy(text, notice) {
     try {
       await navigator.clipboard.writeText(text);
-      this.toast(told);
+      this.toast(notice);
     } catch {
       prompt("Copy this:", text); // no clipboard where the page is not served safely
     }
@@ -591,7 +591,7 @@ class App {
 
   #listen() {
     $("stream").addEventListener("change", (event) => {
-      this.address = { ...this.address, questions: [] };
+      this.address = { ...this.address, queries: [] };
       this.moments = [];
       this.map.points.clear();
       this.open(event.target.value);
@@ -627,7 +627,7 @@ class App {
       }
     });
     document.querySelector(".skip").addEventListener("click", (event) => {
-      event.preventDefault(); // the address is for the questions
+      event.preventDefault(); // the address holds the queries
       $("panel").focus();
     });
     addEventListener("hashchange", () => {
@@ -657,7 +657,7 @@ class App {
         }, HIDDEN);
       } else if (this.asleep) {
         this.asleep = false;
-        if (this.replay.question === null) this.#come();
+        if (this.replay.card === null) this.#come();
       }
     });
   }
@@ -668,7 +668,7 @@ class App {
     const about = point && this.space && !this.composer.drawing ? this.map.under(point) : null;
     const leaf = point && !about && this.view === "inside" ? this.map.leafAt(point) : null;
     const said = about && [about.text || this.texts.get(about.id) || about.id, `${about.id} · ${moment(about.t)}`];
-    tell($("tip"), said || leaf?.told || null, point);
+    tell($("tip"), said || leaf?.lines || null, point);
   }
 }
 

@@ -1,4 +1,4 @@
-// The map: land and borders from the package, the regions of questions, the leaves of the tree, and objects.
+// The map: land and borders from the package, the regions of queries, the leaves of the tree, and objects.
 
 import * as maplibre from "./vendor/maplibre-gl.mjs";
 import { feature, mesh } from "./vendor/topojson-client/index.js";
@@ -76,9 +76,9 @@ class GraphicsMap extends LiveMap {
   }
 
   #tell(text) {
-    const told = document.getElementById("no-map");
-    told.hidden = text === null;
-    told.textContent = text ?? "";
+    const message = document.getElementById("no-map");
+    message.hidden = text === null;
+    message.textContent = text ?? "";
   }
 
   #layers() {

@@ -111,7 +111,7 @@ export class Points {
     }
   }
 
-  /** What is nearest to a place of the unit square, within a distance; what a question has found before what only passes. */
+  /** What is nearest to a place of the unit square, within a distance; what a query has found before what only passes. */
   nearest([u, v], within) {
     let [best, least] = [null, Infinity];
     for (const each of this.shown()) {

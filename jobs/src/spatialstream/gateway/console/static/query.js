@@ -3,12 +3,12 @@
 import { distance, duration, place } from "./web/format.js";
 import { rounded } from "./web/geometry.js";
 
-export const STANDING = { objects: "CRQ", nearest: "CKQ", terms: "CTQ" };
-export const ONCE = { objects: "SRQ", nearest: "SKQ", terms: "STQ" };
+export const CONTINUOUS = { objects: "CRQ", nearest: "CKQ", terms: "CTQ" };
+export const SNAPSHOT = { objects: "SRQ", nearest: "SKQ", terms: "STQ" };
 export const KIND = Object.fromEntries(
-  [STANDING, ONCE].flatMap((types) => Object.entries(types).map(([kind, type]) => [type, kind])),
+  [CONTINUOUS, SNAPSHOT].flatMap((types) => Object.entries(types).map(([kind, type]) => [type, kind])),
 );
-export const isStanding = (query) => Object.values(STANDING).includes(query.type);
+export const isContinuous = (query) => Object.values(CONTINUOUS).includes(query.type);
 
 /**
  * Parses the words: words in a group must all be present, `|` or a comma separates alternatives, and a word with a minus
@@ -32,7 +32,7 @@ export function wordsText(query) {
 }
 
 /** Describes a query in one line. */
-export function told(query, space) {
+export function summarize(query, space) {
   const kind = KIND[query.type];
   const words = wordsText(query);
   const quoted = words ? `“${words}”` : null;
@@ -56,7 +56,7 @@ export function regionText(region, space) {
 export function timing(query) {
   const ms = (value) => (typeof value === "number" ? `${value}ms` : value);
   const kind = KIND[query.type];
-  if (!isStanding(query)) return `in the last ${duration(ms(query.duration))}`;
+  if (!isContinuous(query)) return `in the last ${duration(ms(query.duration))}`;
   const until = query.duration === undefined ? "until cancelled" : `for ${duration(ms(query.duration)).replace(/^(?=[a-z])/, "a ").replace("a hour", "an hour")}`;
   if (kind === "terms") return `of the last ${duration(ms(query.window))}, every ${duration(ms(query.step))}, ${until}`;
   if (kind === "nearest" && query.window !== undefined) return `of the last ${duration(ms(query.window))}, ${until}`;
@@ -78,27 +78,27 @@ export function isAddress(hash) {
 /** Parses the fragment of the address; unknown parts are ignored. A token is removed from it. */
 export function readAddress(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, questions: [], all: given.get("follow") === "all", replay: null };
+  const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, queries: [], all: given.get("follow") === "all", replay: null };
   const numbers = (given.get("map") ?? "").split(",").map(Number);
   if (numbers.length === 3 && numbers.every(Number.isFinite) && Math.abs(numbers[1]) <= 90) {
     said.map = { center: [numbers[0], numbers[1]], zoom: numbers[2] };
   }
   if (given.has("replay")) said.replay = { id: given.get("replay"), at: Number(given.get("at")) || null, span: given.get("span") };
   try {
-    const questions = JSON.parse(given.get("q") ?? "[]");
-    said.questions = questions.slice(0, MOST).filter((each) => each && TYPES.has(each.type) && (!isStanding(each) || typeof each.id === "string"));
+    const queries = JSON.parse(given.get("q") ?? "[]");
+    said.queries = queries.slice(0, MOST).filter((each) => each && TYPES.has(each.type) && (!isContinuous(each) || typeof each.id === "string"));
   } catch {
     // the link was truncated or changed
   }
   return said;
 }
 
-export function writeAddress({ stream, view, map, questions, replay }) {
+export function writeAddress({ stream, view, map, queries, replay }) {
   const said = new URLSearchParams();
   if (stream) said.set("stream", stream);
   if (view === "inside") said.set("view", view);
   if (map) said.set("map", [rounded(map.center[0], 3), rounded(map.center[1], 3), rounded(map.zoom, 2)].join());
-  if (questions.length) said.set("q", JSON.stringify(questions));
+  if (queries.length) said.set("q", JSON.stringify(queries));
   if (replay) {
     said.set("replay", replay.id);
     said.set("span", replay.span);

@@ -1,7 +1,7 @@
 // Replay: when the rows of a continuous query arrived, and its rows at each of these moments.
 
 import { Problem, call, streamPath } from "./api.js";
-import { viewOf } from "./question.js";
+import { viewOf } from "./card.js";
 import { el, icon, say } from "./web/dom.js";
 import { count, counted, moment, span } from "./web/format.js";
 
@@ -18,10 +18,10 @@ export const isSpan = (text) => Object.hasOwn(SPANS, text);
 export class Replay {
   /** @param {HTMLElement} element where the timeline is @param {object} app the page */
   constructor(element, app) {
-    [this.element, this.app, this.question, this.counts] = [element, app, null, []];
+    [this.element, this.app, this.card, this.counts] = [element, app, null, []];
     [this.span, this.speed, this.playing, this.at] = ["1h", 1, false, 0];
     this.title = el("h2");
-    this.told = el("p", { class: "told", role: "status" });
+    this.message = el("p", { class: "message", role: "status" });
     this.note = el("p", { class: "note" });
     this.bars = el("div", { class: "drawn", "aria-hidden": "true" });
     this.slider = el("input", { type: "range", min: 0, max: PARTS - 1, step: 1, "aria-label": "Moment", oninput: () => this.#dragged() });
@@ -36,46 +36,46 @@ export class Replay {
     element.append(
       el("header", {}, this.title, this.spans, this.again, this.live),
       el("div", { class: "line" }, this.play, el("div", { class: "track" }, el("div", { class: "time" }, this.bars, this.slider), el("p", { class: "axis" }, this.from, this.to)), this.speeds),
-      this.told, this.note);
+      this.message, this.note);
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !event.defaultPrevented && this.question !== null && !document.querySelector("dialog[open]")) this.#leave();
+      if (event.key === "Escape" && !event.defaultPrevented && this.card !== null && !document.querySelector("dialog[open]")) this.#leave();
     });
   }
 
-  /** Turns to a continuous query; at a moment, if one is given. */
-  open(question, { at = null, span: wanted = this.span } = {}) {
-    if (this.question !== null) this.close();
-    [this.question, this.view] = [question, viewOf(question, question.kind === "terms")];
+  /** Opens the replay of a continuous query; at a moment, if one is given. */
+  open(card, { at = null, span: wanted = this.span } = {}) {
+    if (this.card !== null) this.close();
+    [this.card, this.view] = [card, viewOf(card, card.kind === "terms")];
     this.element.hidden = false;
-    this.element.style.setProperty("--colour", question.colour);
-    say(this.title, `Replay: ${question.told.title}`);
-    question.show(this.view);
+    this.element.style.setProperty("--colour", card.colour);
+    say(this.title, `Replay: ${card.summary.title}`);
+    card.show(this.view);
     this.app.replays(true);
-    this.#load(wanted, at).then(() => at === null && this.question !== null && (this.slider.disabled ? this.live : this.slider).focus({ preventScroll: true }));
+    this.#load(wanted, at).then(() => at === null && this.card !== null && (this.slider.disabled ? this.live : this.slider).focus({ preventScroll: true }));
   }
 
   /** Closes it, as somebody wants who is in it. */
   #leave() {
-    const { element } = this.question;
+    const { element } = this.card;
     this.close();
     element.querySelector(".tool").focus({ preventScroll: true });
   }
 
   close() {
-    if (this.question === null) return;
+    if (this.card === null) return;
     this.pause();
     this.reading?.abort();
     this.view.clear();
-    const question = this.question;
-    this.question = null;
+    const card = this.card;
+    this.card = null;
     this.element.hidden = true;
-    question.show(null);
+    card.show(null);
     this.app.replays(false);
   }
 
   /** What the address says of it. */
   get said() {
-    return this.question === null ? null : { id: this.question.query.id, span: this.span, at: this.counts[this.at]?.since ?? null };
+    return this.card === null ? null : { id: this.card.query.id, span: this.span, at: this.counts[this.at]?.since ?? null };
   }
 
   // ------------------------------------------------------------------------------------------------------- the timeline
@@ -94,7 +94,7 @@ export class Replay {
     // what somebody shares is in the middle, if that is over
     const until = at === null ? now : Math.min(now, at + length / 2);
     try {
-      const asked = { query: this.question.query.id, since: Math.round(until - length), until: Math.round(until), parts: PARTS };
+      const asked = { query: this.card.query.id, since: Math.round(until - length), until: Math.round(until), parts: PARTS };
       const said = await call("GET", streamPath(this.app.stream, `results/counts?${new URLSearchParams(asked)}`), undefined, reading.signal);
       this.counts = said.counts.map((each, i) => ({ ...each, until: said.counts[i + 1]?.since ?? said.until }));
       [this.kept, this.part] = [said.kept_since, length / this.counts.length];
@@ -111,7 +111,7 @@ export class Replay {
     if (found < 0) {
       this.#show([], false);
       this.slider.setAttribute("aria-valuetext", "no rows");
-      say(this.told, `No row of this query arrived in the last ${span(length)}${this.kept > this.counts[0].since ? " that are kept" : ""}.`);
+      say(this.message, `No row of this query arrived in the last ${span(length)}${this.kept > this.counts[0].since ? " that are kept" : ""}.`);
     } else this.#go(at === null ? found : Math.max(0, this.counts.findLastIndex((each) => each.since <= at)));
   }
 
@@ -140,7 +140,7 @@ export class Replay {
     if (busy) {
       this.bars.replaceChildren();
       [this.from, this.to, this.note].forEach((each) => say(each, ""));
-      say(this.told, text);
+      say(this.message, text);
     }
   }
 
@@ -149,7 +149,7 @@ export class Replay {
     if (!(problem instanceof Problem)) throw problem;
     this.pause();
     this.#busy(false);
-    this.told.replaceChildren(`The rows cannot be read: ${problem.message}. `, el("button", { type: "button", class: "link", text: "Try again", onclick: again }));
+    this.message.replaceChildren(`The rows cannot be read: ${problem.message}. `, el("button", { type: "button", class: "link", text: "Try again", onclick: again }));
   }
 
   // --------------------------------------------------------------------------------------------------------- a moment
@@ -173,7 +173,7 @@ export class Replay {
       let shown = await this.#rows(at);
       // an answer holds until the next one
       const before = this.counts.findLastIndex((each, i) => i < at && each.rows > 0);
-      const holds = !shown.rows.length && this.question?.kind !== "objects" && before >= 0;
+      const holds = !shown.rows.length && this.card?.kind !== "objects" && before >= 0;
       if (holds) shown = await this.#rows(before);
       if (reading.signal.aborted || at !== this.at) return;
       this.#show(shown.rows, shown.more, holds);
@@ -196,8 +196,8 @@ export class Replay {
 
   async #read({ since, until }) {
     const { signal } = this.reading;
-    const first = this.question.kind === "objects";
-    const asked = new URLSearchParams({ query: this.question.query.id, since, until, limit: SHOWN });
+    const first = this.card.kind === "objects";
+    const asked = new URLSearchParams({ query: this.card.query.id, since, until, limit: SHOWN });
     let [rows, next] = [[], streamPath(this.app.stream, `results/past?${asked}`)];
     for (let page = 0; next && page < PAGES && !(first && rows.length >= SHOWN); page += 1) {
       const said = await call("GET", next, undefined, signal);
@@ -208,16 +208,16 @@ export class Replay {
   }
 
   #show(rows, more, holds = false) {
-    const { view, question } = this;
-    if (question.kind === "objects") view.row({ objects: rows.map((each) => each.object) }, true);
-    else if (question.kind === "nearest") view.row({ objects: rows.at(-1)?.objects ?? [] }, true);
+    const { view, card } = this;
+    if (card.kind === "objects") view.row({ objects: rows.map((each) => each.object) }, true);
+    else if (card.kind === "nearest") view.row({ objects: rows.at(-1)?.objects ?? [] }, true);
     else {
       view.restore({ steps: [] });
       rows.forEach((each) => view.row(each, true));
       if (!rows.length) view.row({ t: this.counts[this.at].until, terms: [] });
     }
     view.draw();
-    if (rows.length && question.kind === "objects") this.app.map.light(question.key);
+    if (rows.length && card.kind === "objects") this.app.map.light(card.key);
     this.#tell({ shown: rows.length, more, holds });
   }
 
@@ -226,9 +226,9 @@ export class Replay {
     const when = `${moment(since)} – ${moment(until)}`;
     const about = (n) => `${exact ? "" : "about "}${counted(n, "row")}`;
     this.slider.setAttribute("aria-valuetext", `${when}, ${about(rows)}`);
-    const some = known !== null && this.question.kind === "objects" && known.more;
+    const some = known !== null && this.card.kind === "objects" && known.more;
     const what = some ? `the first ${count(known.shown)} of ${about(Math.max(rows, known.shown))}` : `${about(rows)}${known?.holds ? "; the previous answer still holds" : ""}`;
-    say(this.told, `${when}: ${what}`);
+    say(this.message, `${when}: ${what}`);
   }
 
   // -------------------------------------------------------------------------------------------------------------- play
@@ -246,7 +246,7 @@ export class Replay {
       this.pause();
       return;
     }
-    this.#rows(this.at + 1).catch(() => {}); // it is there by then; what is wrong with it is told then
+    this.#rows(this.at + 1).catch(() => {}); // it is there by then; its error is shown then
     this.resting = setTimeout(() => this.#go(this.at + 1), 1000 / this.speed);
   }
 

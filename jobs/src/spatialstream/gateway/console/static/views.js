@@ -16,13 +16,13 @@ const BARS = 60; // s of matches
 const STEPS = 36; // of top words
 
 class View {
-  constructor(question) {
-    this.question = question;
+  constructor(card) {
+    this.card = card;
     this.marks = [];
   }
 
   get app() {
-    return this.question.app;
+    return this.card.app;
   }
 
   xy(object) {
@@ -32,8 +32,8 @@ class View {
 
   mark(object, most) {
     const [x, y] = this.xy(object);
-    const about = { ...object, x, y, question: this.question };
-    this.marks.push({ about, at: this.app.map.mark(x, y, this.question.colour, about), until: Date.now() + MARK_LIVES });
+    const about = { ...object, x, y, card: this.card };
+    this.marks.push({ about, at: this.app.map.mark(x, y, this.card.colour, about), until: Date.now() + MARK_LIVES });
     while (this.marks.length > most) this.unmark(this.marks.shift());
   }
 
@@ -63,9 +63,9 @@ class View {
 }
 
 export class Matches extends View {
-  constructor(question, standing) {
-    super(question);
-    [this.standing, this.total, this.recent, this.times] = [standing, 0, [], []];
+  constructor(card, continuous) {
+    super(card);
+    [this.continuous, this.total, this.recent, this.times] = [continuous, 0, [], []];
     [this.counted, this.later] = [-Infinity, []]; // up to when the stream has counted, and the times of rows since then
     this.figure = el("b");
     this.unit = el("span");
@@ -85,7 +85,7 @@ export class Matches extends View {
     if (live) {
       this.mark(row.object, MARKED);
       this.times.push(Date.now());
-      this.app.map.light(this.question.key);
+      this.app.map.light(this.card.key);
     }
     if (row.t > this.counted) {
       this.total += 1;
@@ -112,7 +112,7 @@ export class Matches extends View {
     const now = Date.now();
     say(this.figure, count(this.total));
     say(this.unit, this.total === 1 ? " object" : " objects");
-    if (this.standing) {
+    if (this.continuous) {
       this.times = this.times.filter((each) => now - each < BARS * 1000);
       while (this.marks.length && this.marks[0].until < now) this.unmark(this.marks.shift());
       const values = new Array(BARS).fill(0);
@@ -137,8 +137,8 @@ export class Matches extends View {
 }
 
 export class Nearest extends View {
-  constructor(question) {
-    super(question);
+  constructor(card) {
+    super(card);
     [this.objects, this.changes, this.rows] = [null, 0, new Map()];
     this.list = el("ol", { class: "objects ranked" });
     this.element = el("div", { class: "nearest" }, this.list);
@@ -153,7 +153,7 @@ export class Nearest extends View {
   draw() {
     if (!this.fresh) return;
     this.fresh = false;
-    const { app, question } = this;
+    const { app, card } = this;
     const field = app.space.geographic ? "distance_m" : "distance";
     const before = new Map([...this.rows].map(([key, each]) => [key, each.offsetTop]));
     const rows = new Map();
@@ -176,7 +176,7 @@ export class Nearest extends View {
     }
     this.clear();
     this.objects.forEach((each) => this.mark(each, MARKED));
-    app.map.setLinks(question.key, this.objects.map((each) => this.xy(each)));
+    app.map.setLinks(card.key, this.objects.map((each) => this.xy(each)));
   }
 
   past(rows) {
@@ -193,9 +193,9 @@ export class Nearest extends View {
 }
 
 export class Words extends View {
-  constructor(question, standing) {
-    super(question);
-    [this.standing, this.steps] = [standing, []];
+  constructor(card, continuous) {
+    super(card);
+    [this.continuous, this.steps] = [continuous, []];
     this.table = el("table", { class: "terms" });
     this.axis = el("p", { class: "axis" }, el("span"), el("span"));
     this.element = el("div", {}, this.table, this.axis);
@@ -214,13 +214,13 @@ export class Words extends View {
     const of = this.steps.map((step) => new Map(step.terms.map((each) => [each.term, each.count])));
     const rows = last.terms.map(({ term, count: n }) => {
       const series = of.map((each) => each.get(term) ?? 0);
-      const drawn = this.standing ? bars([...new Array(STEPS - series.length).fill(0), ...series], 144, 20, most) : el("span", { class: "bar" }, bar(n / most));
+      const drawn = this.continuous ? bars([...new Array(STEPS - series.length).fill(0), ...series], 144, 20, most) : el("span", { class: "bar" }, bar(n / most));
       return { term, drawn, n };
     });
-    this.table.replaceChildren(termHead("Word", this.standing ? "By time" : "Share", "Objects"), el("tbody", {}, termRows(rows)));
+    this.table.replaceChildren(termHead("Word", this.continuous ? "By time" : "Share", "Objects"), el("tbody", {}, termRows(rows)));
     const [from, to] = this.axis.children;
-    say(from, last.terms.length === 0 ? "No object in the window" : this.standing && this.steps.length > 1 ? span(last.t - this.steps[0].t) + " ago" : "");
-    say(to, this.standing ? moment(last.t) : "");
+    say(from, last.terms.length === 0 ? "No object in the window" : this.continuous && this.steps.length > 1 ? span(last.t - this.steps[0].t) + " ago" : "");
+    say(to, this.continuous ? moment(last.t) : "");
   }
 
   past(rows) {

@@ -1,19 +1,19 @@
-// A query and its card: what it asks for, its state, and its results.
+// The card of a query: what it asks for, its state, and its results.
 
 import { Problem, call, streamPath } from "./api.js";
-import { KIND, isStanding, timing, told } from "./query.js";
+import { KIND, isContinuous, summarize, timing } from "./query.js";
 import { Matches, Nearest, Words } from "./views.js";
 import { el, icon, say } from "./web/dom.js";
 import { milliseconds, moment, span } from "./web/format.js";
 
-// told apart by people with any kind of colour vision, on dark and on light ground (after Okabe and Ito)
+// distinguished by people with any kind of colour vision, on dark and on light ground (after Okabe and Ito)
 export const COLOURS = ["#2fa4e7", "#e8702a", "#1fb58f", "#d779b4", "#c9a227", "#8f8cf0", "#e25563", "#6aa84f"];
 const VIEWS = { objects: Matches, nearest: Nearest, terms: Words };
 const TYPES = { objects: "objects", nearest: "nearest", terms: "top words" };
-// ms between two times that it is asked whether a question stands: until that is known or when its time is over, and otherwise
+// ms between two checks whether a query is registered: until that is known or when it has expired, and otherwise
 const SOON = 5_000;
 const RARELY = 60_000;
-const LIVES = ["looking", "sent", "standing"];
+const ACTIVE = ["looking", "sent", "registered"];
 const BACK = 86_400_000; // ms within which the last rows are looked for
 const PARTS = 60; // in which they are looked for
 const ENOUGH = 500; // rows that are read at once
@@ -21,17 +21,17 @@ const ENOUGH = 500; // rows that are read at once
 let made = 0;
 
 /** The view of a query's rows: as they arrive, or those of a moment. */
-export const viewOf = (question, coming) => new VIEWS[question.kind](question, coming);
+export const viewOf = (card, coming) => new VIEWS[card.kind](card, coming);
 
-export class Question {
+export class QueryCard {
   /** @param {object} query as the interface takes it; a continuous one has its id @param {object} app the page */
   constructor(query, app, colour) {
     [this.query, this.app, this.colour] = [query, app, colour];
-    this.key = `question-${(made += 1)}`;
-    this.standing = isStanding(query);
+    this.key = `query-${(made += 1)}`;
+    this.continuous = isContinuous(query);
     this.kind = KIND[query.type];
-    this.view = viewOf(this, this.standing);
-    this.told = told(query, app.space);
+    this.view = viewOf(this, this.continuous);
+    this.summary = summarize(query, app.space);
     this.rows = 0;
     this.newest = null;
     this.state = "new";
@@ -43,33 +43,33 @@ export class Question {
   }
 
   #card() {
-    const { title, where } = this.told;
+    const { title, where } = this.summary;
     const tool = (name, text, work) => el("button", { type: "button", class: "tool", title: text, onclick: work }, icon(name), el("span", { class: "hidden", text: `${text}: ${title}` }));
     this.status = el("p", { class: "status" });
     this.body = el("div", { class: "body" });
-    this.end = tool("close", this.standing ? "Cancel" : "Remove", () => this.#end());
-    const card = el("article", { class: "card", "data-type": this.query.type, "aria-label": `${this.standing ? "Continuous query" : "Snapshot query"}: ${title}, ${where}` },
+    this.end = tool("close", this.continuous ? "Cancel" : "Remove", () => this.#end());
+    const article = el("article", { class: "card", "data-type": this.query.type, "aria-label": `${this.continuous ? "Continuous query" : "Snapshot query"}: ${title}, ${where}` },
       el("header", {},
         el("span", { class: "swatch" }),
         el("div", { class: "title" }, el("h3", { text: title }), el("p", { text: where })),
         el("div", { class: "tools" },
-          this.standing ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Run again", () => this.ask().catch(() => {})),
+          this.continuous ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Run again", () => this.ask().catch(() => {})),
           tool("show", "Show on the map", () => this.app.map.fit(this.app.space.extent(this.query))),
           tool("edit", "Put into the form", () => this.app.edit(this)),
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
           this.end)),
       this.body,
-      el("footer", {}, el("span", { class: "kind", text: `${this.standing ? "continuous" : "snapshot"} · ${TYPES[this.kind]} · ${timing(this.query)}` }), this.status));
-    card.style.setProperty("--colour", this.colour);
-    return card;
+      el("footer", {}, el("span", { class: "kind", text: `${this.continuous ? "continuous" : "snapshot"} · ${TYPES[this.kind]} · ${timing(this.query)}` }), this.status));
+    article.style.setProperty("--colour", this.colour);
+    return article;
   }
 
   /** The query as a command. */
   command() {
     const { id, ...rest } = this.query;
-    const path = streamPath(this.app.stream, this.standing ? "queries" : "ask");
+    const path = streamPath(this.app.stream, this.continuous ? "queries" : "ask");
     const token = this.app.usesTokens ? " -H \"Authorization: Bearer $TOKEN\"" : "";
-    const body = JSON.stringify(this.standing ? { id, ...rest } : rest).replaceAll("'", "'\\''");
+    const body = JSON.stringify(this.continuous ? { id, ...rest } : rest).replaceAll("'", "'\\''");
     return `curl -s ${location.origin}${path}${token} --json '${body}'`;
   }
 
@@ -107,12 +107,12 @@ export class Question {
   /** Registers a continuous query; gives a position before its first row. */
   async register() {
     [this.own, this.caughtUp] = [true, true];
-    this.#set("registering", "the stream is taking it in …");
+    this.#set("registering", "being registered …");
     this.#wait("Registering …");
     try {
       const said = await call("POST", streamPath(this.app.stream, "queries"), this.query);
-      if (said.taken_in) this.#stands({ ...this.query, t: said.as_of.clock });
-      else this.#set("sent", "sent; the stream has not come to it yet");
+      if (said.taken_in) this.#registered({ ...this.query, t: said.as_of.clock });
+      else this.#set("sent", "sent; the stream has not processed it yet");
       return said.position;
     } catch (problem) {
       this.#set("refused", problem.message, true);
@@ -122,24 +122,24 @@ export class Question {
   }
 
   /** Records that it is registered, with the given record; null: not known yet. */
-  #stands(query) {
+  #registered(query) {
     if (query) {
-      const life = milliseconds(query.duration);
-      [this.since, this.until] = [query.t, life === null ? null : query.t + life];
+      const duration = milliseconds(query.duration);
+      [this.since, this.until] = [query.t, duration === null ? null : query.t + duration];
     }
-    this.#set("standing", this.since === null ? "registered" : `registered at ${moment(this.since)}`);
-    this.#wait({ objects: "No match yet. Matches appear here and on the map as they arrive.", nearest: "Nothing is near yet.", terms: "The first words arrive with the next step." }[this.kind]);
+    this.#set("registered", this.since === null ? "registered" : `registered at ${moment(this.since)}`);
+    this.#wait({ objects: "No match yet. Matches appear here and on the map as they arrive.", nearest: "No object has matched yet.", terms: "The first words arrive with the next step." }[this.kind]);
   }
 
   /** Follows a query that is registered already. */
   follow(kept) {
     if (!this.app.rights.has("watch")) {
-      this.#set("unseen", "your token may not watch it");
+      this.#set("unseen", "your token lacks the right to watch it");
       this.#wait("Its rows require the right to watch the stream.");
       return;
     }
     this.own = kept?.own ?? false;
-    this.#set("looking", "looking whether it stands …");
+    this.#set("looking", "checking whether it is registered …");
     this.#wait("Checking whether it is registered …");
     if (kept?.view) {
       this.view.restore(kept.view);
@@ -154,18 +154,18 @@ export class Question {
     this.looked = Date.now();
     try {
       const { query, so_far: soFar, as_of: asOf } = await call("GET", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
-      if (!LIVES.includes(this.state)) return;
+      if (!ACTIVE.includes(this.state)) return;
       this.by = query.by ?? null;
       if (soFar.rows) {
         this.rows = Math.max(this.rows, soFar.rows);
         this.view.count(soFar.rows, asOf.clock);
         await this.#catchUp();
       }
-      if (LIVES.includes(this.state)) this.#stands(query);
+      if (ACTIVE.includes(this.state)) this.#registered(query);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       // a query that has only been sent is not registered yet
-      if (problem.kind === "not-found" && ["looking", "standing"].includes(this.state)) this.#ended();
+      if (problem.kind === "not-found" && ["looking", "registered"].includes(this.state)) this.#ended();
     }
   }
 
@@ -201,8 +201,8 @@ export class Question {
 
   /** Checks again when it expires, and periodically: anybody may have cancelled it. */
   tick(clock) {
-    if (!LIVES.includes(this.state)) return;
-    const soon = this.state !== "standing" || (this.until !== null && clock >= this.until);
+    if (!ACTIVE.includes(this.state)) return;
+    const soon = this.state !== "registered" || (this.until !== null && clock >= this.until);
     if (Date.now() - this.looked > (soon ? SOON : RARELY)) this.look();
   }
 
@@ -234,8 +234,8 @@ export class Question {
     this.newest = row.t;
     this.view.row(row, live);
     this.#fill();
-    if (["registering", "sent", "looking"].includes(this.state)) this.#stands(null);
-    if (this.standing && live) {
+    if (["registering", "sent", "looking"].includes(this.state)) this.#registered(null);
+    if (this.continuous && live) {
       this.element.classList.remove("lit");
       void this.element.offsetWidth; // begins the animation anew
       this.element.classList.add("lit");
@@ -274,13 +274,13 @@ export class Question {
   }
 
   async #end() {
-    if (!this.standing || ["cancelled", "ended", "refused"].includes(this.state)) {
+    if (!this.continuous || ["cancelled", "ended", "refused"].includes(this.state)) {
       this.app.remove(this);
       return;
     }
     if (this.app.readOnlyReason() !== null) {
       this.app.remove(this);
-      this.app.toast("Removed from this page. It stays registered, since you may not cancel it");
+      this.app.toast("Removed from this page. It stays registered: you lack the right to cancel it");
       return;
     }
     const wanted = this.own ? "cancel" : await this.app.confirmCancel(this);
@@ -295,7 +295,7 @@ export class Question {
       await call("DELETE", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
     } catch (problem) {
       if (problem.kind !== "not-found") {
-        this.#set("standing", problem.message, true);
+        this.#set("registered", problem.message, true);
         return false;
       }
     }
@@ -304,8 +304,8 @@ export class Question {
   }
 
   /** Whether it may be registered, so that another query can replace it. */
-  get lives() {
-    return this.standing && LIVES.includes(this.state);
+  get active() {
+    return this.continuous && ACTIVE.includes(this.state);
   }
 
   /** Takes it off the map. */

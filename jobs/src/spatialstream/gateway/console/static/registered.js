@@ -1,14 +1,14 @@
-// The list of the registered queries of the stream, by any client, from which one can be followed.
+// The list of the registered queries of the stream, by any client, each of which can be followed.
 
 import { Problem, call, streamPath } from "./api.js";
-import { told } from "./query.js";
+import { summarize } from "./query.js";
 import { el } from "./web/dom.js";
 import { counted, moment } from "./web/format.js";
 import { item } from "./web/lists.js";
 
 const LISTED = 50;
 
-export class Standing {
+export class RegisteredQueries {
   /** @param {HTMLElement} element a `details` @param {object} app the page */
   constructor(element, app) {
     [this.element, this.app] = [element, app];
@@ -41,7 +41,7 @@ export class Standing {
   }
 
   #item({ by, ...query }, soFar) {
-    const { title, where } = told(query, this.app.space);
+    const { title, where } = summarize(query, this.app.space);
     const who = by ? [" by ", el("bdi", { text: by })] : []; // whoever that is, its letters stay among themselves
     return el("li", {}, item(`${title}, ${where}`, [`since ${moment(query.t)}`, ...who, `; ${had(soFar)}`], { class: "object tall", title: "Follow it here", onclick: () => this.app.join(query) }));
   }
