@@ -114,13 +114,13 @@ def spark_properties(spec: StreamSpec, names: StreamNames, job: str, executors: 
     Spark adds ``spark.executor.memory`` and ``memoryOverhead``, and uses the sum as memory request and limit. The
     arguments are those of :func:`driver_command`.
     """
-    given = spec.job(job)
-    properties = {} if given.executors is None else dict(_SILENCE)
-    properties |= given.options
-    properties |= {"spark.driver.memory": f"{given.driver.heap}m", "spark.local.dir": WORK}
-    if given.executors is not None:
-        properties |= _driver_address(names, job) | _executors(spec, job, given.executors, executors)
-        properties |= _executor_pods(spec, names, job, given.executors)
+    job_spec = spec.job(job)
+    properties = {} if job_spec.executors is None else dict(_SILENCE)
+    properties |= job_spec.options
+    properties |= {"spark.driver.memory": f"{job_spec.driver.heap}m", "spark.local.dir": WORK}
+    if job_spec.executors is not None:
+        properties |= _driver_address(names, job) | _executors(spec, job, job_spec.executors, executors)
+        properties |= _executor_pods(spec, names, job, job_spec.executors)
     return properties
 
 
@@ -179,12 +179,12 @@ def _driver_address(names: StreamNames, job: str) -> dict[str, str]:
     }
 
 
-def _executors(spec: StreamSpec, job: str, given: Executors, executors: int) -> dict[str, str]:
-    container = given.container
-    most = spec.router.partitions if job == "router" else given.max  # neither changes during the stream's lifetime
+def _executors(spec: StreamSpec, job: str, executor_spec: Executors, executors: int) -> dict[str, str]:
+    container = executor_spec.container
+    most = spec.router.partitions if job == "router" else executor_spec.max  # both are fixed for a stream
     return {
         "spark.executor.instances": str(executors),
-        "spark.executor.cores": str(given.cores),
+        "spark.executor.cores": str(executor_spec.cores),
         "spark.executor.memory": f"{container.heap}m",
         "spark.executor.memoryOverhead": f"{container.memory - container.heap}m",
         # by default Spark stops a driver after too many executor failures over its whole lifetime; for an unbounded
@@ -200,8 +200,8 @@ def executor_cores(given: Executors) -> str:
     return container.requests.get("cpu") or container.limits.get("cpu") or str(given.cores)
 
 
-def _executor_pods(spec: StreamSpec, names: StreamNames, job: str, given: Executors) -> dict[str, str]:
-    limits = given.container.limits
+def _executor_pods(spec: StreamSpec, names: StreamNames, job: str, executor_spec: Executors) -> dict[str, str]:
+    limits = executor_spec.container.limits
     properties = {
         "spark.kubernetes.container.image": spec.image,
         "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,
@@ -209,7 +209,7 @@ def _executor_pods(spec: StreamSpec, names: StreamNames, job: str, given: Execut
         "spark.kubernetes.authenticate.executor.serviceAccountName": names.executor_account,
         "spark.kubernetes.executor.podTemplateFile": f"{CONFIG}/{EXECUTOR_TEMPLATES[job]}",
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
-        "spark.kubernetes.executor.request.cores": executor_cores(given),
+        "spark.kubernetes.executor.request.cores": executor_cores(executor_spec),
         "spark.kubernetes.executor.deleteOnTermination": "true",
         # Spark gets no usable event when a pod is force-deleted while its status says Running (its node is lost); it
         # notices the missing pod only by polling

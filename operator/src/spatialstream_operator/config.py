@@ -88,28 +88,28 @@ class OperatorConfig:
         Raises:
             SettingError: a variable has an invalid value; the error names it.
         """
-        said = {name: environment.get(f"SPATIALSTREAM_OPERATOR_{name.upper()}", "") for name in _VARIABLES}
-        plain = {name: said[name] for name in _PLAIN if said[name]}
+        variables = {name: environment.get(f"SPATIALSTREAM_OPERATOR_{name.upper()}", "") for name in _VARIABLES}
+        plain = {name: variables[name] for name in _PLAIN if variables[name]}
         return cls(
             **plain,
-            namespaces=_names(said["namespaces"]),
-            template_allow=_parts("template_allow", said["template_allow"]),
-            options_any=_choice("options", said["options"] or "plain", ("plain", "any")) == "any",
-            images=_names(said["images"]),
-            secrets=_names(said["secrets"]),
-            monitors=_choice("monitors", said["monitors"] or "false", ("true", "false")) == "true",
-            monitor_labels=_labels("monitor_labels", said["monitor_labels"]),
-            network_policies=_choice("network_policies", said["network_policies"] or "false", ("true", "false"))
+            namespaces=_names(variables["namespaces"]),
+            template_allow=_parts("template_allow", variables["template_allow"]),
+            options_any=_choice("options", variables["options"] or "plain", ("plain", "any")) == "any",
+            images=_names(variables["images"]),
+            secrets=_names(variables["secrets"]),
+            monitors=_choice("monitors", variables["monitors"] or "false", ("true", "false")) == "true",
+            monitor_labels=_labels("monitor_labels", variables["monitor_labels"]),
+            network_policies=_choice("network_policies", variables["network_policies"] or "false", ("true", "false"))
             == "true",
-            metrics_from=_peers("metrics_from", said["metrics_from"] or "[]"),
-            clients_from=_peers("clients_from", said["clients_from"] or "[]"),
-            log_level=_choice("log_level", said["log_level"] or "info", _LEVELS),
-            log_format=_choice("log_format", said["log_format"] or "text", _FORMATS),
-            metrics_port=_port("metrics_port", said["metrics_port"] or "8080"),
-            health_port=_port("health_port", said["health_port"] or "8081"),
-            interval=_seconds("interval", said["interval"] or "5", 0.1),
-            lease=_seconds("lease", said["lease"] or "30", 1.0),
-            executor_grace=_seconds("executor_grace", said["executor_grace"] or "300", 1.0),
+            metrics_from=_peers("metrics_from", variables["metrics_from"] or "[]"),
+            clients_from=_peers("clients_from", variables["clients_from"] or "[]"),
+            log_level=_choice("log_level", variables["log_level"] or "info", _LEVELS),
+            log_format=_choice("log_format", variables["log_format"] or "text", _FORMATS),
+            metrics_port=_port("metrics_port", variables["metrics_port"] or "8080"),
+            health_port=_port("health_port", variables["health_port"] or "8081"),
+            interval=_seconds("interval", variables["interval"] or "5", 0.1),
+            lease=_seconds("lease", variables["lease"] or "30", 1.0),
+            executor_grace=_seconds("executor_grace", variables["executor_grace"] or "300", 1.0),
             pod=environment.get("POD_NAME", "spatialstream-operator"),
             namespace=environment.get("POD_NAMESPACE", "default"),
         )

@@ -69,14 +69,14 @@ class Lease:
 
     async def acquire(self) -> None:
         """Wait until this process holds the lease."""
-        said = ""
+        reported = ""
         while True:
             holder = await self._attempt()
             if holder == self._holder:
                 _log.info("holding the lease %s/%s", self._namespace, self._name)
                 return
-            if holder != said:
-                said = holder
+            if holder != reported:
+                reported = holder
                 _log.info(
                     "waiting for the lease %s/%s, which %s holds", self._namespace, self._name, holder or "nobody"
                 )

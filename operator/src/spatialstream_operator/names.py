@@ -169,16 +169,16 @@ class StreamNames:
         """The label selector of a component's pods as a string."""
         return ",".join(f"{key}={value}" for key, value in self.selected(component).items())
 
-    def topics(self, given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    def topics(self, overrides: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
         """Names of all topics by kind: :data:`TOPIC_KINDS`, then :data:`INTERNAL_KINDS`.
 
         Args:
-            given: names by kind that take the place of ``STREAM.KIND``.
+            overrides: names by kind that take the place of ``STREAM.KIND``.
 
         Raises:
             SettingError: two kinds would share a topic.
         """
-        topics = {kind: given.get(kind) or f"{self.stream}.{kind}" for kind in TOPIC_KINDS}
+        topics = {kind: overrides.get(kind) or f"{self.stream}.{kind}" for kind in TOPIC_KINDS}
         topics |= {kind: f"{self.stream}.{kind}" for kind in INTERNAL_KINDS}
         kinds: dict[str, str] = {}
         for kind, topic in topics.items():

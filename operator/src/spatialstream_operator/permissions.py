@@ -110,24 +110,24 @@ def refusals(spec: StreamSpec, image: str, permissions: Permissions) -> list[Ref
         image: that of streams which name none.
         permissions: of the installation.
     """
-    found = _image(spec.image, image, permissions)
+    refused = _image(spec.image, image, permissions)
     for path, container, own in _containers(spec):
-        found += _Template(f"{path}.podTemplate.spec", own, permissions).refusals(container.template)
+        refused += _Template(f"{path}.podTemplate.spec", own, permissions).refusals(container.template)
     if not permissions.options:
         for job in ("router", "workers"):
             options = spec.router.options if job == "router" else spec.workers.options
-            found += [each for name, value in options.items() for each in _option(f"spec.{job}.options", name, value)]
-    return found
+            refused += [each for name, value in options.items() for each in _option(f"spec.{job}.options", name, value)]
+    return refused
 
 
-def refuse(found: Sequence[Refusal]) -> None:
+def refuse(refused: Sequence[Refusal]) -> None:
     """Raise all of them as one error of the first one's field.
 
     Raises:
         SettingError: there is one.
     """
-    if found:
-        first, *others = found
+    if refused:
+        first, *others = refused
         raise SettingError(
             first.field, "; ".join([first.problem, *(f"{each.field}: {each.problem}" for each in others)])
         )
@@ -160,32 +160,32 @@ def narrowed(spec: StreamSpec, image: str, permissions: Permissions) -> StreamSp
 
 def named_secrets(spec: StreamSpec) -> list[tuple[str, str]]:
     """The Secrets that a spec names: path of the field, and name of the Secret."""
-    given = {
+    references = {
         "spec.kafka.securitySecret": spec.kafka.security,
         "spec.zookeeper.credentialsSecret": spec.zookeeper.credentials,
         "spec.zookeeper.tlsSecret": spec.zookeeper.tls,
         "spec.objectStore.credentialsSecret": spec.object_store.credentials,
         "spec.objectStore.caSecret": spec.object_store.authority,
     }
-    found = [(path, secret.name) for path, secret in given.items() if secret is not None]
-    found += [("spec.imagePullSecrets", name) for name in spec.image_pull_secrets]
+    secrets = [(path, secret.name) for path, secret in references.items() if secret is not None]
+    secrets += [("spec.imagePullSecrets", name) for name in spec.image_pull_secrets]
     for path, container, _ in _containers(spec):
         pod = _mapping(container.template, "spec")
         parts = {part: pod.get(part) for part in ("volumes", "initContainers", "containers", "imagePullSecrets")}
-        found += [(f"{path}.podTemplate", name) for name in _secrets_within(parts)]
-    return found
+        secrets += [(f"{path}.podTemplate", name) for name in _secrets_within(parts)]
+    return secrets
 
 
 def _containers(spec: StreamSpec) -> list[tuple[str, Container, str]]:
     """What makes the pods: path in the resource, what is given, name of the operator's container."""
-    found = [
+    containers = [
         ("spec.router", spec.router.driver, DRIVER_CONTAINER),
         ("spec.workers", spec.workers.executors.container, EXECUTOR_CONTAINER),
         ("spec.workers.driver", spec.workers.driver, DRIVER_CONTAINER),
     ]
     if spec.router.executors is not None:
-        found.append(("spec.router.executor", spec.router.executors.container, EXECUTOR_CONTAINER))
-    return found
+        containers.append(("spec.router.executor", spec.router.executors.container, EXECUTOR_CONTAINER))
+    return containers
 
 
 def _secrets_within(content: object) -> Iterator[str]:

@@ -215,8 +215,8 @@ async def _stand(book: _Book) -> Verdict:
 async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
     """Make sure that the query is registered; return the condition."""
     wish, known = book.wish, book.current
-    found = await gateway.find(book.stream, wish.id)
-    if found is None:
+    registered = await gateway.find(book.stream, wish.id)
+    if registered is None:
         clock = await gateway.clock(book.stream)
         clock = book.environment.now() if clock is None else clock
         same = records.text(book.status, "streamUid") == uid
@@ -234,9 +234,9 @@ async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
             return Verdict("False", "Waiting", f"{refusal.detail.rstrip('.')}.")  # the next reconciliation finds it
         if not taken:
             return Verdict("False", "Waiting", "The registration is sent; the stream has not processed it yet.")
-        found = {"query": {"t": wanted.t}, "so_far": {"rows": None, "last_row": None}}
-    book.found = found
-    await book.keep(wish.id, Registration(wish.id, int(found["query"]["t"]), taken=True), streamUid=uid)
+        registered = {"query": {"t": wanted.t}, "so_far": {"rows": None, "last_row": None}}
+    book.found = registered
+    await book.keep(wish.id, Registration(wish.id, int(registered["query"]["t"]), taken=True), streamUid=uid)
     return Verdict("True", "Registered", f"The query is registered as {wish.id}.")
 
 

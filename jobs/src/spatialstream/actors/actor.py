@@ -158,15 +158,15 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
             Guard.check_own(context)
         yield answer(lambda: self._act(action.type, json.loads(action.body.to_pybytes())))
 
-    def _act(self, name: str, given: Any) -> Any:
+    def _act(self, name: str, request: Any) -> Any:
         if name == "map":
-            return self._map(Command.read(given))
+            return self._map(Command.read(request))
         if name == "listed":
-            number, revision = given["round"]
+            number, revision = request["round"]
             place = self._spec.world.storage.place
-            return listed(place, int(given["part"]), (number, revision), given["asked"])
+            return listed(place, int(request["part"]), (number, revision), request["asked"])
         if name == "gather":
-            return self._gather(Gathering.read(given))
+            return self._gather(Gathering.read(request))
         if name == "end":
             self._heed(math.inf)
             self.ended.set()
@@ -290,7 +290,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
             self.worked[first if isinstance(first, int) else ELSEWHERE] += time.thread_time() - began
 
     def _map(self, command: Command) -> list[list[str]]:
-        task, found = command.task(self._spec.tasks), []
+        task, lines_of_items = command.task(self._spec.tasks), []
         generation = command.generation
         with self._alone(generation), self._watched(generation), all_put(self._spec.world.storage):
             for item in command.items:
@@ -300,8 +300,8 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
                         made()
                         lines.append(line)
                 made()
-                found.append(lines)
-        return found
+                lines_of_items.append(lines)
+        return lines_of_items
 
     def _rows(self, command: Command) -> Generator[Block]:
         """Rows of a task for a part, generated while they are read; the task runs once for all parts of a gathering."""

@@ -169,7 +169,7 @@ class ActorEngine:
         generation = self._generation
         actors = self._actors(generation)
         if anywhere:
-            found = self._wherever(do, items, actors, generation)
+            lines_by_item = self._wherever(do, items, actors, generation)
         else:
             numbers = {_number(item): item for item in items}
             groups = self._by_actor(list(numbers), actors)
@@ -179,9 +179,11 @@ class ActorEngine:
             }
             self._done({call: actor for call, (actor, _) in calls.items()}, generation)
             answered = [(mine, call.result()) for call, (_, mine) in calls.items()]
-            told = {number: lines for mine, of_mine in answered for number, lines in zip(mine, of_mine, strict=True)}
-            found = {item: told[number] for number, item in numbers.items()}
-        return [line for item in items for line in found[item]]
+            lines_by_number = {
+                number: lines for mine, of_mine in answered for number, lines in zip(mine, of_mine, strict=True)
+            }
+            lines_by_item = {item: lines_by_number[number] for number, item in numbers.items()}
+        return [line for item in items for line in lines_by_item[item]]
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
         """See :class:`~spatialstream.stream.engine.Engine`."""
@@ -387,19 +389,19 @@ class ActorEngine:
     ) -> dict[Any, list[str]]:
         kept, left = self._kept(items, actors)
         command = Command.of(do, (), generation)
-        found, calls = dict[Any, list[str]](), dict[Future[Any], tuple[RegisteredActor, Any]]()
+        lines_by_item, calls = dict[Any, list[str]](), dict[Future[Any], tuple[RegisteredActor, Any]]()
         free = deque(sorted(actors, key=lambda actor: actor.name not in kept))
         while left or kept or calls:
             while free and (left or free[0].name in kept):
                 actor = free.popleft()
-                some = tuple(kept.pop(actor.name)) if actor.name in kept else left.popleft()
-                calls[self._asked(actor, "map", next(command.over([some])))] = actor, some
+                batch = tuple(kept.pop(actor.name)) if actor.name in kept else left.popleft()
+                calls[self._asked(actor, "map", next(command.over([batch])))] = actor, batch
             for call in self._some_done({call: actor for call, (actor, _) in calls.items()}, generation):
-                actor, some = calls.pop(call)
-                found |= zip(some, call.result(), strict=True)
+                actor, batch = calls.pop(call)
+                lines_by_item |= zip(batch, call.result(), strict=True)
                 free.append(actor)
-                self._had |= {item[0]: actor.name for item in some if isinstance(item, tuple)}
-        return found
+                self._had |= {item[0]: actor.name for item in batch if isinstance(item, tuple)}
+        return lines_by_item
 
     def _kept(
         self, items: Sequence[T], actors: Sequence[RegisteredActor]

@@ -114,24 +114,24 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
             return self._heartbeat(json.loads(body))
         raise ValueError(f"unknown action: {name}")
 
-    def _heartbeat(self, said: Mapping[str, Any]) -> str:
+    def _heartbeat(self, message: Mapping[str, Any]) -> str:
         """Register a heartbeat; the response is what the actor is to do.
 
         ``stay``, ``ask`` (stay, but not trusted), ``end``, or ``lost`` (exit with an error).
         """
-        worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
-        asked = np.array(said["asked"], float).reshape(self.asked.shape)
-        requests = np.array(said["requests"], np.int64).reshape(self.requests.shape)
-        progress, memory = int(said["progress"]), int(said["memory"])
+        worked = {int(item): float(seconds) for item, seconds in message["worked"].items()}
+        asked = np.array(message["asked"], float).reshape(self.asked.shape)
+        requests = np.array(message["requests"], np.int64).reshape(self.requests.shape)
+        progress, memory = int(message["progress"]), int(message["memory"])
         with self._changed:
             if self._closed:
                 return "end"
-            actor = self._actors.get(said["name"])
+            actor = self._actors.get(message["name"])
             if actor is None:
-                if said["known"]:
+                if message["known"]:
                     return "lost"
-                about = {key: kind(said[key]) for key, kind in _ABOUT.items()}
-                actor = RegisteredActor(client=client_of(said["address"], self._root), heard=0.0, **about)
+                about = {key: kind(message[key]) for key, kind in _ABOUT.items()}
+                actor = RegisteredActor(client=client_of(message["address"], self._root), heard=0.0, **about)
                 for other in [each for each in self._actors.values() if each.number == actor.number]:
                     self._drop(other.name)  # this one has taken its place
                 self._actors[actor.name] = actor

@@ -41,13 +41,13 @@ __all__ = [
     "answering",
     "client_of",
     "endpoint",
+    "error_json",
     "options",
     "own_host",
     "raised",
     "received",
     "rows_of",
     "telling",
-    "told",
     "told_of",
     "write_blocks",
 ]
@@ -214,7 +214,7 @@ def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
     except Exception as error:  # noqa: BLE001 - sent to the caller
-        words = json.dumps(told(error)).encode()
+        words = json.dumps(error_json(error)).encode()
         yield pa.RecordBatch.from_pydict({"slot": [-1], "kind": [_FAILED], "data": [words]}, BLOCKS)
 
 
@@ -232,7 +232,7 @@ def rows_of(batch: pa.RecordBatch) -> list[Block]:
 # -------------------------------------------------------------------------------------------------------------- errors
 
 
-def told(error: Exception) -> dict[str, Any]:
+def error_json(error: Exception) -> dict[str, Any]:
     """An exception of a task, as JSON."""
     text, args = str(error), error.args
     if isinstance(error, OSError | MemoryError):
@@ -247,14 +247,14 @@ def told(error: Exception) -> dict[str, Any]:
     return {"kind": kind, "name": type(error).__name__, "args": words, "text": text[:_LONGEST]}
 
 
-def raised(given: Mapping[str, Any]) -> Exception:
-    """The exception of :func:`told`'s JSON; :class:`StageError` for an unexpected exception in a stage."""
-    name, args, text = given["name"], given["args"], given["text"]
-    if given["kind"] == "stage":
+def raised(failure: Mapping[str, Any]) -> Exception:
+    """The exception of :func:`error_json`; :class:`StageError` for an unexpected exception in a stage."""
+    name, args, text = failure["name"], failure["args"], failure["text"]
+    if failure["kind"] == "stage":
         return StageError(text)
-    if given["kind"] == "system" and "Memory" in name:
+    if failure["kind"] == "system" and "Memory" in name:
         return MemoryError(*args)
-    if given["kind"] == "system":
+    if failure["kind"] == "system":
         error = OSError(*args)  # errno selects the subclass
         return error if str(error) == text else OSError(text)
     kind = ActorLost if name == ActorLost.__name__ else getattr(errors, name, RunError)
@@ -351,7 +351,7 @@ def told_of(do: Callable[[], Any]) -> str:
     try:
         return json.dumps({"answer": do()})
     except Exception as error:  # noqa: BLE001 - sent to the caller
-        return json.dumps({"failed": told(error)})
+        return json.dumps({"failed": error_json(error)})
 
 
 @contextmanager

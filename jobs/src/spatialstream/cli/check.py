@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
 def _check(options: argparse.Namespace) -> int:
     from spatialstream.oracle import check_files
 
-    found = check_files(
+    outcome = check_files(
         options.objects,
         options.queries,
         options.output / "results",
@@ -41,6 +41,6 @@ def _check(options: argparse.Namespace) -> int:
         unit=options.time_unit or "ms",
         retention=options.retention,
     )
-    for line in found.lines():
+    for line in outcome.lines():
         print(line)
-    return 0 if found.exact else 1
+    return 0 if outcome.exact else 1

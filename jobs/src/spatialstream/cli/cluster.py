@@ -61,15 +61,15 @@ def _ports(text: str) -> dict[str, int]:
     return ports
 
 
-def _chosen(given: Mapping[str, int]) -> dict[str, int | None]:
+def _chosen(ports: Mapping[str, int]) -> dict[str, int | None]:
     """Choose the ports of a cluster: the given ones, else the usual ones if they are free, else None for any port.
 
     Raises:
         SettingError: a given port is not available.
     """
-    for name, port in given.items():
+    for name, port in ports.items():
         check_port(port, f"ports: {name}")
-    return {name: given.get(name) or (port if _is_free(port) else None) for name, port in PORTS.items()}
+    return {name: ports.get(name) or (port if _is_free(port) else None) for name, port in PORTS.items()}
 
 
 def _cluster(options: argparse.Namespace) -> int:

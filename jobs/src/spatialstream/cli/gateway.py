@@ -106,9 +106,9 @@ def _gateway(options: argparse.Namespace) -> int:
             both = options.api_server_audience
             reviews = Reviews(cluster, options.audience, api_server=both) if options.token_review else None
             namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
-            report, rule = lambda text: logs.event("streams", told=text), SecretRule(options.stream_secret)
+            report, rule = lambda text: logs.event("streams", message=text), SecretRule(options.stream_secret)
             directory = StreamRegistry(cluster, _at_place, namespaces, report, rule)
-        access = Access(options.tokens, lambda text: logs.event("tokens", told=text), reviews)
+        access = Access(options.tokens, lambda text: logs.event("tokens", message=text), reviews)
         check_address(options.host, local=access.local)
         metrics = GatewayMetrics()
         streams = [_named(options, name) for name in options.stream.split(",")] if directory is None else []
@@ -118,13 +118,13 @@ def _gateway(options: argparse.Namespace) -> int:
         serve_metrics(metrics.registry, options.metrics_address, options.metrics_port)
         scheme = "http" if options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
-        what = options.stream if directory is None else f"the streams of {options.namespaces}"
+        served = options.stream if directory is None else f"the streams of {options.namespaces}"
         address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
         with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
             if sys.stderr.isatty():  # elsewhere all that is there is the log
-                live.say(options, f"gateway of {what} at {address}")
+                live.say(options, f"gateway of {served} at {address}")
             else:
-                logs.event("serving", streams=what, address=address)
+                logs.event("serving", streams=served, address=address)
             server.run([sock])
     return 0
 

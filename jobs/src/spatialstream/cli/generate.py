@@ -17,7 +17,7 @@ from spatialstream.model.times import parse_time
 __all__ = ["add_parser"]
 
 
-def _pair(read: Callable[[str], Any], what: str) -> Callable[[str], Any]:
+def _pair(read: Callable[[str], Any], option: str) -> Callable[[str], Any]:
     """Return a parser of ``LOW:HIGH``, or of one value that is both."""
 
     def pair(text: str) -> tuple[Any, Any]:
@@ -25,9 +25,9 @@ def _pair(read: Callable[[str], Any], what: str) -> Callable[[str], Any]:
         try:
             return read(low), read(high if separator else low)
         except ValueError:
-            raise SettingError(what, f"{text!r} is neither a number nor LOW:HIGH") from None
+            raise SettingError(option, f"{text!r} is neither a number nor LOW:HIGH") from None
 
-    return shared.value(what, pair)
+    return shared.value(option, pair)
 
 
 def _queries(text: str) -> dict[QueryType, int]:

@@ -106,23 +106,25 @@ class Kubectl:
         text = self.run(*arguments, "-o", "json")
         return json.loads(text) if text.strip() else None
 
-    def _failure(self, told: str) -> SpatialStreamError:
+    def _failure(self, output: str) -> SpatialStreamError:
         """Translate kubectl's error output into an error that says what would be right."""
-        lines = [line for line in told.splitlines() if line.strip() and not re.match(r"E\d{4} ", line)]
+        lines = [line for line in output.splitlines() if line.strip() and not re.match(r"E\d{4} ", line)]
         last = re.sub(r"^(error|Error from server( \(\w+\))?): ", "", lines[-1]) if lines else "it gives no reason"
-        if "context" in told and re.search(r"context was not found|no context exists|context .* does not exist", told):
+        if "context" in output and re.search(
+            r"context was not found|no context exists|context .* does not exist", output
+        ):
             return SettingError("context", f"kubectl knows no context {self.context!r}; it knows {self._contexts()}")
-        if "have a resource type" in told:
+        if "have a resource type" in output:
             return SettingError(
                 "context", "this cluster has no SpatialStream resources; install the chart spatialstream first"
             )
-        if "(Forbidden)" in told:
+        if "(Forbidden)" in output:
             return SettingError("context", f"not allowed by the cluster: {last}")
-        if "(Unauthorized)" in told or "must be logged in" in told:
+        if "(Unauthorized)" in output or "must be logged in" in output:
             return SettingError("context", f"the cluster does not accept the context's credentials: {last}")
-        if "(NotFound)" in told:
+        if "(NotFound)" in output:
             return SettingError("stream", last)
-        if _UNREACHABLE.search(told):
+        if _UNREACHABLE.search(output):
             return Unavailable(f"the cluster does not answer: {last}")
         return RunError(f"kubectl failed: {last}")
 
@@ -131,13 +133,13 @@ class Kubectl:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         return ", ".join(done.stdout.split()) or "none"
 
-    def execute(self, pod: str, command: Sequence[str], given: bytes = b"", files: Collection[str] = ()) -> int:
+    def execute(self, pod: str, command: Sequence[str], stdin: bytes = b"", files: Collection[str] = ()) -> int:
         """Run an attached command in a driver's container, relaying its output and files; Ctrl-C ends it.
 
         Args:
             pod: name of the pod.
             command: arguments of ``spatialstream``.
-            given: its standard input.
+            stdin: its standard input.
             files: paths of the files that it may write on this machine, as the command names them.
 
         Returns:
@@ -156,7 +158,7 @@ class Kubectl:
         )
         conversation = _Conversation(process, files)
         try:
-            status, own = conversation.hold(given)
+            status, own = conversation.hold(stdin)
         finally:
             _end(process)
             conversation.end()
@@ -178,10 +180,10 @@ class _Conversation:
         """Relay kubectl's standard error in a thread of its own."""
         self._listener = threading.Thread(target=self._listen, daemon=True)
 
-    def hold(self, given: bytes) -> tuple[int, str]:
+    def hold(self, stdin: bytes) -> tuple[int, str]:
         """Wait until the command has ended; return its exit status, and kubectl's own error output."""
         self._listener.start()
-        self._give(b"%d\n" % len(given) + given)
+        self._give(b"%d\n" % len(stdin) + stdin)
         with live.stopping(argparse.Namespace(quiet=True), self._interrupt):
             self._receive()
             status = self.process.wait()
@@ -304,22 +306,22 @@ def again(options: argparse.Namespace, *names: str) -> list[str]:
     """Rebuild the arguments of some options, for the same command in a pod."""
     arguments: list[str] = []
     for name in names:
-        given, option = getattr(options, name), f"--{name.replace('_', '-')}"
-        if given is True:
+        value, option = getattr(options, name), f"--{name.replace('_', '-')}"
+        if value is True:
             arguments.append(option)
-        elif isinstance(given, list):
-            arguments += [f"{option}={each}" for each in given]
-        elif given is not None and given is not False:
-            arguments += [option, str(given)]
+        elif isinstance(value, list):
+            arguments += [f"{option}={each}" for each in value]
+        elif value is not None and value is not False:
+            arguments += [option, str(value)]
     return arguments
 
 
 def run_in_pod(
-    options: argparse.Namespace, arguments: Sequence[str], given: bytes = b"", files: Collection[Path] = ()
+    options: argparse.Namespace, arguments: Sequence[str], stdin: bytes = b"", files: Collection[Path] = ()
 ) -> int:
     """Run this program's command in a pod of the stream ``options.stream``; see :meth:`Kubectl.execute`."""
     kubectl = Kubectl.of(options)
     pod = driver_pod(kubectl, options.stream)
     quiet = ["--quiet"] if options.quiet else []
     command = [options.command, *arguments, *quiet]
-    return kubectl.execute(pod, command, given, [str(each) for each in files])
+    return kubectl.execute(pod, command, stdin, [str(each) for each in files])

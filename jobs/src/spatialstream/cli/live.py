@@ -414,7 +414,7 @@ def actors(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[
     from spatialstream.spark.session import embedded_session, while_java_lives
 
     name = f"spatialstream-{options.command}-{options.stream}"
-    given = {"master": options.master, "conf": dict(options.conf)}
+    session_options = {"master": options.master, "conf": dict(options.conf)}
     count = None
     if _has_executors(options.master):
         count = options.slots if options.command == "worker" else options.router_partitions
@@ -423,8 +423,8 @@ def actors(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[
     with ExitStack() as held:
         if (options.master or "").startswith("k8s:"):
             begun.await_lease()
-            given["secret"] = held.enter_context(_spark_secret(options))
-        session = embedded_session(name, options.cores, **given, lasting=True)
+            session_options["secret"] = held.enter_context(_spark_secret(options))
+        session = embedded_session(name, options.cores, **session_options, lasting=True)
         held.callback(stop_spark, session)
         with while_java_lives():
             launcher = SparkActorLauncher(session, count, name)
@@ -478,7 +478,7 @@ def say(options: argparse.Namespace, text: str) -> None:
 def stopping(
     options: argparse.Namespace,
     then: Callable[[], object] = lambda: None,
-    told: str = _FINISHING,
+    message: str = _FINISHING,
     grace: float | None = None,
 ) -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether an interrupt or SIGTERM has arrived; a second one raises KeyboardInterrupt.
@@ -486,7 +486,7 @@ def stopping(
     Args:
         options: the command's options; with ``quiet`` nothing is printed.
         then: called at the first signal.
-        told: printed at the first signal.
+        message: printed at the first signal.
         grace: seconds after which the signal is sent a second time; None: never.
     """
     received: list[int] = []
@@ -501,7 +501,7 @@ def stopping(
             impatience[0].daemon = True
             impatience[0].start()
         if not options.quiet:
-            print(told, file=sys.stderr, flush=True)
+            print(message, file=sys.stderr, flush=True)
         then()
 
     def stop() -> bool:

@@ -123,24 +123,24 @@ class _Series:
         return times
 
 
-class _Told(Collector, Generic[T]):
-    """A collector that reads its value from a callback at each scrape; ``told`` is the callback until :meth:`are`."""
+class _ReadAtScrape(Collector, Generic[T]):
+    """A collector that reads its value from a callback at each scrape; ``read`` is the callback until :meth:`are`."""
 
-    def __init__(self, registry: CollectorRegistry, told: Callable[[], T]) -> None:
-        self._told = told
+    def __init__(self, registry: CollectorRegistry, read: Callable[[], T]) -> None:
+        self._read = read
         registry.register(self)
 
-    def are(self, told: Callable[[], T]) -> None:
+    def are(self, read: Callable[[], T]) -> None:
         """Set the callback."""
-        self._told = told
+        self._read = read
 
 
-class _Actors(_Told[Mapping[int, int]]):
+class _Actors(_ReadAtScrape[Mapping[int, int]]):
     """The number of actors, and how many slots, or partitions of the router, each owns."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Implement :class:`Collector`."""
-        slots = self._told()
+        slots = self._read()
         yield GaugeMetricFamily("spatialstream_actors", "Processes that run the turns' tasks.", len(slots))
         text = "Slots, or partitions of the router, that an actor owns."
         family = GaugeMetricFamily("spatialstream_actor_slots", text, labels=["actor"])
@@ -149,7 +149,7 @@ class _Actors(_Told[Mapping[int, int]]):
         yield family
 
 
-class _Requests(_Told[Requests]):
+class _Requests(_ReadAtScrape[Requests]):
     """Requests to the object store, and their bytes."""
 
     def collect(self) -> Iterator[CounterMetricFamily]:
@@ -158,21 +158,21 @@ class _Requests(_Told[Requests]):
         made = CounterMetricFamily("spatialstream_storage_requests", text, labels=["method"])
         text = "Bytes of files transferred by requests to the object store."
         size = CounterMetricFamily("spatialstream_storage_bytes", text, labels=["method"])
-        for method, (count, carried) in zip(REQUESTS, self._told().tolist(), strict=True):
+        for method, (count, carried) in zip(REQUESTS, self._read().tolist(), strict=True):
             made.add_metric([method], count)
             size.add_metric([method], carried)
         yield made
         yield size
 
 
-class _Memory(_Told[Mapping[str, int]]):
+class _Memory(_ReadAtScrape[Mapping[str, int]]):
     """The memory of each process of the job."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Implement :class:`Collector`."""
         text = "Resident memory of a process of the job."
         family = GaugeMetricFamily("spatialstream_process_memory_bytes", text, labels=["process"])
-        for process, size in self._told().items():
+        for process, size in self._read().items():
             family.add_metric([process], size)
         yield family
 
@@ -196,7 +196,7 @@ class _ExecutorSeries:
         self._tasks.inc(worked)
 
 
-class _SnapshotQueries(_Told[Counts]):
+class _SnapshotQueries(_ReadAtScrape[Counts]):
     """The snapshot queries between rounds, as far as actors have reported them."""
 
     def collect(self) -> Iterator[Metric]:
@@ -205,7 +205,7 @@ class _SnapshotQueries(_Told[Counts]):
         asked = CounterMetricFamily("spatialstream_snapshot_queries", text, labels=["type", "outcome"])
         text = "Time of an actor for its part of a query's answer."
         times = HistogramMetricFamily("spatialstream_snapshot_query_seconds", text, labels=["type"])
-        for kind, counts in zip(ASKED, self._told().tolist(), strict=True):
+        for kind, counts in zip(ASKED, self._read().tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=False):
                 asked.add_metric([kind.value, outcome], count)
             upto = accumulate(counts[len(OUTCOMES) : -1])
@@ -223,8 +223,8 @@ def _full(registry: CollectorRegistry) -> Gauge:
 
 
 def _away(registry: CollectorRegistry) -> Gauge:
-    told = "Whether turns fail because the storage of the state is unreachable or denies access."
-    return _Series(registry, "").gauge("storage_unavailable", told)
+    help_text = "Whether turns fail because the storage of the state is unreachable or denies access."
+    return _Series(registry, "").gauge("storage_unavailable", help_text)
 
 
 class RouterMetrics:
@@ -423,7 +423,7 @@ class _LeafSeries:
 
 
 class _QuerySeries:
-    """What the dearest queries have cost lately: no others are told, for there is no end of them."""
+    """Recent cost of the most expensive queries; the others have no series, since their number is not bounded."""
 
     def __init__(self, series: _Series) -> None:
         text = "Objects that one of the ten dearest CRQs was compared with in the last minutes, estimated."

@@ -90,19 +90,19 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
 def _query(options: argparse.Namespace) -> int:
     from spatialstream.client import check_queries
 
-    given = read(options)
-    at_once = not options.through_stream and all(_is_snapshot(record) for _, record in given)
+    records_read = read(options)
+    at_once = not options.through_stream and all(_is_snapshot(record) for _, record in records_read)
     if not at_once and options.at_least is not None:
         raise SettingError("at-least", "works only for snapshot queries without --through-stream")
     remote = kubernetes.asked(options)
     if at_once and not remote:
-        _check_anywhere(given, options.space)
-        return _ask_at_once(options, given)
+        _check_anywhere(records_read, options.space)
+        return _ask_at_once(options, records_read)
     space, rule = options.space or WGS84, ANY_WORDS
     if remote:
         found = kubernetes.resource(kubernetes.Kubectl.of(options), options.stream)
         space, rule = _stream_of(found["spec"], options.space)
-    records = check_queries(given, space, rule)
+    records = check_queries(records_read, space, rule)
     if not remote:
         return _ask(options, records, space)
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
@@ -110,19 +110,19 @@ def _query(options: argparse.Namespace) -> int:
     return kubernetes.run_in_pod(options, ["--file", "-", f"--space={space}", *more], lines.encode())
 
 
-def _check_anywhere(given: Sequence[Place], space: Space | None) -> None:
+def _check_anywhere(records: Sequence[Place], space: Space | None) -> None:
     """Refuse queries that are invalid in any space, before the stream is asked, which checks them in its own."""
     from spatialstream.client import check_queries
 
     try:
-        check_queries(given, space or WGS84)
+        check_queries(records, space or WGS84)
     except SettingError:
         if space is not None:
             raise
         try:
-            check_queries(given, _WIDE)
+            check_queries(records, _WIDE)
         except SettingError:
-            check_queries(given, WGS84)  # its error message fits most users
+            check_queries(records, WGS84)  # its error message fits most users
 
 
 def _is_snapshot(record: Any) -> bool:
@@ -217,7 +217,7 @@ def _number_or_text(text: str | None) -> int | str | None:
 # ------------------------------------------------------------------------------------------------------------- answers
 
 
-def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
+def _ask_at_once(options: argparse.Namespace, records: Sequence[Place]) -> int:
     """Answer snapshot queries as of the newest round, and print the answers."""
     from spatialstream.client import Stream
 
@@ -228,7 +228,7 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
     before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with live.store(options) as store, Stream(store) as stream:
-            for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
+            for number, line in enumerate(stream.lines(records, at_least, options.timeout / 1000), 1):
                 print(line, flush=True)
                 if number == options.count:
                     break

@@ -120,7 +120,7 @@ def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) 
     """
     from spatialstream.store.reports import read_load
 
-    said = ""
+    reported = ""
     while True:
         state = store.state()
         if state.pending is not None and not options.dry_run:
@@ -131,8 +131,8 @@ def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) 
             return state, load
         if time.monotonic() >= deadline:
             raise SettingError("stream", f"{missing}; try again in a few seconds")
-        if missing != said:
-            said = missing
+        if missing != reported:
+            reported = missing
             live.say(options, f"{missing}; waiting")
         time.sleep(_POLL)
 
@@ -193,7 +193,7 @@ def _waiting(stream: Mapping[str, Any], word: str, asked: str) -> dict[str, Any]
 
 def _wait(store: Any, number: int, options: argparse.Namespace) -> int:
     began = time.monotonic()
-    said = ""
+    reported = ""
     while time.monotonic() - began < options.timeout / 1000:
         view = store.latest()
         if view is not None:
@@ -205,8 +205,8 @@ def _wait(store: Any, number: int, options: argparse.Namespace) -> int:
             if known and (view.pending is None or view.pending.number != number):
                 raise RunError(f"version {number} has been withdrawn")
             stage = "loading" if view.confirmed("exported") else "exporting"
-            if known and stage != said:
-                said = stage
+            if known and stage != reported:
+                reported = stage
                 live.say(options, f"slots are {stage} continuous queries")
         time.sleep(_POLL)
     raise RunError(f"version {number} is still pending; the jobs complete it when they run, --withdraw takes it back")

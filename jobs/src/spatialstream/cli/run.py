@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.spark.run import RunSettings
 
-    given = {} if options.slots is None else {"slots": options.slots}
+    slots = {} if options.slots is None else {"slots": options.slots}
     settings = RunSettings(
         tuple(options.objects),
         tuple(options.queries),
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
         epoch_records=options.epoch,
         cores=options.cores,
         overwrite=options.overwrite,
-        **given,
+        **slots,
     )
     summary = run_with_progress(settings, options.quiet)
     if not options.quiet:
@@ -140,8 +140,8 @@ def run_with_progress(settings: Any, quiet: bool = False) -> Any:
     """Run with a progress bar; an interrupt or SIGTERM stops after the current epoch, a second one at once."""
     from spatialstream.spark.run import run
 
-    told = "\nspatialstream: finishing the epoch; interrupt again to stop at once"
-    with _Bar(quiet) as bar, live.stopping(argparse.Namespace(quiet=quiet), told=told) as stop:
+    message = "\nspatialstream: finishing the epoch; interrupt again to stop at once"
+    with _Bar(quiet) as bar, live.stopping(argparse.Namespace(quiet=quiet), message=message) as stop:
         return run(settings, report=bar.report, stop=stop)
 
 

@@ -100,14 +100,14 @@ def _look_at_all(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> st
 
 
 def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> str:
-    found = kubernetes.resource(kubectl, options.stream)
+    resource = kubernetes.resource(kubectl, options.stream)
     events, slots = _events(kubectl, options.stream), _slots(kubectl, options.stream)
     unknown, dearest = _unknown(kubectl, options.stream), _dearest(kubectl, options.stream)
     if options.json:
         figures = {"unknown_fields": unknown, "dearest": dict(dearest)}
-        return json.dumps({"stream": found, "slots": slots, "events": events, **figures})
+        return json.dumps({"stream": resource, "slots": slots, "events": events, **figures})
     approve = [program(), "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
-    return stream_text(found, events, slots, time.time(), " ".join(approve), unknown, dearest)
+    return stream_text(resource, events, slots, time.time(), " ".join(approve), unknown, dearest)
 
 
 def _events(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, Any]]:
@@ -323,15 +323,15 @@ def _tree(rebuilt: int | None) -> str:
 
 
 def _rebalancing(stream: Mapping[str, Any], now: float, approve: str) -> list[str]:
-    found = stream.get("status", {}).get("rebalance")
+    rebalance = stream.get("status", {}).get("rebalance")
     mode = stream["spec"].get("rebalance", {}).get("mode", "auto")
-    if not found:
+    if not rebalance:
         return [f"rebalance  mode {mode}"]
-    lines = [f"rebalance  mode {mode}, {found.get('phase', '-')} for {_age(found.get('since'), now)}"]
-    if last := found.get("last"):
+    lines = [f"rebalance  mode {mode}, {rebalance.get('phase', '-')} for {_age(rebalance.get('since'), now)}"]
+    if last := rebalance.get("last"):
         said = f"{last.get('strategy', '')} {last.get('outcome', '')}".strip()
         lines.append(f"           the last one: {said}, {_age(last.get('time'), now)} ago")
-    if proposal := found.get("proposal"):
+    if proposal := rebalance.get("proposal"):
         lines += ["", *str(proposal.get("text") or f"proposal {proposal['id']}").splitlines()]
         if mode == "approve":
             lines += ["", f"approve with: {approve} {proposal['id']}"]

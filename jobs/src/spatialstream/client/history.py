@@ -189,16 +189,16 @@ class History:
             for partition, finder in enumerate(finders):
                 # budget not used by earlier parts is left for later ones
                 budget = left.share((parts - part) * len(ends) - partition)
-                start, stop, found, more = starts[partition], stops[partition], 0, 1.0
+                start, stop, rows_counted, more = starts[partition], stops[partition], 0, 1.0
                 for message in self._messages(finder, start, stop, stop):
                     for row in finder.rows(message, stop):
                         if not had[partition].has(row):
-                            had[partition], found = had[partition].after(row), found + 1
+                            had[partition], rows_counted = had[partition].after(row), rows_counted + 1
                     left.spent(message)
                     if budget.spent(message):
                         more = (stop - start) / ((message.offset() or 0) + 1 - start)
                         break
-                exact, count = exact and more == 1.0, count + found * more
+                exact, count = exact and more == 1.0, count + rows_counted * more
             counts.append((round(count), exact))
         return Counted(counts, self._kept(first, ends))
 
@@ -258,13 +258,13 @@ class _Finder:
                 continue
             if offset >= upto and not self.waits:
                 break
-            given, waited = self._whole.add(line), self.waits
+            lines, waited = self._whole.add(line), self.waits
             self.waits = self._whole.waiting
-            if self.waits and (given or not waited):  # the line begins another row
+            if self.waits and (lines or not waited):  # the line begins another row
                 self.resume, self.waits = offset, offset < upto
-            elif not self.waits and (offset < upto or len(given) == 1):
+            elif not self.waits and (offset < upto or len(lines) == 1):
                 assert place is not None
-                rows.append(Row(given[-1], place, place.first + number, self.partition, offset, {}))
+                rows.append(Row(lines[-1], place, place.first + number, self.partition, offset, {}))
         if not self.waits:
             self.resume = offset + 1
         return [row for row in rows if row.whole]

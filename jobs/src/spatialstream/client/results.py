@@ -205,15 +205,15 @@ class Results:
         except (KafkaException, TimeoutError, ValueError):
             return None
 
-    def _assign(self, newest: bool, given: Sequence[int] | int | None) -> None:
+    def _assign(self, newest: bool, offsets: Sequence[int] | int | None) -> None:
         partitions, next_ = bounds(self._consumer, self._topic), self._position.next
         self.end = tuple(partitions[each][1] for each in sorted(partitions))
-        if isinstance(given, int):
-            next_ |= {each: max(low, high + given) for each, (low, high) in partitions.items()}
-        elif given is not None:
-            if len(given) != len(partitions):
-                raise Gone(f"{self._topic} has {len(partitions)} partitions, not {len(given)}")
-            next_ |= enumerate(given)
+        if isinstance(offsets, int):
+            next_ |= {each: max(low, high + offsets) for each, (low, high) in partitions.items()}
+        elif offsets is not None:
+            if len(offsets) != len(partitions):
+                raise Gone(f"{self._topic} has {len(partitions)} partitions, not {len(offsets)}")
+            next_ |= enumerate(offsets)
             for each, (low, high) in partitions.items():
                 if not low <= next_[each] <= high:
                     there = f"partition {each} of {self._topic} holds offsets {low} to {high}"
@@ -338,18 +338,18 @@ class Results:
             of = partition, place.incarnation
             whole = self._assemblers[of]
             for number, line in enumerate(new, count - len(new) + 1):
-                waited, given = whole.waiting, whole.add(line)
-                if whole.waiting and (given or not waited):
+                waited, lines = whole.waiting, whole.add(line)
+                if whole.waiting and (lines or not waited):
                     self._begun[of] = offset
                 elif not whole.waiting:
                     self._begun.pop(of, None)
                 begun = dict(self._begun)
                 # parts of a row that is never completed: the position passes them with the row after them
-                left = given if whole.waiting else given[:-1]
+                left = lines if whole.waiting else lines[:-1]
                 yield from (Row(each, place, 0, partition, offset, self._position.held) for each in left)
                 if not whole.waiting:
                     end = offset + 1 if number == count else offset
-                    yield Row(given[-1], place, place.first + number, partition, end, begun)
+                    yield Row(lines[-1], place, place.first + number, partition, end, begun)
 
     def _passed(self, message: Message) -> None:
         """Record that all rows that this message contains or completes have been processed."""

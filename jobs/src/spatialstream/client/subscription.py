@@ -92,22 +92,22 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
 
     # ---------------------------------------------------------------------------------------------------- registering
 
-    def _stands(self, given: Mapping[str, Any] | str, resumed: bool, until: float) -> dict[str, Any]:
+    def _stands(self, record_or_id: Mapping[str, Any] | str, resumed: bool, until: float) -> dict[str, Any]:
         """Return the query's record as registered; register it first if it is given as a record and is not yet."""
-        if isinstance(given, str):
-            found = self._look_for(given)
-            if found is None and not resumed:
-                problem = f"no query with the id {given!r} is registered; give its record to register it"
+        if isinstance(record_or_id, str):
+            registered = self._look_for(record_or_id)
+            if registered is None and not resumed:
+                problem = f"no query with the id {record_or_id!r} is registered; give its record to register it"
                 raise SettingError("query", problem)
-            return found or {"id": given}
-        if resumed and given.get("id") is None:
+            return registered or {"id": record_or_id}
+        if resumed and record_or_id.get("id") is None:
             raise SettingError("query", "give the id too: a position refers to the rows of a query with a known id")
-        record, query = checked_query("query", dict(given), self._stream.space, self._stream.rule)
+        record, query = checked_query("query", dict(record_or_id), self._stream.space, self._stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
             problem = f"type: {record['type']} is not a continuous query (CRQ, CKQ or CTQ); use ask()"
             raise SettingError("query", problem)
-        found, reason = self._look_for(query.id) if given.get("id") is not None else None, None
-        if found is None:
+        registered, reason = self._look_for(query.id) if record_or_id.get("id") is not None else None, None
+        if registered is None:
             if "t" not in record:  # use the stream's own clock: the current time may be far ahead of it, and move it
                 query = replace(query, t=self._now())
             else:
@@ -115,13 +115,13 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
             reason = self._send(query.to_record(), until)
             if reason is None:
                 return query.to_record()
-            found = self._look_for(query.id)  # another client may have registered it first
-        if found is None:
+            registered = self._look_for(query.id)  # another client may have registered it first
+        if registered is None:
             raise SettingError("query", str(reason))
-        wanted = query if "t" in record else replace(query, t=found["t"])
-        if parse_query(found, self._stream.space, self._stream.rule) != wanted:
+        wanted = query if "t" in record else replace(query, t=registered["t"])
+        if parse_query(registered, self._stream.space, self._stream.rule) != wanted:
             raise SettingError("query", f"id: {query.id!r} is the id of another registered query; give another id")
-        return found
+        return registered
 
     def _check_time(self, given: object) -> None:
         """Refuse a time that looks as if it were not in ms."""

@@ -432,19 +432,19 @@ def cluster_of(connection: Connection) -> str:
 
 def _ids(admin: AdminClient, names: Sequence[str], patience: float = 0.0) -> dict[str, str]:
     """Ids of the topics that exist; waits for those that were just created."""
-    found: dict[str, str] = {}
+    ids: dict[str, str] = {}
     ends = time.monotonic() + patience
     while True:
-        left = [name for name in names if name not in found]
+        left = [name for name in names if name not in ids]
         asked = admin.describe_topics(TopicCollection(left), request_timeout=_TIMEOUT) if left else {}
         for name, answer in asked.items():
             try:
-                found[name] = str(answer.result(_TIMEOUT).topic_id)
+                ids[name] = str(answer.result(_TIMEOUT).topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
-        if len(found) == len(names) or time.monotonic() > ends:
-            return found
+        if len(ids) == len(names) or time.monotonic() > ends:
+            return ids
         time.sleep(0.1)
 
 

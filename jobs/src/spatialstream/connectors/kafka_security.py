@@ -124,10 +124,10 @@ def _check(properties: Mapping[str, str]) -> None:
         raise _wrong(f"security.protocol is not one of {', '.join(_PROTOCOLS)}")
     if mechanism is not None and mechanism not in _MECHANISMS:
         raise _wrong(f"sasl.mechanism is not one of {', '.join(_MECHANISMS)}")
-    given = sorted(name for name in properties if name.startswith(_OAUTH))
+    oauth_names = sorted(name for name in properties if name.startswith(_OAUTH))
     if mechanism != "OAUTHBEARER":
-        if given or "https.ca.pem" in properties:
-            raise _wrong(f"{given[0] if given else 'https.ca.location'} needs sasl.mechanism=OAUTHBEARER")
+        if oauth_names or "https.ca.pem" in properties:
+            raise _wrong(f"{oauth_names[0] if oauth_names else 'https.ca.location'} needs sasl.mechanism=OAUTHBEARER")
         return
     if not protocol.startswith("SASL_"):
         raise _wrong("sasl.mechanism=OAUTHBEARER needs security.protocol=SASL_SSL (or SASL_PLAINTEXT)")
@@ -143,7 +143,7 @@ def _check(properties: Mapping[str, str]) -> None:
     else:
         if _token_file(properties) is None:
             raise _wrong(f"{_URL} is not file:/// and the path of a file with a token")
-        if unused := [name for name in given if name not in (_METHOD, _URL, _EXTENSIONS)]:
+        if unused := [name for name in oauth_names if name not in (_METHOD, _URL, _EXTENSIONS)]:
             raise _wrong(f"{unused[0]} needs {_METHOD}=oidc; a token from a file is used unchanged")
         _extensions(properties)
 
@@ -250,7 +250,7 @@ def _shown(
         return "none", time.time() + _AGAIN, "", extensions
 
 
-def _end_of(token: str, what: str) -> float:
+def _end_of(token: str, source: str) -> float:
     """The expiry of a token, in seconds of Unix time.
 
     Raises:
@@ -262,8 +262,8 @@ def _end_of(token: str, what: str) -> float:
             raise ValueError
         end = float(json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))["exp"])
     except (ValueError, TypeError, KeyError):
-        raise _wrong(f"{what} is no JSON Web Token with an expiry (exp)") from None
+        raise _wrong(f"{source} is no JSON Web Token with an expiry (exp)") from None
     if end <= time.time() + 1.0:
         ended = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(end))
-        raise _wrong(f"{what} has expired at {ended}; it must be renewed in time, as the kubelet does projected ones")
+        raise _wrong(f"{source} has expired at {ended}; it must be renewed in time, as the kubelet does projected ones")
     return end

@@ -278,12 +278,12 @@ class ObjectStorage:
             if self.cache is not None:
                 self.cache.drop(names)
 
-    def _ask(self, name: str, what: Callable[[ObjectStore], T], size: int = 0) -> T:
+    def _ask(self, name: str, request: Callable[[ObjectStore], T], size: int = 0) -> T:
         """Send a request to the store, with retries while they may help.
 
         Args:
             name: of the file.
-            what: sends the request.
+            request: sends the request.
             size: bytes that it sends.
 
         Raises:
@@ -296,20 +296,20 @@ class ObjectStorage:
             authorities = _authorities() if self.url.startswith("s3:") else None
             store = _client(self.url, self.silence + _longer(size), authorities, os.getpid())
             try:
-                return what(store)
+                return request(store)
             except (BaseError, FileNotFoundError) as error:
                 file, text = f"{self.url}/{name}".rstrip("/"), str(error)
-                said = _said(text)
+                reason = _said(text)
                 if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
                     raise Missing(f"{file} is missing") from None
                 if _FULL.search(text):
-                    raise OSError(errno.ENOSPC, f"the store has no room: {said}", file) from None
+                    raise OSError(errno.ENOSPC, f"the store has no room: {reason}", file) from None
                 denied = isinstance(error, PermissionDeniedError | UnauthenticatedError | FileNotFoundError)
                 if denied or _REFUSED.search(text):
-                    raise NoStorage(f"{file} is denied: {said}") from None
+                    raise NoStorage(f"{file} is denied: {reason}") from None
                 until = time.monotonic() + self.patience if until is None else until
                 if time.monotonic() + pause > until:
-                    raise NoStorage(f"{file} cannot be reached: {said}") from None
+                    raise NoStorage(f"{file} cannot be reached: {reason}") from None
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -435,18 +435,20 @@ def _client(url: str, silence: float, authorities: bytes | None, process: int) -
         "read_timeout": timedelta(seconds=silence),
         "timeout": timedelta(seconds=_LONGEST_SECONDS),
     }
-    given: dict[str, Any] = {}
+    credentials: dict[str, Any] = {}
     if url.startswith("s3:"):
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         options["allow_http"] = endpoint.startswith("http://")
         if authorities is not None:
             options["root_certificate"] = authorities
         if file := os.environ.get("AWS_SHARED_CREDENTIALS_FILE"):
-            given["credential_provider"] = _FileCredentials(Path(file), os.environ.get("AWS_PROFILE") or "default")
+            credentials["credential_provider"] = _FileCredentials(
+                Path(file), os.environ.get("AWS_PROFILE") or "default"
+            )
     pauses = {"init_backoff": timedelta(seconds=_FIRST_PAUSE), "max_backoff": timedelta(seconds=_LONGEST_PAUSE)}
     retries = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=silence), "backoff": pauses}
     try:
-        store: ObjectStore = cast("Any", from_url)(url, client_options=options, retry_config=retries, **given)
+        store: ObjectStore = cast("Any", from_url)(url, client_options=options, retry_config=retries, **credentials)
     except (BaseError, ValueError) as error:
         if authorities is None or "certificate" not in str(error).lower():
             raise

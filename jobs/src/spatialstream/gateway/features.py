@@ -95,7 +95,7 @@ async def conformance(request: Request) -> Response:
 async def collections(request: Request, caller: Caller | Reviewed, streams: Mapping[str, ServedStream]) -> Response:
     """The streams in wgs84 that the caller may query and that can be reached."""
     check_parameters(request, "f")
-    found = list[dict[str, Any]]()
+    entries = list[dict[str, Any]]()
     for name, stream in sorted(streams.items()):
         if "ask" in await caller.rights_on(name):
             try:
@@ -103,9 +103,9 @@ async def collections(request: Request, caller: Caller | Reviewed, streams: Mapp
             except (SpatialStreamError, Problem):
                 continue  # an unavailable stream must not hide the others
             if geographic:
-                found.append(_described(request, name))
+                entries.append(_described(request, name))
     links = [_link(request, "/collections", "self", _JSON, "this document")]
-    return JSONResponse({"links": links, "collections": found})
+    return JSONResponse({"links": links, "collections": entries})
 
 
 async def collection(request: Request, stream: ServedStream) -> Response:
@@ -239,14 +239,14 @@ def _newest(
 
 def _counted(keys: Sequence[_Key], first: int | None, last: int | None, before: _Place | None) -> list[_Place]:
     """Objects, the newest first, with their numbers among those of the same key; without those of other pages."""
-    found, key, number = list[_Place](), None, 0
+    places, key, number = list[_Place](), None, 0
     for each in sorted(keys, reverse=True):
         number = number + 1 if each == key else 1
         key = each
         in_time = (first is None or each[0] >= first) and (last is None or each[0] <= last)
         if in_time and (before is None or each < before[0] or (each == before[0] and number > before[1])):
-            found.append((each, number))
-    return found
+            places.append((each, number))
+    return places
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,13 +65,13 @@ async def counts(request: Request, stream: ServedStream) -> Response:
     check_parameters(request, "query", "since", "until", "parts")
     query, since, until = _asked(request)
     parts = number_of(request, "parts", _DEFAULT_PARTS, 1, MOST_PARTS)
-    found = await stream.look_back(lambda log: History(log, query).counts(since, until, parts))
-    parts = len(found.counts)
+    history = await stream.look_back(lambda log: History(log, query).counts(since, until, parts))
+    parts = len(history.counts)
     counted = [
         {"since": since + (until - since) * part // parts, "rows": number, "exact": exact}
-        for part, (number, exact) in enumerate(found.counts)
+        for part, (number, exact) in enumerate(history.counts)
     ]
-    said = {"query": query, "since": since, "until": until, "kept_since": found.kept, "counts": counted}
+    said = {"query": query, "since": since, "until": until, "kept_since": history.kept, "counts": counted}
     return JSONResponse(said, headers={"Cache-Control": "no-store"})
 
 

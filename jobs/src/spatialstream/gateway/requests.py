@@ -89,13 +89,13 @@ def check_parameters(request: Request, *known: str, many: Sequence[str] = ()) ->
     Raises:
         Problem: a parameter is unknown or repeated.
     """
-    given = request.query_params
-    for name in given:
+    parameters = request.query_params
+    for name in parameters:
         if name not in known and name not in many:
             names = ", ".join((*many, *known)) or "none"
             there_are = f"is not a parameter of this path; known: {names}"
             raise Problem("invalid", f"{name}: {there_are}", [{"parameter": name, "detail": there_are}])
-        if name in known and len(given.getlist(name)) > 1:
+        if name in known and len(parameters.getlist(name)) > 1:
             raise Problem("invalid", f"{name}: give it once", [{"parameter": name, "detail": "give it once"}])
 
 

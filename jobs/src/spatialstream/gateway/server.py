@@ -157,7 +157,7 @@ class _Certificate:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = certificate, key
-        self._shown, self._told = self._read(), ""
+        self._shown, self._reported = self._read(), ""
 
     def _read(self) -> tuple[bytes, ...]:
         return tuple(path.read_bytes() for path in self._files)
@@ -165,18 +165,18 @@ class _Certificate:
     def renew(self, context: ssl.SSLContext) -> None:
         """Load the files if they have changed. An unusable certificate is logged once, and the previous one stays."""
         try:
-            if (found := self._read()) != self._shown:
+            if (certificate := self._read()) != self._shown:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
                     *self._files
                 )  # what fails must not be half in use
                 context.load_cert_chain(*self._files)
                 logs.event("certificate renewed")
-            self._shown, self._told = found, ""
+            self._shown, self._reported = certificate, ""
         except OSError as error:  # as ssl.SSLError is
             reason = error.strerror or str(error)
-            if reason != self._told:
+            if reason != self._reported:
                 logs.event("certificate not renewed", logging.WARNING, reason=reason)
-            self._told = reason
+            self._reported = reason
 
 
 def server_of(

@@ -113,7 +113,7 @@ class StreamRegistry:
         self._rule = SecretRule() if rule is None else rule
         self._cluster, self._opened, self._namespaces, self._report = cluster, opened, list(namespaces), report
         self._served: dict[str, Place] = {}
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._listed: set[str] = set()
         self.unserved: dict[str, str] = {}
 
@@ -137,18 +137,18 @@ class StreamRegistry:
     async def _look(self, namespace: str, serve: Serve, leave: Leave) -> None:
         where = namespace or "all namespaces"
         try:
-            found = await self._list(namespace)
+            listed = await self._list(namespace)
         except Unavailable as error:  # keep the known streams, which may well be unchanged
             self._tell(where, f"streams cannot be listed: {error}")
             return
         self._tell(where, "")
         self._listed.add(namespace)
         for name in [*self._served, *self.unserved]:
-            if name not in found and (not namespace or name.startswith(f"{namespace}.")):
+            if name not in listed and (not namespace or name.startswith(f"{namespace}.")):
                 self._drop(name, leave)
                 self.unserved.pop(name, None)
-                self._told.pop(name, None)
-        for name, body in found.items():
+                self._reported.pop(name, None)
+        for name, body in listed.items():
             await self._follow(name, body, serve, leave)
 
     async def _follow(self, name: str, body: Mapping[str, Any], serve: Serve, leave: Leave) -> None:
@@ -173,9 +173,9 @@ class StreamRegistry:
             leave(name)
 
     def _tell(self, about: str, problem: str) -> None:
-        if problem and self._told.get(about) != problem:
+        if problem and self._reported.get(about) != problem:
             self._report(f"{about}: {problem}")
-        self._told[about] = problem
+        self._reported[about] = problem
 
     # ------------------------------------------------------------------------------------------------------ requests
 
@@ -221,12 +221,12 @@ class StreamRegistry:
     async def _secret(self, where: str, namespace: str, name: str) -> dict[str, str]:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(name, safe='')}"
         try:
-            found = await self._cluster.get(path)
+            secret = await self._cluster.get(path)
         except Refused as error:
             raise Refused(f"its Secret {name} cannot be read: {error}", error.code) from None
         # whoever makes a SpatialStream names the broker that is shown what the Secret holds
-        problem = self._rule.problem(name, (found.get("metadata") or {}).get("labels"))
+        problem = self._rule.problem(name, (secret.get("metadata") or {}).get("labels"))
         if problem is not None:
             raise SettingError(where, problem)
-        data = found.get("data") or {}
+        data = secret.get("data") or {}
         return {key: base64.b64decode(value).decode(errors="replace") for key, value in data.items()}

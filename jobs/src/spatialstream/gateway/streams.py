@@ -108,7 +108,7 @@ class _Queue:
         Who is busy, because something of theirs is being answered, is answered by themselves: what is dear of theirs
         would hold up whoever is answered with it.
         """
-        some, left, of = list[_Request](), MOST, Counter[str]()
+        batch, left, of = list[_Request](), MOST, Counter[str]()
         turns = deque(client for client in self._waiting if may(client))
         if turns and busy(turns[0]):
             turns = deque([turns[0]])
@@ -126,12 +126,12 @@ class _Queue:
             else:
                 del self._waiting[client]
             if not request.answer.done():  # the client is still there
-                some.append(request)
+                batch.append(request)
                 left, of[client] = left - size, of[client] + size
         for client in of:  # clients served now come after the others next time
             if client in self._waiting:
                 self._waiting.move_to_end(client)
-        return some
+        return batch
 
 
 class _Looks:
@@ -396,28 +396,28 @@ class ServedStream:
 
     def _taken(self) -> list[_Request]:
         """What is to be answered next, as much as fits together."""
-        for some in self._again:
-            some[:] = [each for each in some if not each.answer.done()]
-        self._again = [some for some in self._again if some]
-        for some in self._again:
-            now = [each for each in some if self._may(each.client)]
+        for requests in self._again:
+            requests[:] = [each for each in requests if not each.answer.done()]
+        self._again = [requests for requests in self._again if requests]
+        for requests in self._again:
+            now = [each for each in requests if self._may(each.client)]
             if now:
-                some[:] = [each for each in some if each not in now]
+                requests[:] = [each for each in requests if each not in now]
                 return now
         return self._asked.take(self._may, lambda client: self._busy[client] > 0)
 
     async def _answer(self) -> None:
         """Answer waiting requests, in calls of as many as fit together."""
-        while not self._patient and (some := self._taken()):
-            clients = {each.client for each in some}
+        while not self._patient and (requests := self._taken()):
+            clients = {each.client for each in requests}
             self._busy.update(clients)
             try:
-                with self._under_way(some):
-                    outcomes = await self._outcomes(some)
+                with self._under_way(requests):
+                    outcomes = await self._outcomes(requests)
             finally:
                 self._busy.subtract(clients)
                 self._busy = +self._busy
-            for request, outcome in zip(some, outcomes, strict=True):
+            for request, outcome in zip(requests, outcomes, strict=True):
                 if request.answer.done():  # the client has gone
                     continue
                 if isinstance(outcome, Exception):
@@ -425,14 +425,14 @@ class ServedStream:
                 else:
                     request.answer.set_result(outcome)
 
-    def _part(self, some: Sequence[_Request]) -> None:
+    def _part(self, requests: Sequence[_Request]) -> None:
         """A call takes long: have what was asked by half of its clients answered apart from the rest.
 
         So nobody is held up for long by what is dear of somebody else's. A call in which no query is dear, but the
         machine is slow, is done twice at most by that, as its halves do not take long; one with a dear query about
         as often as its clients can be halved.
         """
-        left = [each for each in some if not each.answer.done()]
+        left = [each for each in requests if not each.answer.done()]
         clients = list(dict.fromkeys(each.client for each in left))
         if len(clients) > 1:
             half = clients[: len(clients) // 2]
@@ -441,7 +441,7 @@ class ServedStream:
             self._see_to()
 
     @contextmanager
-    def _under_way(self, some: Sequence[_Request]) -> Iterator[None]:
+    def _under_way(self, requests: Sequence[_Request]) -> Iterator[None]:
         """Have new requests wait for this call, but not longer than ``_PATIENCE``."""
         mine, loop = True, asyncio.get_running_loop()
 
@@ -451,7 +451,7 @@ class ServedStream:
             self._see_to()
 
         self._patient = True
-        timers = loop.call_later(_PATIENCE, end_of_patience), loop.call_later(_LONG, self._part, some)
+        timers = loop.call_later(_PATIENCE, end_of_patience), loop.call_later(_LONG, self._part, requests)
         try:
             yield
         finally:
@@ -460,29 +460,29 @@ class ServedStream:
             if mine:
                 self._patient = False
 
-    async def _outcomes(self, some: Sequence[_Request]) -> Sequence[Answered | Exception]:
+    async def _outcomes(self, requests: Sequence[_Request]) -> Sequence[Answered | Exception]:
         """What becomes of requests that are answered together; where that fails, or takes much, of each by itself."""
-        alone = some[0] if len(some) == 1 else None
+        alone = requests[0] if len(requests) == 1 else None
         with ExitStack() as held:
-            room = some[0].room if alone is not None else held.enter_context(some[0].room.another(""))
+            room = requests[0].room if alone is not None else held.enter_context(requests[0].room.another(""))
 
             def work() -> list[Answered | SettingError | Unavailable]:
-                return self._do(lambda opened: _together(opened, some, None, room.bounds))
+                return self._do(lambda opened: _together(opened, requests, None, room.bounds))
 
             if self._closed:
-                return [Unavailable(f"{self.name} is no longer served here")] * len(some)
+                return [Unavailable(f"{self.name} is no longer served here")] * len(requests)
             try:
                 outcomes = await asyncio.get_running_loop().run_in_executor(self._together, work)
-                return outcomes if alone is not None else list(map(_handed_on, some, outcomes))
+                return outcomes if alone is not None else list(map(_handed_on, requests, outcomes))
             except (Problem, TooLarge) as error:
                 if alone is not None:
                     return [error]
             except SpatialStreamError as error:
-                return [error] * len(some)
+                return [error] * len(requests)
             except Exception as error:  # noqa: BLE001 -- a defect: only the request that causes it is to fail
                 if alone is not None:
                     return [error]
-        return [outcome for one in some for outcome in await self._outcomes([one])]
+        return [outcome for one in requests for outcome in await self._outcomes([one])]
 
     async def look_back(self, work: Callable[[Log], T]) -> T:
         """Do some work with past results in a thread.

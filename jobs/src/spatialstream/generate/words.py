@@ -173,16 +173,16 @@ def _words(vocabulary: int, zipf: float) -> tuple[Mapping[str, Words], Words]:
     parts = [
         part.split() for part in (*OPENERS, *CORES, *PLACES, *TIMES, *(says for each in EVENTS for says in each.says))
     ]
-    said = Counter(itertools.chain.from_iterable(parts))
-    own = {word for word in said if not _is_gap(word)}.union(*FILLERS.values())
+    counts = Counter(itertools.chain.from_iterable(parts))
+    own = {word for word in counts if not _is_gap(word)}.union(*FILLERS.values())
     names = filter(lambda name: name not in own, map(place_name, itertools.count()))
     filling = {f"{{{gap}}}": words for gap, words in FILLERS.items()}
     filling[_NAME] = tuple(itertools.islice(names, vocabulary - len(own)))
-    weights = {word: float(count) for word, count in said.items() if not _is_gap(word)}
+    weights = {word: float(count) for word, count in counts.items() if not _is_gap(word)}
     for gap, words in filling.items():
         shares = np.diff(_filler(np.arange(len(words), dtype=np.int32), zipf)[1], prepend=0.0)
         for word, share in zip(words, shares.tolist(), strict=True):
-            weights[word] = weights.get(word, 0.0) + said[gap] * share
+            weights[word] = weights.get(word, 0.0) + counts[gap] * share
     return filling, sorted(weights, key=lambda word: -weights[word])
 
 

@@ -22,17 +22,17 @@ def made() -> None:
     Raises:
         Exception: any exception of the callback, which aborts the work.
     """
-    told: Callable[[], None] | None = getattr(_watching, "told", None)
-    if told is not None:
-        told()
+    report: Callable[[], None] | None = getattr(_watching, "report", None)
+    if report is not None:
+        report()
 
 
 @contextmanager
-def watched(told: Callable[[], None]) -> Iterator[None]:
-    """Call ``told`` after each piece of work that this thread does within the context."""
-    before = getattr(_watching, "told", None)
-    _watching.told = told
+def watched(report: Callable[[], None]) -> Iterator[None]:
+    """Call ``report`` after each piece of work that this thread does within the context."""
+    before = getattr(_watching, "report", None)
+    _watching.report = report
     try:
         yield
     finally:
-        _watching.told = before
+        _watching.report = before

@@ -219,35 +219,35 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         if record.get("type") is not None:
             faults.add("type", f"{record['type']!r} is not one of {', '.join(NAMES)}")
         raise RecordError.of(faults) from None  # which other fields there have to be, it says
-    given = {field for field in QUERY_FIELDS if record.get(field) is not None}
+    present = {field for field in QUERY_FIELDS if record.get(field) is not None}
     required = {"id", "type", "t", *kind.required}
-    for each in sorted(given - required - {*kind.optional}):
+    for each in sorted(present - required - {*kind.optional}):
         faults.add(each, f"{kind.type} takes no {each}; remove it")
-    for each in sorted(required - given - {"id", "t"}):  # of those it is known
+    for each in sorted(required - present - {"id", "t"}):  # of those it is known
         faults.add(each, f"{kind.type} requires {each}")
-    given &= required | {*kind.optional}
+    present &= required | {*kind.optional}
 
-    region = faults.of(None, parse_region, record["region"], space) if "region" in given else None
-    text = {field: record[field] for field in ("keywords", "any", "none") if field in given}
+    region = faults.of(None, parse_region, record["region"], space) if "region" in present else None
+    text = {field: record[field] for field in ("keywords", "any", "none") if field in present}
     predicate = Predicate(region, *faults.of(_NO_TEXT, _expression, text, rule))
     selection: Selection = Everything()
-    k = faults.of(1, _count, record["k"]) if "k" in given else 1
+    k = faults.of(1, _count, record["k"]) if "k" in present else 1
     if kind.selects is Selects.TERMS:
         selection = TopTerms(k)
     elif kind.selects is Selects.NEAREST:
-        at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in given else (0.0, 0.0)
+        at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in present else (0.0, 0.0)
         selection = Nearest(*at, k)
-    step = faults.of(None, _step, record["step"]) if "step" in given else None
+    step = faults.of(None, _step, record["step"]) if "step" in present else None
     duration = endless(step)
-    if "duration" in given:
+    if "duration" in present:
         duration = faults.of(duration, parse_duration, record["duration"])
     if step is not None and duration // step > MOST_STEPS:
         problem = f"{record['step']!r} is too short for a duration of {record['duration']!r}: {duration // step} steps"
         least = duration // (MOST_STEPS + 1) + 1
         right = f"a CTQ has at most {MOST_STEPS}; give a step of at least {least} ms, or a shorter duration"
         faults.add("step", f"{problem}, and {right}")
-    window = faults.of(None, parse_duration, record["window"], "window") if "window" in given else None
-    by = faults.of("", check_by, record["by"]) if "by" in given else ""
+    window = faults.of(None, parse_duration, record["window"], "window") if "window" in present else None
+    by = faults.of("", check_by, record["by"]) if "by" in present else ""
     faults.check()
     return Query(name, t, predicate, selection, Lifetime(duration, kind.continuous, window, step), by)
 
@@ -351,19 +351,19 @@ def _expression(
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
     """Parse the keywords, groups and forbidden terms, in canonical form."""
     keywords, none = _terms(record, "keywords", rule), _terms(record, "none", rule)
-    given = record.get("any")
-    if given is None:
+    any_groups = record.get("any")
+    if any_groups is None:
         _check_words(len(keywords), 0, len(none), rule)
         return keywords, (), none
     if keywords:
         raise RecordError("any", "cannot be combined with keywords; give one of the two")
-    if not isinstance(given, list) or not all(isinstance(group, list) for group in given):
-        raise RecordError("any", f"{given!r} is not a list of groups, each a list of strings")
-    if not 1 <= len(given) <= MOST_GIVEN:
-        raise RecordError("any", f"has {len(given)} groups; give 1 to {MOST_GROUPS}, or remove it")
-    if not all(given):
+    if not isinstance(any_groups, list) or not all(isinstance(group, list) for group in any_groups):
+        raise RecordError("any", f"{any_groups!r} is not a list of groups, each a list of strings")
+    if not 1 <= len(any_groups) <= MOST_GIVEN:
+        raise RecordError("any", f"has {len(any_groups)} groups; give 1 to {MOST_GROUPS}, or remove it")
+    if not all(any_groups):
         raise RecordError("any", "has an empty group, which would match every text; remove the group")
-    groups = absorbed(_terms({"any": group}, "any", rule) for group in given)
+    groups = absorbed(_terms({"any": group}, "any", rule) for group in any_groups)
     if len(groups) > MOST_GROUPS:
         raise RecordError("any", f"has {len(groups)} groups after removing redundant ones; give at most {MOST_GROUPS}")
     _check_words(0, sum(map(len, groups)), len(none), rule)

@@ -71,13 +71,13 @@ def check(results: Iterable[Row], expected: Iterable[Row], limit: int | None = N
     return [*different, *alone, *rest][:limit]
 
 
-def _not_identical(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def _not_identical(expected: Sequence[Row], actual: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Remove pairs of rows with the same JSON from both; this is quick, and nearly always removes all rows."""
     written: dict[str, list[Row]] = defaultdict(list)
     for row in expected:
         written[json.dumps(row, sort_keys=True)].append(row)
     unexpected = []
-    for row in found:
+    for row in actual:
         twins = written[json.dumps(row, sort_keys=True)]
         if twins:
             twins.pop()
@@ -86,27 +86,27 @@ def _not_identical(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[
     return [row for rows in written.values() for row in rows], unexpected
 
 
-def _unmatched(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def _unmatched(expected: Sequence[Row], actual: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Remove pairs of equal rows from both; return the rest."""
     groups: dict[Hashable, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
-    for side, rows in enumerate((expected, found)):
+    for side, rows in enumerate((expected, actual)):
         for row in rows:
             groups[_exact(row)][side].append(row)
     missing: list[Row] = []
     unexpected: list[Row] = []
-    for wanted, given in groups.values():
+    for wanted, surplus in groups.values():
         # All values but the distances are equal here. Sorted by distance, equal rows are aligned.
         wanted.sort(key=_distances)
-        given.sort(key=_distances)
-        while wanted and given:
-            if _near(_distances(wanted[-1]), _distances(given[-1])):
-                wanted.pop(), given.pop()
-            elif _distances(wanted[-1]) > _distances(given[-1]):
+        surplus.sort(key=_distances)
+        while wanted and surplus:
+            if _near(_distances(wanted[-1]), _distances(surplus[-1])):
+                wanted.pop(), surplus.pop()
+            elif _distances(wanted[-1]) > _distances(surplus[-1]):
                 missing.append(wanted.pop())
             else:
-                unexpected.append(given.pop())
+                unexpected.append(surplus.pop())
         missing += wanted
-        unexpected += given
+        unexpected += surplus
     return missing, unexpected
 
 
@@ -157,21 +157,21 @@ def _shown(value: object, most: int = 300) -> str:
     return text if len(text) <= most else text[:most] + " ..."
 
 
-def _first_difference(expected: Any, found: Any, path: str) -> tuple[str, Any, Any]:
+def _first_difference(expected: Any, actual: Any, path: str) -> tuple[str, Any, Any]:
     """The first difference of two JSON values: (path, expected value, found value)."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for name in [*expected, *(name for name in found if name not in expected)]:
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for name in [*expected, *(name for name in actual if name not in expected)]:
             here = f"{path}.{name}" if path else name
-            if name not in expected or name not in found:
-                return here, expected.get(name), found.get(name)
-            if not _same(name, expected[name], found[name]):
-                return _first_difference(expected[name], found[name], here)
-    if isinstance(expected, list) and isinstance(found, list):
-        for i, (one, other) in enumerate(zip(expected, found, strict=False)):
+            if name not in expected or name not in actual:
+                return here, expected.get(name), actual.get(name)
+            if not _same(name, expected[name], actual[name]):
+                return _first_difference(expected[name], actual[name], here)
+    if isinstance(expected, list) and isinstance(actual, list):
+        for i, (one, other) in enumerate(zip(expected, actual, strict=False)):
             if not _same("", one, other):
                 return _first_difference(one, other, f"{path}[{i}]")
-        return f"the number of {path}", len(expected), len(found)
-    return path, expected, found
+        return f"the number of {path}", len(expected), len(actual)
+    return path, expected, actual
 
 
 def _same(name: str, one: Any, other: Any) -> bool:

@@ -116,16 +116,16 @@ def check_files(
     found = read_rows(results, lambda row: torn.append(Difference("unexpected", None, row)))
     differences = torn + check(found, rows)
     counts = Counter(row["type"] for row in rows)
-    given = _rejected_by_run(results.parent / "rejected")
+    rejected_by_run = _rejected_by_run(results.parent / "rejected")
     return Check(
         objects=len(known_objects),
         queries=len(placed_queries),
         rows={kind.value: counts[kind.value] for kind in QueryType},
         differences=differences,
         rejected=len(rejected),
-        rejected_compared=given is not None,
-        wrongly_rejected=sorted((given or set()) - rejected),
-        wrongly_accepted=[] if given is None else sorted(rejected - given),
+        rejected_compared=rejected_by_run is not None,
+        wrongly_rejected=sorted((rejected_by_run or set()) - rejected),
+        wrongly_accepted=[] if rejected_by_run is None else sorted(rejected - rejected_by_run),
     )
 
 

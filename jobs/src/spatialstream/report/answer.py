@@ -26,17 +26,17 @@ def answer_html(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], sp
         record: the query's record; without ``t`` its time is that of the first row.
         space: the stream's space.
     """
-    said = _said(rows, record, space)
+    heading = _said(rows, record, space)
     if not rows:
-        return f"{said}{_map((), record, space)}<p>no rows yet</p>"
+        return f"{heading}{_map((), record, space)}<p>no rows yet</p>"
     last = rows[-1]
     if "error" in last:
-        return f"{said}<p>no answer: {clean(last['error'])}</p>"
+        return f"{heading}<p>no answer: {clean(last['error'])}</p>"
     if "terms" in last:
-        return said + _bars(last) + _map((), record, space)
+        return heading + _bars(last) + _map((), record, space)
     found = [row["object"] for row in rows if "object" in row] if "object" in last else last["objects"]
     many = f"{len(found):,} object{'' if len(found) == 1 else 's'}"
-    return said + _map(found, record, space, f"{many}, as of {moment(last['t'])}")
+    return heading + _map(found, record, space, f"{many}, as of {moment(last['t'])}")
 
 
 def _said(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], space: Space) -> str:

@@ -77,16 +77,16 @@ def _title(proposal: Proposal) -> str:
 
 def _subtitle(proposal: Proposal) -> str:
     moved = len(np.unique(proposal.moves.leaf))
-    said = [
+    parts = [
         f"proposal {proposal.id}, version {proposal.base} to {proposal.version.number}",
         f"{moved:,} {'leaf changes' if moved == 1 else 'leaves change'} slot",
         f"about {proposal.queries_moved:,.0f} continuous queries move",
     ]
     if proposal.strategy == "FG":
-        said.append(f"{proposal.spatial} split by space, {proposal.textual} by text, {proposal.merges} merged")
+        parts.append(f"{proposal.spatial} split by space, {proposal.textual} by text, {proposal.merges} merged")
     if proposal.strategy == "rebuild":
-        said.append(f"a new tree, {proposal.spatial} nodes split by space and {proposal.textual} by text")
-    return " · ".join(said)
+        parts.append(f"a new tree, {proposal.spatial} nodes split by space and {proposal.textual} by text")
+    return " · ".join(parts)
 
 
 def _arrivals(proposal: Proposal) -> dict[int, int]:

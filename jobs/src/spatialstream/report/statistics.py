@@ -93,17 +93,19 @@ class _Regional:
 
 def _regional(statistics: Statistics) -> list[_Regional]:
     """The quantities that differ by region."""
-    found = []
+    regional = []
     for code, kind in enumerate(TYPES):
         asked = statistics.reached[code] > 0.0
         cells = asked, np.flatnonzero(asked & (statistics.cells.first < 0))
         if STANDING[code]:
             numbers = statistics.lifetimes[code], statistics.basis[code]
-            found.append(_Regional(kind.value, "duration", "duration of queries", *numbers, *cells, _lasting, _LASTING))
+            regional.append(
+                _Regional(kind.value, "duration", "duration of queries", *numbers, *cells, _lasting, _LASTING)
+            )
         if code in (SRQ, SKQ):
             numbers = statistics.keywords(code)
-            found.append(_Regional(kind.value, "keywords", "number of keywords", *numbers, *cells, _number, _WORDS))
-    return [each for each in found if each.highest > _ALIKE * each.lowest]
+            regional.append(_Regional(kind.value, "keywords", "number of keywords", *numbers, *cells, _number, _WORDS))
+    return [each for each in regional if each.highest > _ALIKE * each.lowest]
 
 
 def _lasting(ms: float) -> str:

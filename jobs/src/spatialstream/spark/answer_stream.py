@@ -150,14 +150,14 @@ def answer_stream(
     session = spark or objects.sparkSession
     right_python(session)
     before = None if history is None else _history_lines(history, space, unit)
-    given = _query_lines(queries, unit)
-    if given is not None and not sure:
-        check_times(decode_queries(given, 1, space, settings.rule).batch.t, "queries")
+    encoded = _query_lines(queries, unit)
+    if encoded is not None and not sure:
+        check_times(decode_queries(encoded, 1, space, settings.rule).batch.t, "queries")
     with ExitStack() as stack:
         with disk_errors("checkpoint"):
             stack.enter_context(locked(folder, "stream"))
             settings.claim(storage)
-            asked = _keep_queries(given, storage)
+            asked = _keep_queries(encoded, storage)
         compile_kernels()
         out = Path(output or folder / "output").absolute()
         world = embedded_world(settings, storage, ResultFiles(out / "results", out / "rejected"))

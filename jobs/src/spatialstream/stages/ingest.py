@@ -197,10 +197,10 @@ class Ingest:
                 f"{run.source}: messages {origin.start} to {origin.end} are not those from which {run.name} was made"
             )
 
-    def _begun(self, partition: str, given: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
+    def _begun(self, partition: str, inputs: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
         """As :meth:`intakes`, but puts may still be in progress."""
         kind, _, number = partition.partition("/")
-        for block, each in enumerate(_blocks(given)):
+        for block, each in enumerate(_blocks(inputs)):
             place = block if isinstance(each, Records) else each.column("offset")[0].as_py()
             name = f"{self.epoch:09d}-{kind}-{int(number):04d}-{place:04d}-{self.attempt}"
             if isinstance(each, Records):
@@ -208,23 +208,23 @@ class Ingest:
             else:
                 yield self._of_messages(each, partition, name)
 
-    def _of_records(self, given: Records, partition: str, name: str) -> Intake:
+    def _of_records(self, decoded_records: Records, partition: str, name: str) -> Intake:
         """The intake of a block that its source has decoded."""
-        decoded, letters = given.decoded, _Letters(given.origin)
+        decoded, letters = decoded_records.decoded, _Letters(decoded_records.origin)
         for row in decoded.rejected.to_pylist():
             letters.add(None, row["line"], row["reason"], row["record"])
         letters.unknown = decoded.unknown
-        run = self._run(name, decoded.batch, decoded.line, given.origin)
+        run = self._run(name, decoded.batch, decoded.line, decoded_records.origin)
         return self._intake(partition, name, run, None if run is None else run.last, letters, 0)
 
-    def _of_messages(self, given: pa.RecordBatch, partition: str, name: str) -> Intake:
+    def _of_messages(self, messages: pa.RecordBatch, partition: str, name: str) -> Intake:
         """The intake of a block of messages."""
-        is_watermark = pc.fill_null(pc.equal(given.column("key"), CLOCK), False)
-        has_value = pc.is_valid(given.column("value"))
-        letters, offset = _Letters(partition), given.column("offset")
+        is_watermark = pc.fill_null(pc.equal(messages.column("key"), CLOCK), False)
+        has_value = pc.is_valid(messages.column("value"))
+        letters, offset = _Letters(partition), messages.column("offset")
         origin = Origin(offset[0].as_py(), offset[len(offset) - 1].as_py() + 1, self.floor, self.ceiling)
-        clock = self._clock(given.filter(pc.and_(is_watermark, has_value)), letters)
-        records = given.filter(pc.and_(pc.invert(is_watermark), has_value))
+        clock = self._clock(messages.filter(pc.and_(is_watermark, has_value)), letters)
+        records = messages.filter(pc.and_(pc.invert(is_watermark), has_value))
         run = None
         if records.num_rows:
             offsets = numpy_view(records.column("offset"))
@@ -282,7 +282,7 @@ class Ingest:
         self, data: pa.Buffer, cuts: list[int], partition: str, places: _Places, letters: _Letters
     ) -> tuple[Any, Ints]:
         """The valid records of a block, and their places."""
-        found: list[tuple[Any, Ints]] = []
+        parts: list[tuple[Any, Ints]] = []
         is_objects = partition.startswith("objects/")
         decode = decode_objects if is_objects else decode_queries
 
@@ -297,18 +297,18 @@ class Ingest:
                     refused = places.of(numpy_view(part.rejected.column("line")) - 2).tolist()
                     for place, row in zip(refused, part.rejected.to_pylist(), strict=True):
                         letters.add(*unpack_place(place), row["reason"], row["record"])
-                    found.append(self._in_time(part.batch, places.of(part.line - 2), letters))
+                    parts.append(self._in_time(part.batch, places.of(part.line - 2), letters))
                     letters.unknown = commonest([letters.unknown, part.unknown])
                 else:
                     (place,) = places.of(np.array([first]))
                     letters.add(*unpack_place(int(place)), part[0], part[1])
                     letters.left += 1
             line += _newlines(text)
-        if len(found) == 1:
-            return found[0]
+        if len(parts) == 1:
+            return parts[0]
         batch: Any = ObjectBatch if is_objects else QueryBatch
-        whole = batch.concat([part for part, _ in found] or [batch.of([])])
-        return whole, np.concatenate([np.empty(0, np.int64), *(part for _, part in found)])
+        whole = batch.concat([part for part, _ in parts] or [batch.of([])])
+        return whole, np.concatenate([np.empty(0, np.int64), *(part for _, part in parts)])
 
     def _short(self, batch: _Batch, places: Ints, values: pa.BinaryArray, letters: _Letters) -> tuple[_Batch, Ints]:
         """The batch without records that fit into no message: their terms may be longer than their texts."""
@@ -530,11 +530,11 @@ def _watermark_time(value: bytes) -> int:
     return parse_time(t, "clock")
 
 
-def _blocks(given: Iterable[pa.RecordBatch | Records]) -> Iterator[pa.RecordBatch | Records]:
+def _blocks(inputs: Iterable[pa.RecordBatch | Records]) -> Iterator[pa.RecordBatch | Records]:
     """What a source delivers, in blocks of bounded size that are large enough to be decoded efficiently."""
     held: list[pa.RecordBatch] = []
     size = 0
-    for each in given:
+    for each in inputs:
         if isinstance(each, Records):
             yield each
         elif each.num_rows:

@@ -58,23 +58,23 @@ def write_sample(
         objects: those that represent all of the epoch; passed by one partition.
         queries: those of this partition.
     """
-    told = {"span": str(max(0, epoch.span))}
+    metadata = {"span": str(max(0, epoch.span))}
     if objects is not None and len(objects):
         chosen = objects.take(np.arange(0, len(objects), max(1, -(-len(objects) // _PER_EPOCH))))
         record = replace(chosen, terms=chosen.terms.compact()).to_arrow()
-        told["weight"] = repr(epoch.partitions * len(objects) / len(chosen))
+        metadata["weight"] = repr(epoch.partitions * len(objects) / len(chosen))
         name = f"{SAMPLES}{epoch.number:09d}-objects.arrow"
-        storage.put_later(name, records_file(record.replace_schema_metadata(told)))
+        storage.put_later(name, records_file(record.replace_schema_metadata(metadata)))
     if queries is not None and len(queries):
         is_end = queries.code == CANCEL
         asked = _smallest(queries, np.flatnonzero(~is_end), -(-_PER_EPOCH // epoch.partitions))
         ends = _smallest(queries, np.flatnonzero(is_end), -(-_ENDS_PER_EPOCH // epoch.partitions))
         rows = np.sort(np.append(asked, ends))
         some = replace(queries, by=nobody(len(queries))).take(rows)  # the tree need not know who asks
-        told["weight"] = repr(float(np.count_nonzero(~is_end)) / max(1, len(asked)))
+        metadata["weight"] = repr(float(np.count_nonzero(~is_end)) / max(1, len(asked)))
         record = replace(some, keywords=some.keywords.compact()).to_arrow()
         name = f"{SAMPLES}{epoch.number:09d}-queries-{partition:04d}.arrow"
-        storage.put_later(name, records_file(record.replace_schema_metadata(told)))
+        storage.put_later(name, records_file(record.replace_schema_metadata(metadata)))
 
 
 def _smallest(queries: QueryBatch, rows: Ints, most: int) -> Ints:

@@ -112,16 +112,16 @@ def culprits(count: int, outcome: Callable[[npt.NDArray[np.int64]], Exception | 
         count: number of records.
         outcome: the exception of the stage with the records at these positions, ascending; None if there is none.
     """
-    found: list[tuple[int, Exception]] = []
+    culprits_of_turn: list[tuple[int, Exception]] = []
     rest = np.arange(count)
-    while len(found) < _MOST and outcome(rest) is not None:
+    while len(culprits_of_turn) < _MOST and outcome(rest) is not None:
         failing = _failing_set(rest, outcome)
         if failing is None:
             break
         at, error = failing
-        found.append((int(rest[at]), error))
+        culprits_of_turn.append((int(rest[at]), error))
         rest = np.delete(rest, at)
-    return found
+    return culprits_of_turn
 
 
 def _failing_set(

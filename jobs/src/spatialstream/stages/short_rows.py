@@ -52,7 +52,7 @@ def short_row(query: Query, parts: Sequence[Mapping[str, Any]], after: int | Non
 
 def _objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Space) -> list[str]:
     """By (t, id, x, y); with k, the first ones by (distance, t descending, id, x, y)."""
-    found = [
+    objects = [
         each
         for part in parts
         for each in zip(
@@ -65,17 +65,17 @@ def _objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Space) ->
         )
     ]
     if k is None:
-        found.sort(key=lambda each: each[1:])
+        objects.sort(key=lambda each: each[1:])
     else:
-        found.sort(key=lambda each: (each[0], -each[1], *each[2:]))
-        del found[k:]
-    if not found:
+        objects.sort(key=lambda each: (each[0], -each[1], *each[2:]))
+        del objects[k:]
+    if not objects:
         return []
-    distance, _, _, x, y = zip(*found, strict=True)
-    texts, n, (first, second) = [*map(_number, (*x, *y, *distance))], len(found), space.axes
+    distance, _, _, x, y = zip(*objects, strict=True)
+    texts, n, (first, second) = [*map(_number, (*x, *y, *distance))], len(objects), space.axes
     items = [
         f'{{"id": {_quoted(each[2])}, "t": {each[1]}, "{first}": {texts[i]}, "{second}": {texts[n + i]}'
-        for i, each in enumerate(found)
+        for i, each in enumerate(objects)
     ]
     if k is None:
         return [f"{item}}}" for item in items]

@@ -179,15 +179,15 @@ def _pieces(content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield content.slice(first, rows)
 
 
-def found_columns(number: int, found: ObjectRows) -> Columns:
+def found_columns(number: int, rows: ObjectRows) -> Columns:
     """Objects that a query has found, as the columns of a :data:`~spatialstream.stages.messages.SNAPSHOT_OBJECTS`."""
     return {
-        "number": np.full(len(found), number),
-        "id": found.ids,
-        "t": found.t,
-        "x": found.x,
-        "y": found.y,
-        "distance": np.zeros(len(found)) if found.distance is None else found.distance,
+        "number": np.full(len(rows), number),
+        "id": rows.ids,
+        "t": rows.t,
+        "x": rows.x,
+        "y": rows.y,
+        "distance": np.zeros(len(rows)) if rows.distance is None else rows.distance,
     }
 
 
@@ -263,11 +263,11 @@ def answers(
 
 
 def _answered(
-    asked: pa.RecordBatch, found: Iterable[pa.Table]
+    asked: pa.RecordBatch, tables: Iterable[pa.Table]
 ) -> Iterator[tuple[pa.RecordBatch, Sequence[pa.RecordBatch]]]:
     """Queries in the order of their numbers, some at a time, with what the slots have found for them."""
     number, first = numbers(asked, "number"), 0
-    for table in found:
+    for table in tables:
         end = int(np.searchsorted(number, pc.max(table.column("number")).as_py(), "right"))
         yield asked.slice(first, end - first), table.to_batches()
         first = end
@@ -326,21 +326,21 @@ def _first_of_each(
 
 def _objects(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, *, nearest: bool) -> _Lists:
     """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the first k by (distance, t descending, id, x, y)."""
-    found = pa.concat_batches(parts)
-    number, t = numbers(found, "number"), numbers(found, "t")
-    order = _sorted_by(number, numbers(found, "distance") if nearest else t)
+    objects = pa.concat_batches(parts)
+    number, t = numbers(objects, "number"), numbers(objects, "t")
+    order = _sorted_by(number, numbers(objects, "distance") if nearest else t)
     if order is None:
         rank = pa.array(-t if nearest else t)
         names = ["number", "distance", "rank", "id", "x", "y"] if nearest else ["number", "rank", "id", "x", "y"]
-        keys = pa.table(found.append_column("rank", rank)).select(names)
+        keys = pa.table(objects.append_column("rank", rank)).select(names)
         order = pc.sort_indices(keys, [(name, "ascending") for name in names]).to_numpy()
     offsets, rows = _first_of_each(asked, number[order], numbers(asked, "k").astype(np.int64) if nearest else None)
     if not len(rows):
         return offsets, pa.array([], pa.string())
     rows = order[rows]
-    x, y = numbers(found, "x")[rows], numbers(found, "y")[rows]
-    distance = numbers(found, "distance")[rows] if nearest else None
-    return offsets, object_texts(space, found.column("id").take(pa.array(rows)), t[rows], x, y, distance)
+    x, y = numbers(objects, "x")[rows], numbers(objects, "y")[rows]
+    distance = numbers(objects, "distance")[rows] if nearest else None
+    return offsets, object_texts(space, objects.column("id").take(pa.array(rows)), t[rows], x, y, distance)
 
 
 def _sorted_by(major: npt.NDArray[np.int64], minor: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
@@ -352,13 +352,13 @@ def _sorted_by(major: npt.NDArray[np.int64], minor: npt.NDArray[Any]) -> npt.NDA
 
 def _top_terms(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch]) -> _Lists:
     """Counts of a term summed over slots, then the first k by (count descending, term)."""
-    found = pa.concat_batches(parts)
+    counted = pa.concat_batches(parts)
     # by codes, because Arrow's hash of strings is not keyed
-    codes, firsts = distinct(found.column("term"))
-    place = np.searchsorted(numbers(asked, "number"), numbers(found, "number"))
+    codes, firsts = distinct(counted.column("term"))
+    place = np.searchsorted(numbers(asked, "number"), numbers(counted, "number"))
     keys, inverse = np.unique(place * len(firsts) + codes, return_inverse=True)
     counts = np.zeros(len(keys), np.int64)
-    np.add.at(counts, inverse, numbers(found, "count"))
+    np.add.at(counts, inverse, numbers(counted, "count"))
     place, codes = np.divmod(keys, len(firsts))
     # only terms whose count is among the first k have to be sorted by term
     order = np.lexsort((-counts, place))
@@ -368,7 +368,7 @@ def _top_terms(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch]) -> _Lists
     last = np.minimum(starts + k, np.append(starts[1:], len(place))) - 1
     kept = np.flatnonzero(counts >= counts[last[place]])
     place, counts = place[kept], counts[kept]
-    terms = found.column("term").take(pa.array(firsts[codes[kept]]))
+    terms = counted.column("term").take(pa.array(firsts[codes[kept]]))
     ranked = pa.table([pa.array(place), pa.array(-counts), terms], ["place", "rank", "term"])
     order = pc.sort_indices(ranked, [(name, "ascending") for name in ranked.column_names]).to_numpy()
     offsets, rows = _first_of_each(asked, numbers(asked, "number")[place[order]], k)

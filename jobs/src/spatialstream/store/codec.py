@@ -31,7 +31,7 @@ def checked_name(name: str) -> str:
 
 
 @contextmanager
-def damage(what: str) -> Iterator[None]:
+def damage(source: str) -> Iterator[None]:
     """A context for reading bytes that this package may not have written.
 
     Raises:
@@ -40,7 +40,7 @@ def damage(what: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-        raise StateError(f"{what} is damaged, or of another program: {type(error).__name__}: {error}") from error
+        raise StateError(f"{source} is damaged, or of another program: {type(error).__name__}: {error}") from error
 
 
 def digest(version: RoutingVersion) -> str:

@@ -260,7 +260,7 @@ class ZooKeeperStore(RoutingStore):
         home = posixpath.dirname(self._root)
 
         def operation(wait: Wait) -> dict[str, dict[str, Any]]:
-            found = {}
+            operations = {}
             try:
                 streams = wait(self._client.get_children_async(home))
             except (NoNodeError, NoAuthError):
@@ -269,8 +269,8 @@ class ZooKeeperStore(RoutingStore):
                 with contextlib.suppress(NoAuthError, StateError):
                     known = self._statistics(wait, f"{home}/{stream}/statistics/{checked_name(name)}", name)
                     if known is not None:
-                        found[stream] = known[1]
-            return found
+                        operations[stream] = known[1]
+            return operations
 
         return self._attempt(operation)
 

@@ -53,10 +53,10 @@ class Clocks:
         """Clocks of partitions that have not delivered anything yet."""
         return cls(NEVER, {name: Clock(NEVER, now) for name in names})
 
-    def heard(self, given: Mapping[str, int], now: int) -> Clocks:
+    def heard(self, watermarks: Mapping[str, int], now: int) -> Clocks:
         """The clocks after partitions have delivered records or watermarks with these largest timestamps."""
         partitions = dict(self.partitions)
-        for name, t in given.items():
+        for name, t in watermarks.items():
             before = partitions.get(name)
             partitions[name] = Clock(t if before is None else max(before.t, t), now)
         return Clocks(self.end, partitions)

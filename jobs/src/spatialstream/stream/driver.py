@@ -51,15 +51,15 @@ _ASK_SECONDS = 0.5
 """Maximum wait of one request for the progress of a checkpoint."""
 
 
-def _known(ask: Callable[[float], Iterable[str]], told: Iterable[str], patience: float) -> Written:
+def _known(ask: Callable[[float], Iterable[str]], answers: Iterable[str], patience: float) -> Written:
     """The progress of a checkpoint by the time the next turn may begin.
 
     Args:
         ask: asks all owners for their progress, and lets them wait so many seconds for completion.
-        told: the owners' answers when it began.
+        answers: the owners' answers when it began.
         patience: maximum seconds to wait for completion.
     """
-    written = _of_all(told)
+    written = _of_all(answers)
     until = time.monotonic() + patience
     while not (written.there or written.lost) and (left := until - time.monotonic()) > 0:
         written = _of_all(ask(min(left, _ASK_SECONDS)))
@@ -73,8 +73,8 @@ def _patience(engine: Engine, *, beside: bool, again: bool) -> float:
     return _WAIT_SECONDS if again or engine.would_move else 0.0
 
 
-def _of_all(told: Iterable[str]) -> Written:
-    return Written.of_all(from_json(Written, line) for line in told)
+def _of_all(answers: Iterable[str]) -> Written:
+    return Written.of_all(from_json(Written, line) for line in answers)
 
 
 # ------------------------------------------------------------------------------------------------------------- epochs
@@ -89,14 +89,14 @@ class RouterTurns:
         engine: executes the stages.
         step: called before each step, with its name; tests stop a turn there.
         beside: whether turns continue while a checkpoint is being written.
-        told: called with the progress of a checkpoint, whenever it is checked.
+        on_checkpoint: called with the progress of a checkpoint, whenever it is checked.
     """
 
     router: Router
     engine: Engine
     step: Callable[[str], None] = lambda name: None
     beside: bool = False
-    told: Callable[[Written], object] = lambda written: None
+    on_checkpoint: Callable[[Written], object] = lambda written: None
     _again: bool = field(default=False)
 
     def epoch(self, ingestion: Ingestion) -> EpochRecord:
@@ -139,13 +139,13 @@ class RouterTurns:
         """Have the registries checkpointed after the epoch's output; the progress when the next epoch may begin."""
         tasks, partitions = EpochTasks(record.epoch), range(record.epoch.partitions)
         try:
-            told = self.engine.map(tasks.checkpoint, partitions)
+            answers = self.engine.map(tasks.checkpoint, partitions)
         except Lost:
             self.go_back(record)
             self.engine.map(tasks.admit, partitions)
-            told = self.engine.map(tasks.checkpoint, partitions)
+            answers = self.engine.map(tasks.checkpoint, partitions)
         patience = _patience(self.engine, beside=self.beside, again=self._again)
-        return _known(lambda seconds: self._ask(record, seconds), told, patience)
+        return _known(lambda seconds: self._ask(record, seconds), answers, patience)
 
     def _ask(self, record: EpochRecord, patience: float = 0.0) -> list[str]:
         """The progress of an epoch's checkpoint, after waiting at most so many seconds for its completion."""
@@ -161,7 +161,7 @@ class RouterTurns:
                 self.engine.settled()
         elif written.lost:
             self.router.not_written()
-        self.told(written)
+        self.on_checkpoint(written)
 
     def look(self) -> None:
         """Check the progress of the checkpoint that is being written, if any."""
@@ -238,7 +238,7 @@ class WorkerTurns:
         slots: number of slots.
         step: called before each step, with its name; tests stop a turn there.
         beside: whether turns continue while a checkpoint is being written.
-        told: called with the progress of a checkpoint, whenever it is checked.
+        on_checkpoint: called with the progress of a checkpoint, whenever it is checked.
         foreign: number of messages in the log that were no announcements, since the caller last set it to 0.
     """
 
@@ -247,7 +247,7 @@ class WorkerTurns:
     slots: int
     step: Callable[[str], None] = lambda name: None
     beside: bool = False
-    told: Callable[[Written], object] = lambda written: None
+    on_checkpoint: Callable[[Written], object] = lambda written: None
     foreign: int = 0
     _heard: tuple[int, Leader] | None = field(default=None)
     _again: bool = field(default=False)
@@ -266,15 +266,15 @@ class WorkerTurns:
         self.look()
         after, router = (worker.announced, worker.router) if self._heard is None else self._heard
         try:
-            given, offset = channel.announced(after, most, patience)
+            announced, offset = channel.announced(after, most, patience)
         except StateError:
             if after is None:
                 raise
             # the log may have a limited retention, in which nothing has happened; if not, the next announcement shows
             router = router.after_gap()
-            given, offset = channel.announced(None, most, patience)
-        known = [each for each in given if each is not None]
-        self.foreign += len(given) - len(known)
+            announced, offset = channel.announced(None, most, patience)
+        known = [each for each in announced if each is not None]
+        self.foreign += len(announced) - len(known)
         router, announcements = router.read(known, offset)
         self._heard = offset, router
         self.step("decide")
@@ -306,8 +306,8 @@ class WorkerTurns:
 
     def _do(self, record: RoundRecord) -> Summary:
         engine, tasks = self.engine, replace(_tasks(record), near=self.engine.is_near)
-        told = engine.gather(tasks.work, _blocks(record), tasks.merge, self._parts)
-        parts = [from_json(Summary, line) for line in told]
+        answers = engine.gather(tasks.work, _blocks(record), tasks.merge, self._parts)
+        parts = [from_json(Summary, line) for line in answers]
         summary = Summary.of_parts(parts)
         if summary.second:
             self.step("second")
@@ -317,9 +317,9 @@ class WorkerTurns:
 
     def _checkpoint(self, record: RoundRecord) -> Written:
         """Have all state checkpointed after the round's output; the progress when the next round may begin."""
-        told = self._of_state(record, _tasks(record).checkpoint)
+        answers = self._of_state(record, _tasks(record).checkpoint)
         patience = _patience(self.engine, beside=self.beside, again=self._again)
-        return _known(lambda seconds: self._ask(record, seconds), told, patience)
+        return _known(lambda seconds: self._ask(record, seconds), answers, patience)
 
     def _ask(self, record: RoundRecord, patience: float = 0.0) -> list[str]:
         """The progress of a round's checkpoint, after waiting at most so many seconds for its completion."""
@@ -334,7 +334,7 @@ class WorkerTurns:
                 self.engine.settled()
         elif written.lost:
             self.worker.not_written()
-        self.told(written)
+        self.on_checkpoint(written)
 
     def look(self) -> None:
         """Check the progress of the checkpoint that is being written, if any."""

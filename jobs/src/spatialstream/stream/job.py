@@ -103,7 +103,7 @@ class _Job(ABC):
     _trouble_at: float = 0.0
     _troubled: bool = False
     _failing: Trouble | None = None
-    _told: Trouble | None = None
+    _reported: Trouble | None = None
 
     name = ""
 
@@ -269,15 +269,15 @@ class _Job(ABC):
         """Quarantine the records because of which a turn has failed twice with one error; whether any was found."""
         self.report(f"{self.name}: looking for the records that cause this")
         try:
-            found = self._bisect()
+            quarantined = self._bisect()
         except Exception as error:  # noqa: BLE001 - the turn is retried with all records, and fails as before
             self.report(f"{self.name}: none found: {_cause(error)}")
             return False
-        for left in found:
+        for left in quarantined:
             self.report(f"{self.name}: quarantined: {left.letter}")
-        if not found:
+        if not quarantined:
             self.report(f"{self.name}: no single record, and no two or three together, cause this")
-        return bool(found)
+        return bool(quarantined)
 
     def _check_engine(self, cause: Exception | None = None) -> None:
         """Make sure that there is something left to execute turns: no retry brings it back.
@@ -313,9 +313,9 @@ class _Job(ABC):
         What the process before this one has left stays until a turn has succeeded.
         """
         failing = self._failing
-        if failing is not None and failing != self._told:
+        if failing is not None and failing != self._reported:
             save_trouble(self.store, self.name, failing)
-            self._told = failing
+            self._reported = failing
 
     def _check_incarnation(self) -> None:
         """Detect that the stream has been removed and created again.
@@ -422,7 +422,7 @@ class RouterJob(_Job):
         storage, names, leadership = self.world.storage, list(self._source.bounds()), self._leadership(EPOCHS)
         due = self._due()
         router = Router(self.settings, storage, self.store, names, _now, leadership=leadership, due=due)
-        self._turns = RouterTurns(router, self.engine, self._parts.step, beside=True, told=self._written)
+        self._turns = RouterTurns(router, self.engine, self._parts.step, beside=True, on_checkpoint=self._written)
         self._learner = Learner(storage, self.store, self.settings.space)
 
     @property
@@ -554,7 +554,7 @@ class WorkerJob(_Job):
         due = self._due()
         worker = Worker(settings, storage, self.store, leadership=self._leadership(ROUNDS), due=due)
         self._turns = WorkerTurns(
-            worker, self.engine, settings.slots, self._parts.step, beside=True, told=self._written
+            worker, self.engine, settings.slots, self._parts.step, beside=True, on_checkpoint=self._written
         )
         self._reporter = LoadReporter(storage, self.store, settings.retention, self.loads)
 

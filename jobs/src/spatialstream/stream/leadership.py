@@ -433,23 +433,23 @@ class Leadership(_Records):
 
     def _tell(self, step: str, message: Mapping[str, Any]) -> None:
         """Write a message, and read the log up to it."""
-        told = {"job": self._leader.job, "leadership": self._id, **message}
+        announcement = {"job": self._leader.job, "leadership": self._id, **message}
         self._step(step)
-        self._log.announce(told)
+        self._log.announce(announcement)
         self._step("hear")
         until, at = time.monotonic() + _PATIENCE, self._leader.offset
         gap = at is None
         while True:
             try:
-                given, offset = self._log.announced(self._leader.offset, _MOST, _LOOK)
+                announcements, offset = self._log.announced(self._leader.offset, _MOST, _LOOK)
             except StateError:
                 if time.monotonic() > until:
                     raise
                 self._leader, gap = self._leader.after_gap(), True
                 continue
-            heard = [each for each in given if each is not None]
+            heard = [each for each in announcements if each is not None]
             self._hear(heard, offset)
-            if any(told.items() <= each.items() for each in heard) or (gap and self._is_over):
+            if any(announcement.items() <= each.items() for each in heard) or (gap and self._is_over):
                 return
             if offset != at:
                 until, at = time.monotonic() + _PATIENCE, offset

@@ -324,7 +324,7 @@ class Router:
     def announcement(self, record: EpochRecord) -> dict[str, Any]:
         """The announcement of an epoch to the worker."""
         epoch = record.epoch
-        told = {
+        fields = {
             "epoch": epoch.number,
             "before": record.spoken,
             "watermark": epoch.watermark,
@@ -336,7 +336,7 @@ class Router:
             "revision": epoch.revision,
             "records": sum(run.rows for kind in ("objects", "queries") for run in epoch.runs_of(kind)),
         }
-        return self._leadership.sign(told)
+        return self._leadership.sign(fields)
 
     def done(self, record: EpochRecord) -> None:
         """Take note that an epoch is done, and delete what no replay can need any more."""

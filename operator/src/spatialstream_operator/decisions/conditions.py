@@ -181,22 +181,22 @@ def conditions(summary: Summary, before: Sequence[Mapping[str, Any]] = ()) -> li
     return ours + [dict(each) for name, each in known.items() if name not in TYPES]
 
 
-def condition(name: str, found: Verdict, now: int, generation: int, before: Mapping[str, Any]) -> dict[str, Any]:
+def condition(name: str, verdict: Verdict, now: int, generation: int, before: Mapping[str, Any]) -> dict[str, Any]:
     """One condition, in the form of ``status.conditions``.
 
     Args:
         name: its type.
-        found: its status, reason and message.
+        verdict: its status, reason and message.
         now: the time, in ms since 1970-01-01 UTC.
         generation: generation of the spec that it is about.
         before: the previous condition; empty if there was none.
     """
-    since = before.get("lastTransitionTime") if before.get("status") == found.status else None
+    since = before.get("lastTransitionTime") if before.get("status") == verdict.status else None
     return {
         "type": name,
-        "status": found.status,
-        "reason": found.reason,
-        "message": found.message,
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "message": verdict.message,
         "lastTransitionTime": since or records.moment_text(now // 1000 * 1000),
         "observedGeneration": generation,
     }

@@ -93,22 +93,22 @@ class Cause:
 
 
 def problem(
-    job: str, found: Shortage | None, now: int, ready: int, wanted: int, grace: int, why: Cause
+    job: str, lasting: Shortage | None, now: int, ready: int, wanted: int, grace: int, why: Cause
 ) -> Failure | None:
     """The failure to report for a shortage; None if there is none, or it has not lasted for the grace time.
 
     Args:
         job: ``router`` or ``worker``.
-        found: the shortage.
+        lasting: the shortage.
         now: the time, in ms since 1970-01-01 UTC.
         ready: number of ready executors.
         wanted: desired number of executors.
         grace: how long executors may be missing, in ms.
         why: the cause, see :func:`cause`.
     """
-    if found is None or now - found.since < (min(grace, SOON) if why.lasting else grace):
+    if lasting is None or now - lasting.since < (min(grace, SOON) if why.lasting else grace):
         return None
-    since = records.moment_text(found.since // 1000 * 1000)
+    since = records.moment_text(lasting.since // 1000 * 1000)
     text = f"Executors of the {job} missing since {since}: {wanted - ready} of {wanted}: {why.text}."
     return Failure(REASON, text, "slow")
 

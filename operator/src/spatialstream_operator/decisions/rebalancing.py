@@ -137,25 +137,25 @@ def grade(load: Load | None, routing: RoutingState | None, now: int, settings: R
     return Grade.USABLE
 
 
-def advance(state: State, given: Input, settings: RebalanceSettings) -> Step:
+def advance(state: State, event: Input, settings: RebalanceSettings) -> Step:
     """The next state, and the commands to carry out.
 
     Args:
         state: the current state.
-        given: an observation, or the outcome of a command.
+        event: an observation, or the outcome of a command.
         settings: the current settings; they may have changed since the last call.
     """
-    if type(given) not in ACCEPTS[state.phase]:
+    if type(event) not in ACCEPTS[state.phase]:
         return Step(state)
-    if isinstance(given, Observation):
-        return _observed(state, given, settings)
-    if isinstance(given, Proposed):
-        return _proposed(state, given, settings)
-    if isinstance(given, Published):
-        return _published(state, given.version, given.now, settings)
-    if isinstance(given, Withdrawn):
-        return _taken_back(state, given.now, settings)
-    return _refused(state, given)
+    if isinstance(event, Observation):
+        return _observed(state, event, settings)
+    if isinstance(event, Proposed):
+        return _proposed(state, event, settings)
+    if isinstance(event, Published):
+        return _published(state, event.version, event.now, settings)
+    if isinstance(event, Withdrawn):
+        return _taken_back(state, event.now, settings)
+    return _refused(state, event)
 
 
 # -------------------------------------------------------------------------------------------------------- observations
@@ -397,13 +397,13 @@ _HANDLERS: Mapping[Phase, Callable[[State, Observation, RoutingState, RebalanceS
 # ------------------------------------------------------------------------------------------------------------ outcomes
 
 
-def _proposed(state: State, given: Proposed, settings: RebalanceSettings) -> Step:
-    proposal, now = given.proposal, given.now
+def _proposed(state: State, proposed: Proposed, settings: RebalanceSettings) -> Step:
+    proposal, now = proposed.proposal, proposed.now
     watched = state.first or (state.seen is not None and now - state.seen <= settings.fresh)
     if not watched or settings.mode == "off":
         return Step(state)
     if proposal is None:
-        if given.ratio is not None and given.ratio <= settings.threshold:
+        if proposed.ratio is not None and proposed.ratio <= settings.threshold:
             return Step(replace(_over(state), over=None, seen=None).at(Phase.WATCHING, now))
         return _helpless(state, now, settings)
     if proposal.base != state.version or proposal.strategy not in state.left:
@@ -430,15 +430,15 @@ def _published(state: State, version: int, now: int, settings: RebalanceSettings
     return Step(_cooled(state, now, settings).at(Phase.ADOPTING, now), (Note("Published", text),))
 
 
-def _refused(state: State, given: Refused) -> Step:
+def _refused(state: State, refused: Refused) -> Step:
     if state.phase is Phase.WITHDRAWING:
         return Step(state)
-    if given.why == "unavailable":
+    if refused.why == "unavailable":
         return Step(replace(state, problem="ProposalUnavailable"))
-    if given.why == "forgotten":
-        return Step(state.at(Phase.PROPOSING, given.now))
-    fresh = replace(_over(state), over=None, seen=None).at(Phase.WATCHING, given.now)
-    return Step(fresh, (Note("ProposalRefused", f"the proposal is invalid: {given.message}"),))
+    if refused.why == "forgotten":
+        return Step(state.at(Phase.PROPOSING, refused.now))
+    fresh = replace(_over(state), over=None, seen=None).at(Phase.WATCHING, refused.now)
+    return Step(fresh, (Note("ProposalRefused", f"the proposal is invalid: {refused.message}"),))
 
 
 def _taken_back(state: State, now: int, settings: RebalanceSettings) -> Step:

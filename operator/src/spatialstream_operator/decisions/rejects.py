@@ -110,26 +110,26 @@ def judge(before: Rejecting | None, now: int, inflows: Iterable[Inflow] | None, 
         return before
     told = before is not None and now - before.since >= AFTER
     bound, least = (limit * _HYSTERESIS, LEAST * _HYSTERESIS) if told else (limit, LEAST)
-    found = max((each for each in inflows if each.refused >= least), key=lambda each: each.share, default=None)
-    if found is None or found.share < bound:
+    worst = max((each for each in inflows if each.refused >= least), key=lambda each: each.share, default=None)
+    if worst is None or worst.share < bound:
         return None
     since = now if before is None or before.since > now else before.since
-    share = round(100 * found.share)
-    if before is not None and (before.kind, before.reason) == (found.kind, found.commonest):
+    share = round(100 * worst.share)
+    if before is not None and (before.kind, before.reason) == (worst.kind, worst.commonest):
         share = before.share if abs(share - before.share) < 5 else share  # avoids frequent changes of the status
-    return Rejecting(since, found.kind, found.commonest, share)
+    return Rejecting(since, worst.kind, worst.commonest, share)
 
 
-def problem(found: Rejecting | None, now: int, topic: str) -> Failure | None:
+def problem(rejecting: Rejecting | None, now: int, topic: str) -> Failure | None:
     """The failure to report; None if there is none, or it has not lasted long enough.
 
     Args:
-        found: the state.
+        rejecting: the state.
         now: the time, in ms since 1970-01-01 UTC.
         topic: topic of the rejected records.
     """
-    if found is None or now - found.since < AFTER:
+    if rejecting is None or now - rejecting.since < AFTER:
         return None
-    why = _MEANS.get(found.reason, f"their field {found.reason} is missing or invalid")
-    text = f"{found.share} % of the {found.kind} are rejected, mostly because {why}."
+    why = _MEANS.get(rejecting.reason, f"their field {rejecting.reason} is missing or invalid")
+    text = f"{rejecting.share} % of the {rejecting.kind} are rejected, mostly because {why}."
     return Failure("RecordsRejected", f"{text} They are in {topic}, with the reason.", "slow")

@@ -243,29 +243,29 @@ def decide(
 def _absent(state: RestartState, wanted: str | None, now: int, settings: RestartSettings) -> RestartDecision:
     if wanted is None:
         return RestartDecision(replace(state, uid=""), "wait")
-    found = None
+    failure = None
     if state.uid:  # it existed, and this operator has not deleted it
-        found = Failure("PodDeleted", "The driver's pod was deleted by somebody else, or with its node.")
-        state = replace(state, uid="", last=found, failed=now, attempt=now + settings.backoff)
+        failure = Failure("PodDeleted", "The driver's pod was deleted by somebody else, or with its node.")
+        state = replace(state, uid="", last=failure, failed=now, attempt=now + settings.backoff)
     if state.attempt is not None and now < state.attempt:
-        return RestartDecision(state, "wait", found)
+        return RestartDecision(state, "wait", failure)
     again = state.attempt is not None
     state = replace(state, attempt=None, restarts=state.restarts + again)
-    return RestartDecision(state, "create", found, again)
+    return RestartDecision(state, "create", failure, again)
 
 
 def _failed(state: RestartState, pod: PodReport, now: int, settings: RestartSettings) -> RestartDecision:
     """A failed pod is kept, with its log, until the next one is created."""
-    found = None
+    failure = None
     if state.uid != pod.uid or state.attempt is None:
-        found = pod.failure or Failure("Error", "The driver has terminated.")
+        failure = pod.failure or Failure("Error", "The driver has terminated.")
         ran = 0 if pod.started is None or pod.ended is None else pod.ended - pod.started
         failures = 1 if ran >= settings.healthy else state.failures + 1
-        pause = _pause(failures, found, settings)
-        state = replace(state, uid=pod.uid, failures=failures, last=found, failed=now, attempt=now + pause)
+        pause = _pause(failures, failure, settings)
+        state = replace(state, uid=pod.uid, failures=failures, last=failure, failed=now, attempt=now + pause)
     if state.attempt is not None and now < state.attempt:
-        return RestartDecision(state, "keep", found)
-    return RestartDecision(replace(state, uid=""), "delete", found)
+        return RestartDecision(state, "keep", failure)
+    return RestartDecision(replace(state, uid=""), "delete", failure)
 
 
 def _pause(failures: int, failure: Failure, settings: RestartSettings) -> int:
@@ -338,11 +338,11 @@ def _ended(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> Failure:
         message = message or records.text(disrupted, "message")
     if reason:
         return Failure(reason, message or f"The driver's pod has terminated: {reason}.")
-    said = records.text(terminated, "message").strip()
+    termination = records.text(terminated, "message").strip()
     if terminated.get("reason") == "OOMKilled":
         return Failure("OOMKilled", "The driver used more memory than its limit.")
     code = terminated.get("exitCode")
     if not isinstance(code, int):
-        return Failure("Error", said or "The driver has terminated.")
+        return Failure("Error", termination or "The driver has terminated.")
     known = _EXITS.get(code, Failure("Error", f"The driver exited with status {code}."))
-    return replace(known, message=said[-1000:] or known.message)
+    return replace(known, message=termination[-1000:] or known.message)

@@ -43,8 +43,8 @@ def hindrance(pod: Mapping[str, Any], container: str, now: int, events: Sequence
     """
     status = records.part(pod, "status")
     scheduled = named(status.get("conditions"), "type", "PodScheduled")
-    if found := _waiting(status, container):
-        return found
+    if problem := _waiting(status, container):
+        return problem
     if scheduled.get("status") == "False":
         said = records.text(scheduled, "message") or "No node has room for the pod."
         return Failure(records.text(scheduled, "reason") or "Unschedulable", said, "slow")
@@ -54,8 +54,8 @@ def hindrance(pod: Mapping[str, Any], container: str, now: int, events: Sequence
     last = max(events, key=_order, default={})
     if _is_failure(last):
         return Failure(records.text(last, "reason"), _line(records.text(last, "note")), "slow")
-    if found := _initialising(pod):
-        return found
+    if problem := _initialising(pod):
+        return problem
     if not records.text(records.part(pod, "spec"), "nodeName"):
         return Failure("NotScheduled", "No scheduler has assigned the pod to a node yet.")
     if last:

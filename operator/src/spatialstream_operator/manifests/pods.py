@@ -89,8 +89,8 @@ def executor_template(spec: StreamSpec, names: StreamNames, job: str = "worker")
     if job == "worker":
         storage += volumes.archive(spec, names)
     storage += volumes.secrets(spec, zookeeper=False)
-    given = _executors(spec, job).container
-    disk = {"requests": _disk(given.requests), "limits": _disk(given.limits)}
+    executor = _executors(spec, job).container
+    disk = {"requests": _disk(executor.requests), "limits": _disk(executor.limits)}
     container = {
         "name": EXECUTOR_CONTAINER,
         "workingDir": WORK,
@@ -105,7 +105,7 @@ def executor_template(spec: StreamSpec, names: StreamNames, job: str = "worker")
         "spec": {**_common(spec), "containers": [container], "volumes": list(storage.volumes)},
     }
     return placed(
-        restrict(add_template(pod, given.template, volumes.REPLACEABLE)),
+        restrict(add_template(pod, executor.template, volumes.REPLACEABLE)),
         {"matchLabels": names.selected(names.executor(job))},
     )
 
@@ -152,12 +152,12 @@ def _hashed(pod: Manifest, value: str) -> Manifest:
 
 
 def _pod(job: str, spec: StreamSpec, names: StreamNames, uid: str, executors: int) -> Manifest:
-    given, storage = spec.job(job), _driver_storage(spec, names)
+    job_spec, storage = spec.job(job), _driver_storage(spec, names)
     if job == "worker":
         storage += volumes.archive(spec, names)
-    container = _driver(spec, names, given.driver, driver_command(spec, names, job, executors), storage)
+    container = _driver(spec, names, job_spec.driver, driver_command(spec, names, job, executors), storage)
     pod, ports = _driver_spec(spec, names), {METRICS_PORT_NAME: METRICS_PORT}
-    if given.executors is not None:
+    if job_spec.executors is not None:
         ports |= {"driver": DRIVER_PORT, "blockmanager": BLOCK_MANAGER_PORT}
         pod["automountServiceAccountToken"] = True  # it creates executors through the API server
     container["ports"] = [_port(name, number) for name, number in ports.items()]
@@ -167,7 +167,7 @@ def _pod(job: str, spec: StreamSpec, names: StreamNames, uid: str, executors: in
         "metadata": _metadata(names, names.driver(job), uid, job),
         "spec": {**pod, "containers": [container], "volumes": list(storage.volumes)},
     }
-    return placed(restrict(add_template(base, given.driver.template, volumes.REPLACEABLE)), names.selected_drivers)
+    return placed(restrict(add_template(base, job_spec.driver.template, volumes.REPLACEABLE)), names.selected_drivers)
 
 
 def _metadata(names: StreamNames, name: str, uid: str, component: str) -> Manifest:
@@ -249,17 +249,17 @@ def _executor_environment(spec: StreamSpec) -> dict[str, str]:
 
 def _object_store(spec: StreamSpec) -> dict[str, str]:
     """The environment variables of AWS for access to the object store; empty if there is none."""
-    given, variables = spec.object_store, dict[str, str]()
+    store, variables = spec.object_store, dict[str, str]()
     if not spec.remote:
         return variables
-    if given.endpoint:
-        variables["AWS_ENDPOINT_URL"] = given.endpoint
-    if given.region:
-        variables["AWS_REGION"] = given.region
-    if given.credentials is not None:
-        variables["AWS_SHARED_CREDENTIALS_FILE"] = f"{OBJECT_STORE_SECRETS}/{given.credentials.key}"
-    if given.authority is not None:
-        variables["AWS_CA_BUNDLE"] = f"{OBJECT_STORE_AUTHORITY}/{given.authority.key}"
+    if store.endpoint:
+        variables["AWS_ENDPOINT_URL"] = store.endpoint
+    if store.region:
+        variables["AWS_REGION"] = store.region
+    if store.credentials is not None:
+        variables["AWS_SHARED_CREDENTIALS_FILE"] = f"{OBJECT_STORE_SECRETS}/{store.credentials.key}"
+    if store.authority is not None:
+        variables["AWS_CA_BUNDLE"] = f"{OBJECT_STORE_AUTHORITY}/{store.authority.key}"
     return variables
 
 

@@ -90,9 +90,9 @@ def _container(container: Mapping[str, Any], volumes: set[Any], number: int) -> 
     return {**result, "securityContext": _rights(container.get("securityContext"))}
 
 
-def _rights(given: object) -> Manifest:
+def _rights(context: object) -> Manifest:
     """Security context of a container: the profile's; only user, group and a read-only file system can be set."""
-    asked = given if isinstance(given, Mapping) else {}
+    asked = context if isinstance(context, Mapping) else {}
     kept = {name: asked[name] for name in ("runAsUser", "runAsGroup", "readOnlyRootFilesystem") if name in asked}
     if kept.get("runAsUser") == 0:
         del kept["runAsUser"]

@@ -9,18 +9,18 @@ from spatialstream_operator.names import KIND
 __all__ = ["hindrance"]
 
 
-def hindrance(body: Object, found: Object | None, kind: str, name: str) -> Failure | None:
+def hindrance(body: Object, resource: Object | None, kind: str, name: str) -> Failure | None:
     """Why an object cannot be created or changed for a stream; None if it can.
 
     Args:
         body: the SpatialStream.
-        found: the existing object with the name; None if there is none.
+        resource: the existing object with the name; None if there is none.
         kind: kind of the object.
         name: name of the object.
     """
-    if found is None:
+    if resource is None:
         return None
-    owners = found["metadata"].get("ownerReferences") or []
+    owners = resource["metadata"].get("ownerReferences") or []
     if any(each["uid"] == body["metadata"]["uid"] for each in owners):
         return None
     if any((each["kind"], each["name"]) == (KIND, body["metadata"]["name"]) for each in owners):

@@ -46,7 +46,7 @@ async def check_secrets(
         SettingError: there is one; names all of them.
     """
     known = {} if known is None else known
-    found, now = list[Refusal](), environment.now()
+    refused, now = list[Refusal](), environment.now()
     for path, name in named_secrets(spec):
         if environment.permissions.secrets.is_named(name) or now - known.get(name, now - _AGAIN) < _AGAIN:
             continue
@@ -55,8 +55,8 @@ async def check_secrets(
             known[name] = now
         else:
             known.pop(name, None)
-            found.append(Refusal(path, problem))
-    refuse(found)
+            refused.append(Refusal(path, problem))
+    refuse(refused)
 
 
 async def _problem(environment: Environment, namespace: str, name: str) -> str | None:

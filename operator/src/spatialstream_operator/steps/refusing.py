@@ -46,12 +46,12 @@ async def refuse(
     known = {each["type"]: each for each in status.get("conditions", [])}
     wanted = {"Degraded": Verdict("True", reason, message), "Progressing": Verdict("False", reason, message)}
     wanted |= besides or {}
-    told = {name: (each.get("status"), each.get("reason"), each.get("message")) for name, each in known.items()}
-    if all(told.get(name) == (each.status, each.reason, each.message) for name, each in wanted.items()):
+    reported = {name: (each.get("status"), each.get("reason"), each.get("message")) for name, each in known.items()}
+    if all(reported.get(name) == (each.status, each.reason, each.message) for name, each in wanted.items()):
         return
     when = environment.now(), int(metadata.get("generation", 0))
     conditions = {**known, **{name: condition(name, each, *when, known.get(name, {})) for name, each in wanted.items()}}
     change = {"phase": "Degraded", "conditions": list(conditions.values())}
     await environment.cluster.patch_status(KIND, metadata["name"], metadata["namespace"], change)
-    if told.get("Degraded") != ("True", reason, message):
+    if reported.get("Degraded") != ("True", reason, message):
         await emit(environment, body, Note(reason, message, warning=True))

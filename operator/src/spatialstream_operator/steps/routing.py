@@ -77,13 +77,13 @@ async def _hear(context: ReconcileContext, store: RoutingStore) -> None:
         if job.state not in ("starting", "running"):
             continue
         try:
-            said = await asyncio.to_thread(read_trouble, store, name)
+            trouble = await asyncio.to_thread(read_trouble, store, name)
         except StateError:  # what is damaged says nothing
             continue
-        if said.text:
-            before = job.started is not None and said.at < job.started
+        if trouble.text:
+            before = job.started is not None and trouble.at < job.started
             if not (before and job.state == "running"):
-                context.jobs[name] = replace(job, trouble=said.text, since=said.since, before=before)
+                context.jobs[name] = replace(job, trouble=trouble.text, since=trouble.since, before=before)
 
 
 async def _know_topics(context: ReconcileContext, store: RoutingStore, incarnation: str) -> None:

@@ -23,7 +23,7 @@ _FORGET = 600_000
 
 async def events_of(context: ReconcileContext, pod: Object) -> list[Object]:
     """The events about a pod that has been pending for a while, cached for a few seconds; none about other pods."""
-    metadata, said = pod["metadata"], context.memory.said
+    metadata, reported = pod["metadata"], context.memory.said
     uid, made = metadata["uid"], records.moment(metadata, "creationTimestamp")
     leaving = "deletionTimestamp" in metadata
     if (
@@ -33,12 +33,12 @@ async def events_of(context: ReconcileContext, pod: Object) -> list[Object]:
         or records.part(pod, "status").get("phase") != "Pending"
     ):
         return []
-    at, events = said.get(uid, (None, []))
+    at, events = reported.get(uid, (None, []))
     if at is None or context.now - at >= _AGAIN:
-        for each in [each for each, (then, _) in said.items() if context.now - then >= _FORGET]:
-            del said[each]
+        for each in [each for each, (then, _) in reported.items() if context.now - then >= _FORGET]:
+            del reported[each]
         events = await _read(context, uid)
-        said[uid] = context.now, events
+        reported[uid] = context.now, events
     return events
 
 

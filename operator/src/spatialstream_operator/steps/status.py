@@ -69,20 +69,20 @@ def _crew(crew: Crew) -> dict[str, Any]:
 
 
 def _routing(context: ReconcileContext) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if context.routing is not None:
         pending = context.routing.pending
-        told = {
+        fields = {
             "version": context.routing.active.number,
             "pendingVersion": None if pending is None else pending.number,
             "rebuiltVersion": context.routing.rebuilt,
             "proposal": context.routing.adopted or None,
         }
     load = context.load_metrics.load
-    told["imbalance"] = None if load is None else _ratio(load.ratio)  # unknown values are removed
-    told["slotLoads"] = None if load is None else [float(f"{each:.4g}") for each in load.slots]
-    told["leaves"] = context.load_metrics.leaves
-    return told
+    fields["imbalance"] = None if load is None else _ratio(load.ratio)  # unknown values are removed
+    fields["slotLoads"] = None if load is None else [float(f"{each:.4g}") for each in load.slots]
+    fields["leaves"] = context.load_metrics.leaves
+    return fields
 
 
 def _ratio(ratio: float) -> str:

@@ -59,15 +59,15 @@ async def topics_of_others(environment: Environment, body: Object) -> list[str]:
 
 async def _claims(environment: Environment, stream: str) -> list[Claim]:
     """The claims of all managed streams. A namespace that can no longer be listed does not block the others."""
-    found: list[Object] = []
+    bodies: list[Object] = []
     for namespace in environment.config.namespaces or (None,):
         try:
-            found += await environment.cluster.list(KIND, namespace)
+            bodies += await environment.cluster.list(KIND, namespace)
         except ApiError as error:
             if not error.is_refusal:
                 raise
             _log.warning("%s: the streams of %s cannot be listed: %s", stream, namespace, error)
-    claims = [_claim(body) for body in found]
+    claims = [_claim(body) for body in bodies]
     return [each for each in claims if each is not None]
 
 

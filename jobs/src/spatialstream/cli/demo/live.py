@@ -152,7 +152,7 @@ def _demo_live(options: argparse.Namespace) -> int:
         if options.open:
             webbrowser.open(link)
         sender, began = Sender(connection, STREAM, WGS84), time.monotonic()
-        with live.stopping(options, told="spatialstream: ending") as interrupted:
+        with live.stopping(options, message="spatialstream: ending") as interrupted:
 
             def stop() -> bool:
                 for each in servers:

@@ -134,7 +134,7 @@ class _Reader:
                     if seen.count:
                         self._tell(partial(self._passing.publish, self, seen))
         except SpatialStreamError as error:
-            logs.event("objects", told=str(error))
+            logs.event("objects", message=str(error))
         except Exception:  # noqa: BLE001 -- a defect; pages must reconnect
             logs.LOGGER.exception("failed", extra={"fields": {"reading": "objects"}})
         self._tell(partial(self._passing.fail, self))
