@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.balance.explanation import explanation
 from spatialstream.balance.loads import imbalance, slot_loads
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
@@ -140,13 +141,13 @@ def test_a_proposal_is_consistent(data, space, strategy):
     assert moves.old_slot.tolist() == case.version.mapping[moves.source].tolist()
     assert proposal.queries_moved <= case.counts.continuous.sum() * (1 if strategy != "FG" else 4**9)
     assert json.loads(json.dumps(proposal.to_record(), allow_nan=False))["id"] == proposal.id
-    assert proposal.id in proposal.explain()
+    assert proposal.id in explanation(proposal)
 
 
 def test_the_explanation_is_a_table():
     proposal = propose(*skewed([10.0] * 16, [0] * 10 + [1] * 5 + [2], 3), LAX, number=4)
 
-    lines = proposal.explain().splitlines()
+    lines = explanation(proposal).splitlines()
 
     assert lines[0] == f"proposal {proposal.id}: PM, from version 3 to 4"
     assert lines[1] == "Lmax/Lmin 10.00 -> 1.20 expected (within the threshold of 6)"
@@ -160,7 +161,7 @@ def test_the_explanation_is_a_table():
 def test_the_explanation_of_an_adjustment_names_splits_and_merges():
     proposal = propose(*skewed([10_000.0] + [1.0] * 15, [0] * 8 + [1] * 8, 2), LAX)
 
-    text = proposal.explain()
+    text = explanation(proposal)
 
     assert "0 leaves split by space, 1 leaf by text, 1 node merged: 16 -> 16 leaves\n" in text
     assert "adjusting the tree ended because its leaves can be balanced" in text

@@ -12,9 +12,10 @@ import pytest
 from kubernetes.client import Configuration
 
 from spatialstream.cli.gateway import _at_place
+from spatialstream.gateway.api_server import Refused
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
-from spatialstream.gateway.stream_registry import Place, Refused, StreamRegistry
+from spatialstream.gateway.stream_registry import Place, StreamRegistry
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.servers.process import await_condition

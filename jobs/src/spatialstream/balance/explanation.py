@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from spatialstream.balance.proposal import Proposal
 from spatialstream.model.tables import aligned, ratio
-
-if TYPE_CHECKING:
-    from spatialstream.balance.proposal import Proposal
 
 __all__ = ["explanation"]
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from spatialstream.balance.explanation import explanation
 from spatialstream.balance.fg import adjust
 from spatialstream.balance.fm import full_mapping, moved_queries
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
@@ -139,10 +138,6 @@ class Proposal:
     def queries_moved(self) -> float:
         """Continuous queries that move, summed over leaves as in the paper: a query in several counts in each."""
         return float(self.moves.queries.sum())
-
-    def explain(self) -> str:
-        """Describe the changes and their expected effects, as text for a terminal."""
-        return explanation(self)
 
     def to_record(self) -> dict[str, Any]:
         """The proposal without its arrays of leaves, JSON-serializable; an infinite Lmax/Lmin is None."""

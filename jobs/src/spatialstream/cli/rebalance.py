@@ -155,9 +155,10 @@ def _propose(
 
 
 def _show(proposal: Proposal, options: argparse.Namespace) -> None:
+    from spatialstream.balance.explanation import explanation
     from spatialstream.report.rebalance import rebalance_svg
 
-    print(proposal.explain(), flush=True)
+    print(explanation(proposal), flush=True)
     if options.picture is not None:
         write_file(options, options.picture, rebalance_svg(proposal, proposal.version.index.space))
 

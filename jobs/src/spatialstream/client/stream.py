@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from spatialstream.actors.query_endpoint import QueryClient
 from spatialstream.client.description import StreamDescription
+from spatialstream.client.registered import Registered
 from spatialstream.client.snapshot_client import SnapshotClient
 from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import Replaced, SettingError, StateError, Suspended, Unavailable
@@ -54,25 +54,6 @@ def connect(
         store = opened.enter_context(ZooKeeperStore(zookeeper, stream, credentials=credentials, tls=tls))
         known = Connection(broker) if isinstance(broker, str) else broker
         return Stream(store, opened.pop_all(), known, stream)
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A page of registered continuous queries.
-
-    Attributes:
-        queries: their records, in the order of registration; ``t`` is the time since which a query is registered, and
-            ``by`` who registered it, if known.
-        last: key of the last of them, for the next page; None: there is none.
-        as_of: the round, and the stream's clock then.
-        so_far: for each query its ``rows`` since registration (a row sent in parts counts once), and ``last_row``, the
-            largest ``t`` of them in ms, None if there are none.
-    """
-
-    queries: list[dict[str, Any]]
-    last: int | None
-    as_of: dict[str, int]
-    so_far: list[dict[str, int | None]]
 
 
 class Stream(SnapshotClient):

@@ -15,20 +15,20 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from spatialstream.client.answer import Answer
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.query_session import checked_query
 from spatialstream.client.record_writer import RecordWriter, probe_of
+from spatialstream.client.registered import Registered
 from spatialstream.client.results import Results, Row
 from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
 from spatialstream.model.queries import Query, parse_query
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_time
-
-if TYPE_CHECKING:
-    from spatialstream.client.stream import Stream
 
 __all__ = ["OLDEST", "Subscription"]
 
@@ -40,6 +40,26 @@ _LOOK_SECONDS = 1.0
 _PAUSE = 0.01
 _SHOWN = 500
 """Latest rows kept for display in notebooks."""
+
+
+class Queryable(Protocol):
+    """The part of a :class:`~spatialstream.client.stream.Stream` that a subscription needs.
+
+    Attributes:
+        space: the stream's space.
+        rule: how it splits texts into terms.
+    """
+
+    space: Space
+    rule: TermRule
+
+    def as_of(self) -> dict[str, int] | None:
+        """Return the newest round and its clock; None before the clock has started."""
+        ...
+
+    def continuous_query(self, name: str) -> Registered:
+        """Return the continuous query of an id, if it is registered."""
+        ...
 
 
 class Subscription(Iterator[Answer], AsyncIterator[Answer]):
@@ -55,7 +75,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
 
     def __init__(
         self,
-        stream: Stream,
+        stream: Queryable,
         broker: Connection,
         name: str,
         query: Mapping[str, Any] | str,

@@ -17,7 +17,7 @@ from kubernetes.client.exceptions import OpenApiException
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 from urllib3.exceptions import HTTPError
 
-from spatialstream.gateway.stream_registry import Refused
+from spatialstream.gateway.api_server import Refused
 from spatialstream.model.errors import SettingError, Unavailable
 
 __all__ = ["Cluster"]

@@ -19,14 +19,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from spatialstream.gateway.api_server import ApiServer
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.rates import Shares
 from spatialstream.gateway.threads import CLIENT
-
-if TYPE_CHECKING:
-    from spatialstream.gateway.cluster import Cluster
 
 __all__ = ["KEEP", "KEEP_REFUSAL", "RIGHTS", "Reviewed", "Reviews"]
 
@@ -93,7 +91,7 @@ class Reviews:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         audiences: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
         *,

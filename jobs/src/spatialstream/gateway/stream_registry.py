@@ -13,40 +13,22 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+from spatialstream.gateway.api_server import ApiServer, Refused
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.secret_rule import SecretRule
 
-if TYPE_CHECKING:
-    from spatialstream.gateway.cluster import Cluster
-
-__all__ = ["Place", "Refused", "StreamRegistry"]
+__all__ = ["Place", "StreamRegistry"]
 
 Serve = Callable[[ServedStream], object]
 Leave = Callable[[str], object]
 
 EVERY = 10.0
 """Seconds between two lists."""
-
-
-class Refused(Unavailable):
-    """The API server has refused a request.
-
-    Args:
-        message: the server's message.
-        code: the HTTP status.
-    """
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message, code)
-        self.code = code
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 @dataclass(frozen=True)
@@ -104,7 +86,7 @@ class StreamRegistry:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         opened: Callable[[Place], ServedStream],
         namespaces: Sequence[str] = (),
         report: Callable[[str], object] = lambda text: None,

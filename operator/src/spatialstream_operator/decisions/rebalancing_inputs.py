@@ -178,7 +178,7 @@ class ProposalView:
 
     @classmethod
     def of(cls, record: Mapping[str, Any], text: str = "") -> ProposalView:
-        """Build from ``Proposal.to_record()`` and ``Proposal.explain()`` of the library."""
+        """Build from ``Proposal.to_record()`` and ``explanation(proposal)`` of the library."""
         loads = record["slot_loads_before"]
         return cls(
             record["id"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from spatialstream.balance.explanation import explanation
 from spatialstream.balance.loads import imbalance, leaf_loads, slot_loads
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.rebuild import ENOUGH
@@ -152,7 +153,7 @@ def _propose(context: ReconcileContext, store: RoutingStore, command: Propose) -
         proposal = choose(version, load.counts, statistics, balance, command.strategies, state.last + 1, sample)
     context.memory.proposal = proposal
     ratio = imbalance(slot_loads(leaf_loads(version, load.counts, statistics), version.mapping, version.slots))
-    view = None if proposal is None else ProposalView.of(proposal.to_record(), proposal.explain())
+    view = None if proposal is None else ProposalView.of(proposal.to_record(), explanation(proposal))
     return Proposed(now(), view, ratio)
 
 

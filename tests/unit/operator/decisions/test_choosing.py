@@ -2,6 +2,7 @@
 
 import pytest
 
+from spatialstream.balance.explanation import explanation
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.model.errors import SettingError
@@ -48,7 +49,7 @@ def test_a_strategy_that_does_not_exist():
 
 def test_what_the_status_shows_of_it():
     proposal = choose(*PM_IS_ENOUGH, SETTINGS)
-    view = ProposalView.of(proposal.to_record(), proposal.explain())
+    view = ProposalView.of(proposal.to_record(), explanation(proposal))
     assert (view.id, view.base, view.strategy, view.heaviest) == (proposal.id, 3, "PM", 0)
     assert view.before == pytest.approx(proposal.imbalance_before, abs=0.01)
     assert ProposalView.from_status(view.to_status()) == view

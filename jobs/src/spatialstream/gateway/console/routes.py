@@ -11,21 +11,20 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
+from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.console.pages import Pages
 from spatialstream.gateway.console.passing import Passing
 from spatialstream.gateway.following import EVENTS
 from spatialstream.gateway.requests import check_parameters
+from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.threads import as_gateway
 from spatialstream.model.errors import Unavailable
-
-if TYPE_CHECKING:
-    from spatialstream.gateway.app import Gateway
 
 __all__ = ["Console"]
 
@@ -37,6 +36,22 @@ _CLOCK = ("space", "as_of", "answers", "now")
 Answer = Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
 
 
+class Host(Protocol):
+    """The gateway that serves the console.
+
+    Attributes:
+        streams: the streams that it serves, by name.
+        access: authenticates callers.
+    """
+
+    streams: dict[str, ServedStream]
+    access: Access
+
+    async def caller(self, request: Request) -> Caller | Reviewed:
+        """Return who sends a request, or raise a Problem."""
+        ...
+
+
 class Console:
     """The console of a gateway.
 
@@ -44,7 +59,7 @@ class Console:
         endpoints: method, path, required right and handler of each path.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Host) -> None:
         self._gateway, self._pages = gateway, Pages()
         self._passing, self._looks = dict[str, Passing](), dict[str, _Look]()
         self.endpoints: Sequence[tuple[str, str, str | None, Answer]] = [
