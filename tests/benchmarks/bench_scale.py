@@ -38,7 +38,7 @@ from spatialstream.stages.runs import write_run
 from spatialstream.stages.tasks import RoundTasks, Summary
 from spatialstream.stages.turns import NEVER, Epoch, Round, Run
 from spatialstream.stages.versions import save_version
-from spatialstream.store.blocks import Block
+from spatialstream.store.blobs import Blob
 from spatialstream.store.records import acknowledgement
 from spatialstream.stream.load_window import LoadWindow
 from spatialstream.stream.settings import StreamSettings
@@ -278,7 +278,7 @@ def routing_store(size: Size, found: Figures) -> None:
         ("a load report", pack_arrays(counts, {"version": 1, "span": 600_000, "watermark": 10**12})),
     ):
         client: Any = _Written()
-        Block(client, "/spatialstream/stream/versions/1/block", parts).write(lambda result: result)
+        Blob(client, "/spatialstream/stream/versions/1/block", parts).write(lambda result: result)
         note = f"{len(client.sizes)} nodes, the largest of {max(client.sizes):,} bytes"
         found.add(f"ZooKeeper: {name} of {n:,} leaves, {size.slots:,} slots", sum(client.sizes), "bytes", note)
     names = [f"/spatialstream/stream/acks/{acknowledgement(1, 'exported', slot)}" for slot in range(size.slots)]

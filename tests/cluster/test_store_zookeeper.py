@@ -14,7 +14,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from spatialstream.model.errors import Conflict, SettingError, StateError, Unavailable
 from spatialstream.servers.ports import free_port
 from spatialstream.servers.zookeeper import ZooKeeperServer
-from spatialstream.store.blocks import PIECE
+from spatialstream.store.blobs import PIECE
 from spatialstream.store.state import Binding, Pending
 from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.cluster.sessions import end_session

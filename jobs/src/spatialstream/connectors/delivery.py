@@ -26,7 +26,7 @@ __all__ = ["Assembler", "Deduplicator", "Place", "result_messages", "with_newlin
 
 _BYTES_PER_MESSAGE = 128 << 10
 _INCARNATIONS = 8
-"""Incarnations of a stream whose rows are told apart: more can hardly be in one topic."""
+"""Maximum number of incarnations of a stream that are distinguished; one topic hardly holds more."""
 
 _KEY = re.compile(rb"([0-9]{1,18}) ([0-9]{1,9}) ([0-9]{1,18})(?: ([0-9A-Za-z]+))?")
 _PART = re.compile(rb', "part": ([0-9]+), "parts": ([0-9]+)(, "(?:objects|terms)": \[)')

@@ -152,7 +152,7 @@ class Ingest:
             time; None: none are.
         ceiling: records and watermarks with later timestamps are from the future; None: none are.
         attempt: name of the try of the epoch.
-        late: whether nobody waits for files that can be made again (:meth:`again`).
+        deferred: whether nobody waits for files that can be made again (:meth:`again`).
     """
 
     epoch: int
@@ -163,7 +163,7 @@ class Ingest:
     floor: int | None = None
     ceiling: int | None = None
     attempt: str = ""
-    late: bool = False
+    deferred: bool = False
 
     def part(self, source: Source, part: Part) -> Iterator[str]:
         """INGEST of a part of the input: intakes as JSON."""
@@ -189,7 +189,7 @@ class Ingest:
         """
         origin = run.origin
         assert origin is not None
-        stage = replace(self, floor=origin.floor, ceiling=origin.ceiling, late=True)
+        stage = replace(self, floor=origin.floor, ceiling=origin.ceiling, deferred=True)
         given = [each for each in source.read(run.source, origin.start, origin.end) if isinstance(each, pa.RecordBatch)]
         name, messages = run.name.removesuffix(_RUN), pa.concat_batches(given) if given else None
         if messages is None or stage._of_messages(messages, run.source, name).run != run:
@@ -241,10 +241,10 @@ class Ingest:
         if not len(batch):
             return None
         kind, file = "objects" if isinstance(batch, ObjectBatch) else "queries", name + _RUN
-        late = self.late and origin is not None
-        put = self.storage.put_later if late else self.storage.begin_put
+        deferred = self.deferred and origin is not None
+        put = self.storage.put_later if deferred else self.storage.begin_put
         times = write_run(put, file, batch, line)
-        return Run(file, kind, len(batch), source, times, origin is not None, origin if late else None)
+        return Run(file, kind, len(batch), source, times, origin is not None, origin if deferred else None)
 
     def _intake(
         self, partition: str, name: str, run: Run | None, clock: int | None, letters: _Letters, last: int
@@ -332,9 +332,9 @@ class Ingest:
             late = batch.t <= self.floor
         future = np.zeros(len(batch), np.bool_) if self.ceiling is None else batch.t > self.ceiling
         reasons = dict[int, str]()
-        for bound, out, told in ((self.floor, late, too_old), (self.ceiling, future & ~late, in_the_future)):
+        for bound, out, reason in ((self.floor, late, too_old), (self.ceiling, future & ~late, in_the_future)):
             if bound is not None:
-                reasons |= {row: f"t: {told(int(batch.t[row]), bound)}" for row in np.flatnonzero(out).tolist()}
+                reasons |= {row: f"t: {reason(int(batch.t[row]), bound)}" for row in np.flatnonzero(out).tolist()}
         return self._without(batch, places, dict(sorted(reasons.items())), letters)
 
     def _without(

@@ -68,13 +68,13 @@ class InputTasks:
     floor: int | None
     ceiling: int | None
     attempt: str
-    late: bool = False
+    deferred: bool = False
 
     def read(self, world: World, part: Part) -> Iterator[str]:
         """INGEST of a part of the input: intakes as JSON."""
         assert world.source is not None
         given = world.storage, world.settings.space, world.rule, world.longest
-        stage = Ingest(self.epoch, *given, self.floor, self.ceiling, self.attempt, self.late)
+        stage = Ingest(self.epoch, *given, self.floor, self.ceiling, self.attempt, self.deferred)
         return stage.part(world.source, part)
 
 

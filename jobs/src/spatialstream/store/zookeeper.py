@@ -6,9 +6,9 @@
                             epochs          [version, first epoch] of all bindings: JSON
                             pending         the pending version and its proposal; absent if none: JSON, compressed
                             acks/N-stage-S  slot S has confirmed a stage of version N; empty
-                            versions/N/meta    the head of the version's block (:mod:`~spatialstream.store.blocks`)
+                            versions/N/meta    the head of the version's blob (:mod:`~spatialstream.store.blobs`)
                             versions/N/block   its pieces
-                            statistics/<name>  the head of a named block; below it its pieces
+                            statistics/<name>  the head of a named blob; below it its pieces
                             leases/<job>       see :mod:`~spatialstream.store.lease`
 
 Every change except a confirmation sets ``active``, on condition that it is unchanged since it was read: so changes are
@@ -16,7 +16,7 @@ serialized, and a state is consistent if ``active`` did not change while it was 
 setting it, and do not conflict with each other. Pieces are written before the transaction that names them, under unique
 tokens; pieces of a publisher that died are removed by the next one.
 
-Cost: one round trip to read, two to change, one more for the pieces of a block.
+Cost: one round trip to read, two to change, one more for the pieces of a blob.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Array, pack_arrays, unpack_arrays
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
-from spatialstream.store import blocks
+from spatialstream.store import blobs
 from spatialstream.store.base import Arrays, RoutingStore
-from spatialstream.store.blocks import Block
+from spatialstream.store.blobs import Blob
 from spatialstream.store.codec import checked_name, damage, digest
 from spatialstream.store.connection import Connection, Credentials, Wait
 from spatialstream.store.lease import Lease, ZooKeeperLease
@@ -47,7 +47,7 @@ __all__ = ["ZooKeeperStore"]
 
 _LONGEST_TRANSACTION = 1_000_000
 _ABANDONED = 3_600_000
-"""ms after which a block that nothing names is considered abandoned."""
+"""ms after which a blob that nothing names is considered abandoned."""
 
 _RETRY = 1.0
 _TOLD = 10
@@ -108,7 +108,7 @@ class ZooKeeperStore(RoutingStore):
 
     def create(self, version: RoutingVersion, incarnation: str = "") -> None:
         """See :class:`RoutingStore`."""
-        origin, block = digest(version), self._block(version)
+        origin, blob = digest(version), self._blob(version)
 
         def operation(wait: Wait) -> None:
             while True:
@@ -118,19 +118,19 @@ class ZooKeeperStore(RoutingStore):
                 state = RoutingState.created(version.number, version.slots, origin, incarnation)
                 for name in ("acks", "statistics"):
                     wait(self._client.ensure_path_async(self._path(name)))
-                block.write(wait)
+                blob.write(wait)
                 transaction = self._client.transaction()
                 transaction.create(self._path("active"), active_bytes(state))
                 transaction.create(self._path("epochs"), epochs_bytes(state))
-                transaction.create(self._path("versions", version.number, "meta"), block.head)
+                transaction.create(self._path("versions", version.number, "meta"), blob.head)
                 if _committed(wait, transaction):
                     return
 
-        self._with_block(block, operation)
+        self._with_blob(blob, operation)
 
     def publish(self, version: RoutingVersion, base: int, proposal: str, record: Mapping[str, Any]) -> None:
         """See :class:`RoutingStore`."""
-        block, meta = self._block(version), self._path("versions", version.number, "meta")
+        blob, meta = self._blob(version), self._path("versions", version.number, "meta")
 
         def operation(wait: Wait) -> None:
             while True:
@@ -139,11 +139,11 @@ class ZooKeeperStore(RoutingStore):
                 if after is before:
                     return
                 with contextlib.suppress(NoNodeError):  # another client has tidied up below an obsolete number
-                    block.write(wait)
-                    if self._replace(wait, before, after, lock, lambda each: each.create(meta, block.head)):
+                    blob.write(wait)
+                    if self._replace(wait, before, after, lock, lambda each: each.create(meta, blob.head)):
                         return
 
-        self._with_block(block, operation)
+        self._with_blob(blob, operation)
 
     def versions(self) -> tuple[int, ...]:
         """See :class:`RoutingStore`."""
@@ -157,7 +157,7 @@ class ZooKeeperStore(RoutingStore):
             try:
                 head, _ = wait(self._client.get_async(f"{folder}/meta"))
                 with damage(name):
-                    content = blocks.read_block(self._client, wait, f"{folder}/block", head)
+                    content = blobs.read_blob(self._client, wait, f"{folder}/block", head)
                     return RoutingVersion.unpack(content, name)
             except NoNodeError as error:
                 raise StateError(f"{name} is not in the store") from error
@@ -177,7 +177,7 @@ class ZooKeeperStore(RoutingStore):
 
     def erase(self) -> None:
         """See :class:`RoutingStore`."""
-        self._attempt(lambda wait: blocks.delete(self._client, wait, self._root))
+        self._attempt(lambda wait: blobs.delete(self._client, wait, self._root))
 
     # ---------------------------------------------------------------------------------------------------------- state
 
@@ -229,21 +229,21 @@ class ZooKeeperStore(RoutingStore):
     def save_statistics(self, name: str, arrays: Arrays, meta: Mapping[str, Any]) -> None:
         """See :class:`RoutingStore`."""
         folder = self._path("statistics", checked_name(name))
-        block = Block(self._client, folder, pack_arrays(arrays, meta))
+        blob = Blob(self._client, folder, pack_arrays(arrays, meta))
         replaced: set[str] = set()
 
         def operation(wait: Wait) -> None:
-            block.write(wait)
+            blob.write(wait)
             while True:  # until no other client has replaced it at the same moment
                 before, stat = wait(self._client.get_async(folder))
-                if before == block.head:
+                if before == blob.head:
                     break
                 with contextlib.suppress(BadVersionError):
-                    wait(self._client.set_async(folder, block.head, stat.version))
-                    with damage(f"the previous block of statistics {name}"):
-                        replaced.update({blocks.token_of(before)} if before else ())
+                    wait(self._client.set_async(folder, blob.head, stat.version))
+                    with damage(f"the previous blob of statistics {name}"):
+                        replaced.update({blobs.token_of(before)} if before else ())
                     break
-            blocks.delete_pieces(self._client, wait, folder, replaced | self._abandoned(wait, folder, block.token))
+            blobs.delete_pieces(self._client, wait, folder, replaced | self._abandoned(wait, folder, blob.token))
 
         self._attempt(operation)
 
@@ -286,8 +286,8 @@ class ZooKeeperStore(RoutingStore):
             if stat.version == last:
                 raise StateError(f"the statistics {name} are damaged: a piece is missing")
             last = stat.version
-            with damage(f"the block of statistics {name}"), contextlib.suppress(NoNodeError):
-                return unpack_arrays(blocks.read_block(self._client, wait, folder, data), f"statistics {name}")
+            with damage(f"the blob of statistics {name}"), contextlib.suppress(NoNodeError):
+                return unpack_arrays(blobs.read_blob(self._client, wait, folder, data), f"statistics {name}")
 
     def close(self) -> None:
         """See :class:`RoutingStore`."""
@@ -315,9 +315,9 @@ class ZooKeeperStore(RoutingStore):
     def _path(self, *names: object) -> str:
         return "/".join((self._root, *map(str, names)))
 
-    def _block(self, version: RoutingVersion) -> Block:
-        """The block of a version to be written; the version exists once a transaction has written the block's head."""
-        return Block(self._client, self._path("versions", version.number, "block"), version.pack())
+    def _blob(self, version: RoutingVersion) -> Blob:
+        """The blob of a version to be written; the version exists once a transaction has written the blob's head."""
+        return Blob(self._client, self._path("versions", version.number, "block"), version.pack())
 
     def _read(self, wait: Wait, watch: Callable[[Any], None] | None = None) -> Read | None:
         """The state at one moment, None if there is none; ``watch`` is called once when it has changed."""
@@ -360,7 +360,7 @@ class ZooKeeperStore(RoutingStore):
         return f"{', '.join(names[:_TOLD])}{', ...' if len(names) > _TOLD else ''}" or "none"
 
     def _numbers(self, wait: Wait) -> dict[int, bool]:
-        """The numbers below ``versions``, and whether they are versions, or blocks that nothing names."""
+        """The numbers below ``versions``, and whether they are versions, or blobs that nothing names."""
         try:
             names = wait(self._client.get_children_async(self._path("versions")))
         except NoNodeError:
@@ -417,12 +417,12 @@ class ZooKeeperStore(RoutingStore):
         for number in numbers:
             transaction.delete(self._path("versions", number, "meta"))
 
-    def _with_block(self, block: Block, operation: Callable[[Wait], None]) -> None:
+    def _with_blob(self, blob: Blob, operation: Callable[[Wait], None]) -> None:
         try:
             self._attempt(operation)
         except StateError:
             with contextlib.suppress(Unavailable):
-                self._attempt(block.discard)
+                self._attempt(blob.discard)
             raise
         self._tidy()
 
@@ -438,25 +438,25 @@ class ZooKeeperStore(RoutingStore):
         state = read[0]
         for number, there in self._numbers(wait).items():
             if not there and number <= state.last:
-                blocks.delete(self._client, wait, self._path("versions", number))
+                blobs.delete(self._client, wait, self._path("versions", number))
         current = state.active.number if state.pending is None else state.pending.number
         self._discard_others(wait, self._path("versions", current))
         names = wait(self._client.get_children_async(self._path("acks")))
         for name in names:
             if state.pending is None or not name.startswith(f"{current}-"):
-                blocks.delete(self._client, wait, self._path("acks", name))
+                blobs.delete(self._client, wait, self._path("acks", name))
 
     def _discard_others(self, wait: Wait, folder: str) -> None:
-        """Delete the blocks beside that of a version, whose publishers came too late or died before."""
+        """Delete the blobs beside that of a version, whose publishers came too late or died before."""
         with contextlib.suppress(NoNodeError):
-            mine = blocks.token_of(wait(self._client.get_async(f"{folder}/meta"))[0])
-            others = blocks.tokens(self._client, wait, f"{folder}/block").keys() - {mine}
+            mine = blobs.token_of(wait(self._client.get_async(f"{folder}/meta"))[0])
+            others = blobs.tokens(self._client, wait, f"{folder}/block").keys() - {mine}
             if others:
-                blocks.delete_pieces(self._client, wait, f"{folder}/block", others)
+                blobs.delete_pieces(self._client, wait, f"{folder}/block", others)
 
     def _abandoned(self, wait: Wait, folder: str, token: str) -> set[str]:
-        """Blocks below a node that are much older than one of them: their writers will not name them any more."""
-        found = blocks.tokens(self._client, wait, folder)
+        """Blobs below a node that are much older than one of them: their writers will not name them any more."""
+        found = blobs.tokens(self._client, wait, folder)
         ages = {}
         for each, (path, *_) in found.items():
             stat = wait(self._client.exists_async(path))

@@ -178,11 +178,11 @@ class RouterTurns:
     def ingestion(self, ranges: Ranges) -> Ingestion:
         """INGEST of ranges of the source."""
         parts = [(partition, start, end) for partition, (start, end) in ranges.items()]
-        # what a process puts late is visible only on its machine until the put is complete
-        late = self.engine.world.storage.is_far and self.engine.is_near
+        # a deferred put is visible only on the machine of its process until it is complete
+        deferred = self.engine.world.storage.is_far and self.engine.is_near
 
         def ingest(stage: Ingest) -> Sequence[Intake]:
-            tasks = InputTasks(stage.epoch, stage.floor, stage.ceiling, stage.attempt, late)
+            tasks = InputTasks(stage.epoch, stage.floor, stage.ceiling, stage.attempt, deferred)
             return [from_json(Intake, line) for line in self.engine.map(tasks.read, parts, anywhere=True)]
 
         return ingest

@@ -1,6 +1,6 @@
-"""Blocks of any size in ZooKeeper, whose nodes hold at most 1 MB: pieces as children of one node.
+"""Blobs of any size in ZooKeeper, whose nodes hold at most 1 MB: pieces as children of one node.
 
-The pieces of a block carry a token that is unique to it, so writers never disturb each other, and a block exists only
+The pieces of a blob carry a token that is unique to it, so writers never disturb each other, and a blob exists only
 once something holds its *head*, which names the token and the checksum of the pieces. They are compressed. All pieces
 are read and written concurrently.
 """
@@ -21,14 +21,14 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from spatialstream.model.errors import StateError
 from spatialstream.store.connection import Wait
 
-__all__ = ["PIECE", "Block", "delete", "delete_pieces", "read_block", "token_of", "tokens"]
+__all__ = ["PIECE", "Blob", "delete", "delete_pieces", "read_blob", "token_of", "tokens"]
 
 PIECE = 900_000
 """Maximum bytes of a piece: with its envelope it stays below ZooKeeper's limit of 1 MiB per request."""
 
 
-class Block:
-    """A block to be written to the store.
+class Blob:
+    """A blob to be written to the store.
 
     Args:
         client: the connection.
@@ -36,8 +36,8 @@ class Block:
         parts: the content, one part after the other.
 
     Attributes:
-        token: distinguishes the block from others below the node.
-        head: JSON; the argument of :func:`read_block`.
+        token: distinguishes the blob from others below the node.
+        head: JSON; the argument of :func:`read_blob`.
     """
 
     def __init__(self, client: KazooClient, folder: str, parts: Iterable[bytes | memoryview]) -> None:
@@ -63,8 +63,8 @@ class Block:
         delete_pieces(self._client, wait, self._folder, [self.token])
 
 
-def read_block(client: KazooClient, wait: Wait, folder: str, head: bytes) -> pa.Buffer:
-    """The content of a block, in memory of its own.
+def read_blob(client: KazooClient, wait: Wait, folder: str, head: bytes) -> pa.Buffer:
+    """The content of a blob, in memory of its own.
 
     Raises:
         NoNodeError: a piece is missing.
@@ -75,17 +75,17 @@ def read_block(client: KazooClient, wait: Wait, folder: str, head: bytes) -> pa.
     results = [client.get_async(_path(folder, found["token"], i)) for i in range(found["pieces"])]
     packed = b"".join([wait(result)[0] for result in results])
     if _checksum(packed) != found["checksum"]:
-        raise StateError("a block of the routing store is damaged: its pieces do not match its checksum")
+        raise StateError("a blob of the routing store is damaged: its pieces do not match its checksum")
     return pa.py_buffer(bytearray(pa.Codec("zstd").decompress(packed, found["size"], asbytes=True)))
 
 
 def token_of(head: bytes) -> str:
-    """The token of the block with this head; errors as :func:`read_block`."""
+    """The token of the blob with this head; errors as :func:`read_blob`."""
     return str(json.loads(head)["token"])
 
 
 def tokens(client: KazooClient, wait: Wait, folder: str) -> dict[str, list[str]]:
-    """The blocks below a node: token -> paths of pieces."""
+    """The blobs below a node: token -> paths of pieces."""
     result: dict[str, list[str]] = {}
     with contextlib.suppress(NoNodeError):
         for name in wait(client.get_children_async(folder)):
@@ -94,7 +94,7 @@ def tokens(client: KazooClient, wait: Wait, folder: str) -> dict[str, list[str]]
 
 
 def delete_pieces(client: KazooClient, wait: Wait, folder: str, which: Collection[str]) -> None:
-    """Delete the blocks with these tokens."""
+    """Delete the blobs with these tokens."""
     found = tokens(client, wait, folder)
     for result in [client.delete_async(path) for token in which for path in found.get(token, ())]:
         _ignoring_absence(wait, result)

@@ -1,4 +1,4 @@
-"""Blocks of bytes in pieces, and what is damaged is noticed; digests of versions."""
+"""Blobs of bytes in pieces, and what is damaged is noticed; digests of versions."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from spatialstream.model.errors import StateError
-from spatialstream.store.blocks import PIECE, Block, read_block, token_of
+from spatialstream.store.blobs import PIECE, Blob, read_blob, token_of
 from spatialstream.store.codec import digest
 from tests.unit.store.contract import version
 
@@ -42,25 +42,25 @@ def wait(result):
 @pytest.mark.parametrize(("size", "pieces"), [(0, 1), (1, 1), (PIECE - 100, 1), (PIECE + 1, 2), (3 * PIECE, 4)])
 def test_a_block_comes_back_from_small_pieces(size, pieces):
     nodes, data = Nodes(), np.random.default_rng(size).bytes(size)
-    block = Block(nodes, "/folder", [data[: size // 2], memoryview(data)[size // 2 :]])
+    blob = Blob(nodes, "/folder", [data[: size // 2], memoryview(data)[size // 2 :]])
 
     for _ in range(2):
-        block.write(wait)
+        blob.write(wait)
 
-    found = read_block(nodes, wait, "/folder", block.head)
+    found = read_blob(nodes, wait, "/folder", blob.head)
     assert found.to_pybytes() == data
     assert found.is_mutable
-    assert sorted(nodes) == [f"/folder/{token_of(block.head)}.{i:04d}" for i in range(pieces)]
+    assert sorted(nodes) == [f"/folder/{token_of(blob.head)}.{i:04d}" for i in range(pieces)]
     assert max(map(len, nodes.values())) <= PIECE
 
 
 def test_blocks_do_not_disturb_each_other():
     nodes = Nodes()
-    blocks = [Block(nodes, "/folder", [data]) for data in (b"one", b"other", b"one")]
-    for block in blocks:
-        block.write(wait)
+    blobs = [Blob(nodes, "/folder", [data]) for data in (b"one", b"other", b"one")]
+    for blob in blobs:
+        blob.write(wait)
 
-    assert [read_block(nodes, wait, "/folder", block.head).to_pybytes() for block in blocks] == [
+    assert [read_blob(nodes, wait, "/folder", blob.head).to_pybytes() for blob in blobs] == [
         b"one",
         b"other",
         b"one",
@@ -69,18 +69,18 @@ def test_blocks_do_not_disturb_each_other():
 
 def test_damage_is_noticed():
     nodes = Nodes()
-    block = Block(nodes, "/folder", [np.random.default_rng(1).bytes(2 * PIECE + 1)])
-    block.write(wait)
+    blob = Blob(nodes, "/folder", [np.random.default_rng(1).bytes(2 * PIECE + 1)])
+    blob.write(wait)
     whole = dict(nodes)
     first, second, third = sorted(whole)
 
     for damaged in ({first: whole[second], second: whole[first]}, {third: b""}, {first: b"x" + whole[first][1:]}):
         nodes.update(whole | damaged)
         with pytest.raises(StateError, match="damaged"):
-            read_block(nodes, wait, "/folder", block.head)
+            read_blob(nodes, wait, "/folder", blob.head)
     del nodes[second]
     with pytest.raises(NoNodeError):
-        read_block(nodes, wait, "/folder", block.head)
+        read_blob(nodes, wait, "/folder", blob.head)
 
 
 def test_the_digest_tells_versions_apart():
