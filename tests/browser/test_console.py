@@ -175,15 +175,15 @@ def test_a_link_that_hands_a_token_over_loses_it(visit: Visit) -> None:
 
 
 def test_who_may_only_ask_asks_once_and_no_more(visit: Visit, gateway: GatewayServer) -> None:
-    session = "may-only-ask-0123456789"
-    may = {"name": "session", "token": session, "rights": ["ask"], "streams": ["gateway"]}
+    token = "may-only-ask-0123456789"
+    may = {"name": "session", "token": token, "rights": ["ask"], "streams": ["gateway"]}
     with (gateway.folder / "tokens").open("a") as tokens:
         tokens.write(f"\n{json.dumps(may)}")
-    session = Client(gateway.port, session)
+    session = Client(gateway.port, token)
     assert await_condition(lambda: session("GET", "/console/session").status == 200, PATIENCE / 1000)
     page = visit.page
     page.goto(link(page, {"id": "others", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}}))
-    visit.sign_in(session)
+    visit.sign_in(token)
     expect(page.locator("#rate")).to_have_text(re.compile(r"[1-9]"))
     expect(page.locator("#behind")).to_have_text(re.compile(r"\d"))
     expect(visit.card("Continuous query")).to_have_attribute("data-state", "unseen")
