@@ -3,6 +3,10 @@
 :meth:`StreamSpec.parse` reads what the API server hands out. The schema of the custom resource has checked it and
 filled in the defaults; the same defaults stand here, so that a spec which has not been through the API server (a test,
 a file) reads the same. Durations are milliseconds, memory is MiB.
+
+The readers are written by hand because the errors of ``msgspec.convert`` show neither the value nor the choices, name
+the parent of a missing field, and leave out the keys of mappings; it does not take null as absent either, and would
+leave units, quantities and what fields mean for each other to code as long.
 """
 
 from __future__ import annotations
