@@ -2,8 +2,7 @@
 
 An actor registry, two actors with two slots each, and clients that send one query per call, or ``together`` queries,
 all as processes: no Kafka, no Spark, no rounds. Reports the CPU time per query of each kind of process, which hardly
-depends on the load of the machine, for queries that one actor answers completely, and for queries that the slots
-answer, as is done for queries with their own times.
+depends on the load of the machine.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ import numpy as np
 from spatialstream import kernels
 from spatialstream.actors.actor import ActorSpec, run_actor
 from spatialstream.actors.query_endpoint import QueryEndpoint
+from spatialstream.actors.read_point import ReadPoint
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.client import Stream
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.terms import DEFAULT_RULE
-from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
@@ -90,7 +89,7 @@ def actor(n: int, port: int, number: int) -> None:
     serve()
 
 
-def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: float, together: int) -> None:
+def client(n: int, port: int, kind: str, number: int, seconds: float, together: int) -> None:
     """Send one query after the other; print their number, the seconds, the CPU time, p50 and p95 (ms)."""
     slots, batch = slots_of(n)
     store = MemoryStore()
@@ -101,8 +100,6 @@ def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: floa
     kinds = [records for name, records in snapshot_queries(batch).items() if kind == "all" or name.startswith(kind)]
     records = [each[i] for i in range(len(kinds[0])) for each in kinds]
     with Stream(store) as stream:
-        if not whole:
-            stream._whole = lambda query_block, seconds, most: None
         for record in records[:WARM]:
             stream.ask(record, timeout=120.0)
         print("ready", flush=True)
@@ -138,32 +135,30 @@ def said(process: subprocess.Popen[str], line: str = "") -> str:
 
 
 def measure(n: int, seconds: float, together: int) -> None:
-    """Print a line for each run, the two ways alternating."""
+    """Print a line for each run."""
     driver = begun("registry", n)
     port = int(said(driver))
     actors = [begun("actor", n, port, number) for number in range(ACTORS)]
     assert said(driver) == "ready"
     for kind, clients in RUNS:
-        for whole in (False, True):
-            given = n, port, kind, int(whole)
-            asking = [begun("client", *given, number, seconds, together) for number in range(clients)]
-            for each in asking:
-                assert said(each) == "ready"
-            before = [_sum([driver]), _sum(actors)]
-            threads_told = _all(asking)
-            told = np.array([json.loads(each) for each in threads_told])
-            asked = told[:, 0].sum()
-            rest = (np.array([_sum([driver]), _sum(actors)]) - before) / asked
-            own = told[:, 2].sum() / asked
-            print(
-                f"{kind}, {clients} clients, {'whole' if whole else 'slots'}: {own + rest.sum():.2f} ms CPU each "
-                f"(clients {own:.2f}, driver {rest[0]:.2f}, actors {rest[1]:.2f}); "
-                f"{(told[:, 0] / told[:, 1]).sum():.0f}/s, p50 {np.median(told[:, 3]):.1f}, "
-                f"p95 {np.median(told[:, 4]):.1f} ms",
-                flush=True,
-            )
-            for each in asking:
-                each.wait(60.0)
+        given = n, port, kind
+        asking = [begun("client", *given, number, seconds, together) for number in range(clients)]
+        for each in asking:
+            assert said(each) == "ready"
+        before = [_sum([driver]), _sum(actors)]
+        told = np.array([json.loads(each) for each in _all(asking)])
+        asked = told[:, 0].sum()
+        rest = (np.array([_sum([driver]), _sum(actors)]) - before) / asked
+        own = told[:, 2].sum() / asked
+        print(
+            f"{kind}, {clients} clients: {own + rest.sum():.2f} ms CPU each "
+            f"(clients {own:.2f}, driver {rest[0]:.2f}, actors {rest[1]:.2f}); "
+            f"{(told[:, 0] / told[:, 1]).sum():.0f}/s, p50 {np.median(told[:, 3]):.1f}, "
+            f"p95 {np.median(told[:, 4]):.1f} ms",
+            flush=True,
+        )
+        for each in asking:
+            each.wait(60.0)
     for each in (driver, *actors):
         each.kill()
         each.wait(60.0)
@@ -195,8 +190,8 @@ def main(given: Sequence[str]) -> None:
             registry(int(n))
         case ["actor", n, port, number]:
             actor(int(n), int(port), int(number))
-        case ["client", n, port, kind, whole, number, seconds, together]:
-            client(int(n), int(port), kind, whole == "1", int(number), float(seconds), int(together))
+        case ["client", n, port, kind, number, seconds, together]:
+            client(int(n), int(port), kind, int(number), float(seconds), int(together))
         case _:
             n, seconds, together = (*given, *("1000000", "10", "1")[len(given) :])
             measure(int(n), float(seconds), int(together))

@@ -11,26 +11,23 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from spatialstream import kernels
-from spatialstream.actors.coordinator import LARGEST, CoordinatedAnswer
+from spatialstream.actors.query_endpoint import Request
+from spatialstream.actors.read_point import ReadPoint
 from spatialstream.client import SnapshotClient
 from spatialstream.index.version import build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import Query
 from spatialstream.stages import views
-from spatialstream.stages.messages import Block
 from spatialstream.stages.routing import Routing
-from spatialstream.stages.snapshot_queries import ReadPoint, lines_here
 from spatialstream.stages.turns import Round
-from spatialstream.stages.views import RoundId, View
+from spatialstream.stages.views import View
+from tests.asking import AskedActors, world_of
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE, objects, queries
 
@@ -50,7 +47,9 @@ class Slots:
     def __init__(self, sample: ObjectBatch) -> None:
         self.version = build(SPACE, sample, make_queries(sample, 10_000, "SRQ"), LEAVES, SLOTS)
         self.stores = [SegmentStore(SPACE, phase=phase_of(slot)) for slot in range(SLOTS)]
-        self.number, self.directory = 0, None
+        self.number: int = 0
+        self.directory: ReadPoint | None = None
+        self.actors = AskedActors(lambda seconds: self.directory, {}, {"a": world_of(SPACE, SLOTS, PLACE)})
 
     def round(self, batch: ObjectBatch) -> None:
         """All slots do a round."""
@@ -62,18 +61,9 @@ class Slots:
         self.directory = ReadPoint((turn.number, turn.revision), watermark, Routing(self.version, two_phase=True))
         self.number += 1
 
-    def call(
-        self, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
-    ) -> Iterable[Block]:
-        return views.answer_at(PLACE, slots, round_id, query_block)
-
-    def whole(self, asked: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float) -> CoordinatedAnswer:
-        """What an actor answers that has all slots."""
-        now = self.directory
-        assert now is not None
-        queries = [replace(query, t=now.clock) for query, _ in asked]
-        lines = lines_here(queries, now, SPACE, None, PLACE, LARGEST)
-        return {"round": now.round[0], "clock": now.clock}, [lines[i] for i in range(len(asked))]
+    def ask(self, request: Request) -> Iterator[tuple[list[int], list[bytes]]]:
+        """What an actor answers that has all slots, without transport."""
+        return self.actors.ask(request)
 
 
 def snapshot_queries(batch: ObjectBatch) -> dict[str, list[Question]]:
@@ -114,11 +104,9 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
         slots.stores[0].view()
     row("a view is taken in", (time.perf_counter() - began) * 1e4, "us", None, f"{slots.stores[0].segments} segments")
     asked = snapshot_queries(batch)
-    session = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE)
-    whole = SnapshotClient(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
+    session = SnapshotClient(lambda seconds: slots.directory, slots.ask, SPACE)
     for name, records in asked.items():
         measure(name, session, records, row, "idle", (1.5, 10.0))
-        one_by_one(f"{name}, whole by one actor, idle", whole, records, row, (1.5, 10.0))
     with TakingIn(slots):
         for name, records in asked.items():
             measure(name, session, records, row, f"under {RATE:,} objects/s", (4.0, 40.0))

@@ -87,7 +87,7 @@ def serve() -> None:
     slots = Slots(everything)
     slots.round(everything)
     stream = ServedStream(
-        "s", lambda: Opened(lambda seconds: slots.directory, slots.call, SPACE), Feed("s", lambda start: Rows()), None
+        "s", lambda: Opened(lambda seconds: slots.directory, slots.ask, SPACE), Feed("s", lambda start: Rows()), None
     )  # type: ignore[arg-type, return-value]
     gateway = Gateway([stream], limits=Limits(client=RateLimits(rate=0, connections=2 * CONNECTIONS)))
     server = server_of(gateway)

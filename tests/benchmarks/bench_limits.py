@@ -264,7 +264,7 @@ class _Echo(flight.FlightServerBase):  # type: ignore[misc]
         yield flight.Result(action.body)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        serve_calls(reader, writer, lambda body: body)
+        serve_calls(reader, writer, lambda body: (each for each in (body,)))
 
 
 def calls(continuous: int = 500) -> Iterator[Figure]:
@@ -279,7 +279,7 @@ def calls(continuous: int = 500) -> Iterator[Figure]:
 
     def on_one_that_stands() -> None:
         for _ in range(2_000):
-            asking.ask(address, "", body, 60.0)
+            list(asking.ask(address, "", body, 60.0))
 
     for name, work in (("a call of its own", of_its_own), ("a call that stands", on_one_that_stands)):
         work()

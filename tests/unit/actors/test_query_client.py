@@ -19,6 +19,7 @@ import pytest
 from spatialstream.actors.actor import Actor, ActorSpec
 from spatialstream.actors.query_endpoint import QueryEndpoint
 from spatialstream.actors.query_metrics import OUTCOMES
+from spatialstream.actors.read_point import ReadPoint
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.cli import router
 from spatialstream.client import Stream
@@ -35,7 +36,6 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.stages import views
 from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
@@ -100,6 +100,10 @@ class Endpoints:
         column = OUTCOMES.index("answered")
         return [int(count) for count in np.sum([each.metrics.counts[:, column] for each in self.actors], axis=0)]
 
+    def outcome(self, name: str) -> int:
+        """Attempts of an outcome that actors have counted."""
+        return int(sum(each.metrics.counts[:, OUTCOMES.index(name)].sum() for each in self.actors))
+
     def shutdown(self) -> None:
         for actor in self.actors:
             actor.let_go()
@@ -131,36 +135,90 @@ KINDS = [
 ]
 
 
-def test_few_queries_are_answered_whole_by_one_actor(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_with_and_without_times_are_answered_as_of_the_newest_round_and_counted_once(ends: Endpoints) -> None:
     ends.slots.round(1_000, objects(300, 900))
     with Stream(ends.store) as stream:
-        expected = [stream.ask({**each, "t": 1_000}) for each in KINDS]  # with its time it is asked of slots
-        assert expected == [ends.slots.right(each) for each in KINDS]
-        before = ends.answered()
-        with monkeypatch.context() as patched:
-            patched.setattr(stream, "_newest", None)
-            patched.setattr(stream, "_call", None)
-            assert [stream.ask(each) for each in KINDS] == expected
-            assert stream.ask(KINDS[:8]) == expected[:8]
-        assert ends.answered() == [count + more for count, more in zip(before, (3 + 3, 6 + 5, 3), strict=True)]
+        expected = [ends.slots.right(each) for each in KINDS]
+        assert [stream.ask({**each, "t": 1_000}) for each in KINDS] == expected
+        assert ends.answered() == [3, 6, 3]
+        assert [stream.ask(each) for each in KINDS] == expected
+        assert stream.ask(KINDS[:8]) == expected[:8]
+        assert ends.answered() == [3 + 3 + 3, 6 + 6 + 5, 3 + 3]
         ends.slots.round(2_000, objects(300, 1_900))
         assert [stream.ask(each) for each in KINDS] == [ends.slots.right(each) for each in KINDS]
         assert stream.ask(KINDS) == [ends.slots.right(each) for each in KINDS]
+        assert stream.ask({**KINDS[0], "t": 1_500})["objects"] == expected[0]["objects"]
 
 
-def test_what_one_actor_cannot_answer_whole_is_asked_of_slots(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_goes_to_the_actor_that_has_most_of_its_answer(ends: Endpoints) -> None:
     ends.slots.round(1_000, objects(300, 900))
     with Stream(ends.store) as stream:
-        expected = stream.ask({**SRQ, "id": "q"})
-        monkeypatch.setattr("spatialstream.actors.coordinator.LARGEST", 100)
-        assert stream.ask({**SRQ, "id": "q"}) == expected
-        monkeypatch.undo()
+        stream.ask(SRQ)  # now it is known where slots are
+        before = [each.metrics.counts.sum() for each in ends.actors]
+        for x, y in ((x + 0.5, y + 0.5) for x in range(8) for y in range(8)):
+            leaf = ends.slots.version.index.nearest_leaves(np.array([[x, y]]))
+            (slot,) = ends.slots.version.mapping[leaf].tolist()
+            stream.ask({**SRQ, "region": {"box": [x, y, x, y]}})
+            after = [each.metrics.counts.sum() for each in ends.actors]
+            assert [now > had for now, had in zip(after, before, strict=True)] == [slot < 2, slot == 2]
+            before = after
+
+
+def test_values_of_other_types_are_taken_or_refused_where_the_query_is_parsed(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(300, 900))
+    with Stream(ends.store) as stream:
         with pytest.raises(SettingError, match="note: is not a query field"):
             stream.ask({**SRQ, "id": "q", "note": object()})
-        assert stream.ask({**SRQ, "id": "q", "region": {"box": list(map(np.float64, (0, 0, 8, 8)))}}) == expected
+        numbers = {"box": list(map(np.float64, (0, 0, 8, 8)))}
+        assert stream.ask({**SRQ, "id": "q", "region": numbers}) == ends.slots.right({**SRQ, "id": "q"})
         ends.registry._read_point, read_point = lambda: time.sleep(2.5), ends.registry._read_point
         threading.Timer(0.5, setattr, (ends.registry, "_read_point", read_point)).start()
-        assert stream.ask({**SRQ, "id": "q"}, timeout=4.0) == expected
+        assert stream.ask({**SRQ, "id": "q"}, timeout=4.0) == ends.slots.right({**SRQ, "id": "q"})
+
+
+def test_another_actor_is_asked_where_one_has_gone(ends: Endpoints, silent: str) -> None:
+    """The coordinator that is asked has no slot that the query concerns: all of them are at the other one."""
+    ends.slots.round(1_000, objects(300, 900))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        closed = f"127.0.0.1:{listening.getsockname()[1]}"
+    near = {**SRQ, "region": {"box": [1, 1, 1, 1]}, "id": "q"}
+    leaf = ends.slots.version.index.nearest_leaves(np.array([[1.0, 1.0]]))
+    (slot,) = ends.slots.version.mapping[leaf].tolist()
+    mine, right = ends.addresses[slot], ends.slots.right(near)
+    for gone in (closed, silent):
+        with Stream(ends.store) as stream:
+            stream.ask(near)
+            ends.addresses[slot] = gone
+            stream._query_client._known = None
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match="does not answer"):
+                stream.ask(near, timeout=0.0)
+            ends.addresses[slot] = mine
+            assert stream.ask(near, timeout=4.0) == right
+            assert time.monotonic() - began < 10.0
+            assert stream._query_client._silent.keys() == {gone}
+
+
+def test_a_coordinator_that_is_killed_while_it_answers_is_no_error(
+    ends: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends.slots.round(1_000, objects(300, 900))
+    asked, killed = list[str](), threading.Event()
+    for actor in ends.actors:
+
+        def ask(body: bytes, actor: Actor = actor, answer: Any = actor._coordinator.ask) -> Iterator[bytes]:
+            asked.append(actor.address)
+            for message in answer(body):
+                yield message
+                if not killed.is_set():  # after its first message: what is there of the answer is not enough
+                    killed.set()
+                    raise RuntimeError("the process is killed")
+
+        monkeypatch.setattr(actor._coordinator, "ask", ask)
+    monkeypatch.setattr("spatialstream.actors.coordinator._PIECE", 1_000)
+    with Stream(ends.store) as stream:
+        assert stream.ask({**SRQ, "id": "q"}) == ends.slots.right({**SRQ, "id": "q"})
+    assert len(set(asked)) == len(asked) == 2
 
 
 def test_an_actor_that_has_gone_is_not_asked_again(ends: Endpoints, silent: str) -> None:
@@ -297,10 +355,11 @@ def test_who_is_silent_is_not_waited_for_longer_than_said(ends: Endpoints, silen
     if who == "driver":
         replace(ends.query_endpoint, address=silent).save(ends.store)
     else:
-        ends.addresses[2] = silent
+        addresses, ends.addresses = ends.addresses, [silent] * SLOTS
     with Stream(ends.store) as stream, pytest.raises(Unavailable, match=r"does not answer.*; waited 1.5 s"):
         stream.ask(SRQ, timeout=1.5)
-    ends.addresses[2] = ends.actors[1].address
+    if who == "actor":
+        ends.addresses = addresses
     ends.query_endpoint.save(ends.store)
     with Stream(ends.store) as stream:
         assert len(stream.ask(SRQ)["objects"]) == 5
@@ -356,10 +415,11 @@ def test_a_version_that_is_new_while_the_store_is_away_is_not_waited_for_longer_
 
     ends.store.load = late
     with Stream(ends.store) as stream:
-        with pytest.raises(Unavailable, match=r"objects are being moved, .* not known here yet: try again; waited 0 s"):
-            stream.ask(SRQ, timeout=0.0)
+        assert len(stream.ask(SRQ, timeout=0.0)["objects"]) == 5, "any actor answers"
+        with pytest.raises(Unavailable, match=r"objects are being moved, .* not known here yet: try again"):
+            stream.read_point(timeout=1.0)
         back.set()
-        assert len(stream.ask(SRQ)["objects"]) == 5
+        assert stream.read_point().clock == 1_000
 
 
 def test_a_version_that_has_been_removed_meanwhile_is_no_error_of_the_stream(ends: Endpoints) -> None:
@@ -373,7 +433,7 @@ def test_a_version_that_has_been_removed_meanwhile_is_no_error_of_the_stream(end
     ends.store.load = removed
     with Stream(ends.store) as stream:
         with pytest.raises(Unavailable, match=r"^the stream has advanced meanwhile: try again"):
-            stream.ask(SRQ, timeout=0.0)
+            stream.read_point(timeout=1.0)
         assert len(stream.ask(SRQ)["objects"]) == 5
 
 
@@ -439,6 +499,7 @@ def test_a_stream_that_is_begun_anew_is_asked_by_its_own_tree(ends: Endpoints) -
         try:
             sample = ObjectBatch.of(objects(500, 0))
             other.slots.version = build(PLANE, sample, QueryBatch.of([]), 30, SLOTS)
+            save_version(other.actors[0]._spec.world.storage, other.slots.version)
             other.slots.round(2_000, objects(300, 1_900))
             ends.store.create(other.slots.version, "another life")
             other.query_endpoint.save(ends.store)
@@ -477,35 +538,53 @@ def test_a_stream_whose_words_are_others_is_not_asked(ends: Endpoints, unicode: 
 
 def test_a_door_of_an_older_release_and_of_a_newer_one_can_be_read(ends: Endpoints) -> None:
     _, said = ends.store.load_statistics("query-endpoint")
-    older = {name: value for name, value in said.items() if name not in ("unicode", "longest")}
+    older = {name: value for name, value in said.items() if name != "unicode"}
     ends.store.save_statistics("query-endpoint", {}, older)
-    assert QueryEndpoint.read(ends.store) == replace(ends.query_endpoint, unicode="", longest=None)
+    assert QueryEndpoint.read(ends.store) == replace(ends.query_endpoint, unicode="")
     ends.store.save_statistics("query-endpoint", {}, said | {"more": 1})
     assert QueryEndpoint.read(ends.store) == ends.query_endpoint
 
 
 def test_who_gives_up_what_is_found_has_no_more_of_it_found(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spatialstream.stages.snapshots.BLOCK_BYTES", 2_000)
+    monkeypatch.setattr("spatialstream.stages.snapshot_queries.BLOCK_BYTES", 2_000)
+    monkeypatch.setattr("spatialstream.actors.coordinator._PIECE", 20_000)
     ends.slots.round(1_000, objects(3_000, 900))
     found, held = list[int](), list[int]()
     for actor in ends.actors:
-        answers = actor._answers
+        find = actor._coordinator.find
 
-        def counted(*given: Any, answers: Any = answers) -> Iterator[Any]:
-            for batch in answers(*given):
-                found.append(batch.nbytes)
-                yield batch
+        def counted(body: bytes, find: Any = find) -> Iterator[bytes]:
+            for message in find(body):
+                found.append(len(message))
+                yield message
 
-        monkeypatch.setattr(actor, "_answers", counted)
+        monkeypatch.setattr(actor._coordinator, "find", counted)
     asked = [("q", {**SRQ, "id": f"q{i}", "t": 1_000}) for i in range(300)]
     with Stream(ends.store) as stream:
         with pytest.raises(TooLarge, match="the most is 500000"):
             list(stream.lines(asked, bounds=AnswerBounds(500_000, held.append)))
         assert sum(held) == 0
-        assert sum(found) < 20_000_000, "of some 60,000,000"
+        assert sum(found) < 5_000_000, "of some 20,000,000"
         lines = list(stream.lines(asked[:2], bounds=AnswerBounds(500_000, held.append)))
         assert [json.loads(line) for line in lines] == [ends.slots.right(record) for _, record in asked[:2]]
-        assert sum(held) > 0
+        assert sum(held) == sum(len(line.encode()) for line in lines)
+        held.clear()
+        no_room = AnswerBounds(None, lambda more: held.append(more) or _no_room(sum(held)))
+        with pytest.raises(MemoryError):
+            list(stream.lines(asked, bounds=no_room))
+        until(lambda: ends.outcome("abandoned") >= 300)
+        assert len(stream.ask(SRQ)["objects"]) == 3_000
+
+
+def _no_room(held: int) -> None:
+    if held > 400_000:
+        raise MemoryError
+
+
+def _limited(ends: Endpoints, longest: int) -> None:
+    """Let rows be of so many bytes."""
+    for actor in ends.actors:
+        actor._coordinator._world = replace(actor._spec.world, limits=RowLimits(longest))
 
 
 @pytest.mark.parametrize("timed", [{}, {"t": 1_000}])
@@ -516,9 +595,7 @@ def test_a_row_is_as_long_as_its_bytes(ends: Endpoints, timed: dict[str, int], n
     right = ends.slots.right(asked)
     size = len(json.dumps({each: right[each] for each in right if each != "as_of"}, ensure_ascii=False).encode())
     for longest in (size, size - 1):
-        replace(ends.query_endpoint, longest=longest).save(ends.store)
-        for actor in ends.actors:
-            actor._scatter._world = replace(actor._spec.world, limits=RowLimits(longest))
+        _limited(ends, longest)
         with Stream(ends.store) as stream:
             row = stream.ask(asked)
         assert row == right if longest == size else row["error"].startswith(f"the row would have {size} bytes")
@@ -527,10 +604,7 @@ def test_a_row_is_as_long_as_its_bytes(ends: Endpoints, timed: dict[str, int], n
 @pytest.mark.parametrize("timed", [{}, {"t": 1_000}])
 def test_of_a_row_that_is_too_long_there_is_the_reason(ends: Endpoints, timed: dict[str, int]) -> None:
     ends.slots.round(1_000, objects(3_000, 900))
-    replace(ends.query_endpoint, longest=50_000).save(ends.store)
-    for actor in ends.actors:
-        world = replace(actor._spec.world, limits=RowLimits(50_000))
-        actor._coordinator._world = actor._scatter._world = world
+    _limited(ends, 50_000)
     near = {**SRQ, "region": {"box": [1, 1, 2, 2]}, "id": "near"} | timed
     many = {**SKQ, "k": 2_000, "id": "many"} | timed
     with Stream(ends.store) as stream:

@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spatialstream.actors.query_metrics import none_asked
-from spatialstream.actors.read_point import LocatedReadPoint, PublishedReadPoint, ReadPoints, trust
+from spatialstream.actors.read_point import LocatedReadPoint, PublishedReadPoint, ReadPoint, ReadPoints, trust
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.connectors.requests import no_requests
 from spatialstream.model.errors import Unavailable
 from spatialstream.stages import views
-from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
 from spatialstream.stages.versions import save_version

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
+from spatialstream.actors.query_endpoint import Request
+from spatialstream.actors.read_point import ReadPoint
+from spatialstream.actors.wire import ActorLost
 from spatialstream.client import SnapshotClient
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.model.answer_bounds import AnswerBounds
 from spatialstream.model.errors import Gone, SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch, parse_query
@@ -21,10 +24,9 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.oracle import answers
 from spatialstream.stages import views
-from spatialstream.stages.messages import Block
-from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import NEVER, Round
-from spatialstream.stages.views import RoundId, View
+from spatialstream.stages.views import View
+from tests.asking import AskedActors, Rows, world_of
 
 PLANE = Space.planar(0.0, 0.0, 8.0, 8.0)
 SLOTS, PLACE = 3, "asked"
@@ -41,7 +43,11 @@ def objects(n: int, t: int) -> list[SpatialObject]:
 
 
 class Stream:
-    """Slots in this process, rounds of which are done at will; it counts what is asked of it."""
+    """Slots in this process, rounds of which are done at will, and a coordinator without slots that is asked.
+
+    Attributes:
+        actors: the coordinator, and another actor that has all slots.
+    """
 
     def __init__(self, space: Space = PLANE) -> None:
         sample = ObjectBatch.of(objects(200, 0))
@@ -49,8 +55,9 @@ class Stream:
         self.stores = [SegmentStore(space) for _ in range(SLOTS)]
         self.turn: Round | None = None
         self.seen: list[SpatialObject] = []
-        self.calls: list[tuple[list[int], RoundId, pa.RecordBatch]] = []
         self.pauses: list[float] = []
+        worlds = {name: world_of(space, SLOTS, place) for name, place in (("coordinator", "none"), ("a", PLACE))}
+        self.actors = AskedActors(lambda seconds: self.newest(seconds), dict.fromkeys(range(SLOTS), "a"), worlds)
 
     def round(self, watermark: int, found: Sequence[SpatialObject] = ()) -> None:
         number = 0 if self.turn is None else self.turn.number + 1
@@ -70,14 +77,17 @@ class Stream:
 
         return None if self.turn is None else ReadPoint.of(json.loads(json.dumps(ReadPoint.record(self.turn))), load)
 
-    def call(
-        self, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
-    ) -> Iterable[Block]:
-        self.calls.append((list(slots), round_id, query_block))
-        return views.answer_at(PLACE, slots, round_id, query_block)
+    def ask(self, request: Request) -> Rows:
+        return self.actors.ask(request)
 
-    def session(self, **more: Any) -> SnapshotClient:
-        return SnapshotClient(self.newest, more.pop("call", self.call), PLANE, pause=self.pauses.append, **more)
+    @property
+    def slots_searched(self) -> list[list[int]]:
+        """Slots that have been searched, of each call."""
+        searched = [{slot for each in wanted for slot in each.slots} for _, _, wanted in self.actors.searched]
+        return list(map(sorted, searched))
+
+    def session(self, ask: Any = None, **more: Any) -> SnapshotClient:
+        return SnapshotClient(self.newest, ask or self.ask, PLANE, pause=self.pauses.append, **more)
 
     def right(self, record: dict[str, Any], t: int | None = None) -> dict[str, Any]:
         """The oracle's row, as of the round that is newest."""
@@ -110,10 +120,9 @@ def test_answers_to_several_come_in_their_order_all_as_of_one_round(stream: Stre
     stream.round(1_000, objects(100, 900))
     asked = [kind | {"id": f"q{i}"} for i, kind in enumerate([STQ, SRQ, SKQ, SRQ | {"keywords": ["w1"]}, MANY] * 4)]
     assert stream.session().ask(asked) == [stream.right(each) for each in asked]
-    first, *second = stream.calls
-    assert first[0] == [0, 1, 2]
-    assert len(second) == 1, "all second phases are one call"
-    assert "since" in second[0][2].schema.names
+    assert stream.slots_searched[0] == [0, 1, 2]
+    assert len(stream.slots_searched) == 2, "all second phases are one call"
+    assert {each.query.type.value for each in stream.actors.searched[1][2]} == {"SKQ"}
     assert stream.session().ask([]) == []
     assert len(stream.session().ask([SRQ, SRQ])) == 2
     assert [row["query"] for row in stream.session().ask([SRQ | {"id": "same"}] * 2)] == ["same", "same"]
@@ -123,14 +132,14 @@ def test_only_the_slots_that_a_query_concerns_are_asked(stream: Stream) -> None:
     stream.round(1_000, objects(300, 900))
     leaf = stream.version.index.nearest_leaves(np.array([[1.0, 1.0]]))
     stream.session().ask({**SRQ, "region": {"box": [1, 1, 1, 1]}})
-    assert stream.calls.pop()[0] == stream.version.mapping[leaf].tolist()
+    assert stream.slots_searched == [stream.version.mapping[leaf].tolist()]
     stream.session().ask({**SKQ, "k": 1})
-    assert stream.calls[0][0] == stream.version.mapping[leaf].tolist()
-    assert all(len(slots) < SLOTS for slots, _, _ in stream.calls)
+    assert stream.slots_searched[1] == stream.version.mapping[leaf].tolist()
+    assert all(len(slots) < SLOTS for slots in stream.slots_searched)
 
 
 def test_an_answer_may_be_of_any_size(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spatialstream.stages.snapshots.BLOCK_BYTES", 2_000)
+    monkeypatch.setattr("spatialstream.stages.snapshot_queries.BLOCK_BYTES", 2_000)
     stream.round(1_000, objects(5_000, 900))
     everything = {**SRQ, "id": "q"}
     k = {**SKQ, "id": "q", "k": 10**6}
@@ -154,8 +163,8 @@ def test_what_is_wrong_with_one_of_several_who_ask_is_nothing_to_the_others(stre
     assert [[json.loads(line) for line in each] for each in (found[0], found[2], found[4])] == [rows, [], rows[1:]]  # type: ignore[union-attr]
     assert str(found[1]) == "c: is not a JSON object"
     assert str(found[3]).startswith("d: t: 1001 is later than the stream's clock")
-    assert len({id for _, id, _ in stream.calls}) == 1
-    assert len(stream.calls) == 2, "two phases of all that can be answered"
+    assert len({round_id for _, round_id, _ in stream.actors.searched}) == 1
+    assert len(stream.actors.searched) == 2, "two phases of all that can be answered"
     assert stream.session().together([]) == []
 
 
@@ -195,7 +204,7 @@ def test_what_is_no_query_of_the_stream_is_refused_with_its_place(stream: Stream
     with pytest.raises(SettingError) as refused:
         stream.session().ask([record])
     assert str(refused.value).startswith(reason)
-    assert not stream.calls
+    assert not stream.actors.searched
 
 
 def test_a_time_that_looks_like_another_unit_may_be_said_to_be_right(stream: Stream) -> None:
@@ -230,7 +239,7 @@ def test_at_least_waits_for_the_clock(stream: Stream) -> None:
         assert stream.turn is not None
         stream.round(stream.turn.watermark + 10, objects(1, stream.turn.watermark + 5))
 
-    session = SnapshotClient(stream.newest, stream.call, PLANE, pause=later)
+    session = SnapshotClient(stream.newest, stream.ask, PLANE, pause=later)
     assert session.ask(SRQ, at_least=1_000)["as_of"]["clock"] == 1_000
     assert not stream.pauses
     row = session.ask(SRQ | {"t": 1_030}, at_least=1_035)
@@ -245,15 +254,17 @@ def test_at_least_waits_for_the_clock(stream: Stream) -> None:
 
 def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) -> None:
     stream.round(1_000, objects(10, 900))
-    tries = iter([Gone("the view has gone"), Unavailable("the actor has gone")])
+    tries = iter([Gone("the view has gone"), ActorLost("the actor has gone")])
 
-    def call(*arguments: Any) -> Iterable[Block]:
+    def ask(request: Request) -> Rows:
+        rows = stream.ask(request)
         if (error := next(tries, None)) is not None:
+            next(rows)  # what has come is not used
             stream.round(1_000 + math.floor(10 * len(stream.seen)), objects(1, 900))
             raise error
-        return stream.call(*arguments)
+        yield from rows
 
-    row = stream.session(call=call).ask(SRQ)
+    row = stream.session(ask).ask(SRQ)
     assert row["as_of"] == {"round": 2, "clock": 1_110}
     assert len(row["objects"]) == 12
     assert len(stream.pauses) == 2
@@ -262,11 +273,15 @@ def test_what_has_gone_is_asked_for_again_at_the_newest_round(stream: Stream) ->
         stream.session().ask(SRQ, timeout=0.0)
 
 
-def test_a_slot_that_says_nothing_is_no_empty_answer(stream: Stream) -> None:
-    stream.round(1_000, objects(50, 900))
+def test_what_is_held_for_rows_is_given_back_where_they_are_asked_for_again(stream: Stream) -> None:
+    stream.round(1_000, objects(10, 900))
+    tries, held = iter([Gone("the view has gone")]), list[int]()
 
-    def call(slots: Sequence[int], *rest: Any) -> Iterable[Block]:
-        return (row for row in stream.call(slots, *rest) if row[0] != 1)
+    def ask(request: Request) -> Rows:
+        yield from stream.ask(request)
+        if (error := next(tries, None)) is not None:
+            raise error
 
-    with pytest.raises(Unavailable, match=r"slots \[1\] have not answered as of round 0"):
-        stream.session(call=call).ask(SRQ, timeout=0.0)
+    (line,) = stream.session(ask).lines([("q", SRQ)], bounds=AnswerBounds(hold=held.append))
+    size = len(line.encode())
+    assert held == [size, -size, size]

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from spatialstream.client import SnapshotClient
@@ -38,27 +37,16 @@ FILLER, OTHER = "filler-0123456789012345", "other-01234567890123456"
 LIMITS = Limits(body=1 << 20, answer=2 << 20, memory=16 << 20)
 
 
-class Counting:
-    """Counts what slots give."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream, self.given = stream, 0
-
-    def call(self, *given: Any) -> Iterator[tuple[int, str, pa.RecordBatch]]:
-        for row in self.stream.call(*given):
-            self.given += row[2].nbytes
-            yield row
-
-
 @pytest.fixture
-def slots(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Counting:
-    monkeypatch.setattr("spatialstream.stages.snapshots.BLOCK_BYTES", 100_000)
+def slots(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Stream:
+    monkeypatch.setattr("spatialstream.stages.snapshot_queries.BLOCK_BYTES", 100_000)
+    monkeypatch.setattr("spatialstream.actors.coordinator._PIECE", 50_000)
     stream.round(1_000, objects(5_000, 900))
-    return Counting(stream)
+    return stream
 
 
 @pytest.fixture
-def gateway(slots: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gateway:
+def gateway(slots: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gateway:
     may = {"rights": ["ask", "watch", "write"], "streams": ["s"]}
     tokens = [{"name": token[:5], "token": token} | may for token in (FILLER, OTHER)]
     (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
@@ -70,7 +58,7 @@ def gateway(slots: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         return log
 
     monkeypatch.setattr(ServedStream, "log", read)
-    behind = served("s", lambda: Opened(slots.stream.newest, slots.call, PLANE), opener())
+    behind = served("s", lambda: Opened(slots.newest, slots.ask, PLANE), opener())
     return Gateway([behind], Access(tmp_path / "tokens"), limits=LIMITS)
 
 
@@ -95,7 +83,7 @@ def refused(gateway: Gateway, reason: str) -> float:
     )
 
 
-def test_a_large_answer_that_is_allowed_is_complete(nobody: Client, slots: Counting) -> None:
+def test_a_large_answer_that_is_allowed_is_complete(nobody: Client, slots: Stream) -> None:
     ask = Client(nobody.port, OTHER)
     kinds: tuple[dict[str, Any], ...] = (
         SRQ,
@@ -104,32 +92,30 @@ def test_a_large_answer_that_is_allowed_is_complete(nobody: Client, slots: Count
         SRQ | {"region": {"box": [0, 0, 4, 4]}, "t": 950},
     )
     asked: list[dict[str, Any]] = [kind | {"id": f"q{i}"} for i, kind in enumerate(kinds)]
-    right = [slots.stream.right(each) for each in asked]
+    right = [slots.right(each) for each in asked]
     answer = ask("POST", ASK, asked)
     assert (answer.status, answer.json) == (200, right)
     assert 1_000_000 < len(answer.body) == int(answer.headers["content-length"])
     assert [ask("POST", ASK, each).json for each in asked] == right
 
 
-def test_what_would_be_too_large_is_given_up_while_it_is_found(
-    nobody: Client, gateway: Gateway, slots: Counting
-) -> None:
+def test_what_would_be_too_large_is_given_up_while_it_is_found(nobody: Client, gateway: Gateway, slots: Stream) -> None:
     ask = Client(nobody.port, FILLER)
     answer = ask("POST", ASK, [SRQ] * 1_000)
     assert answer.status == 413
     assert answer.json["type"] == "urn:spatialstream:problem:answer-too-large"
     assert "; ask for less: fewer queries at a time, a smaller region" in answer.json["detail"]
-    assert slots.given < 2 * LIMITS.answer, "of some 250 MB"
+    assert slots.actors.found < 2 * LIMITS.answer, "of some 250 MB"
     assert refused(gateway, "size") == 1
-    slots.given = 0
+    slots.actors.found = 0
     answer = ask("POST", ASK, [SKQ | {"k": 5_000}] * 1_000)
     assert (answer.status, refused(gateway, "size")) == (413, 2)
-    assert slots.given < LIMITS.memory
+    assert slots.actors.found < LIMITS.memory
     assert ask("POST", ASK, [SRQ] * 4).status == 200
 
 
-def test_one_of_those_that_are_answered_together_is_refused_alone(slots: Counting) -> None:
-    gateway = Gateway([served("s", lambda: Opened(slots.stream.newest, slots.call, PLANE))], limits=LIMITS)
+def test_one_of_those_that_are_answered_together_is_refused_alone(slots: Stream) -> None:
+    gateway = Gateway([served("s", lambda: Opened(slots.newest, slots.ask, PLANE))], limits=LIMITS)
     near = {**SRQ, "region": {"box": [1, 1, 2, 2]}, "id": "near"}
     behind = gateway.streams["s"]
     with serving(gateway) as client, ExitStack() as opened:
@@ -142,10 +128,10 @@ def test_one_of_those_that_are_answered_together_is_refused_alone(slots: Countin
             sent.append(connection)
             assert await_condition(lambda count=count: len(behind._asked) == count, 60.0)  # type: ignore[misc]
         behind._patient = False
-        assert client("POST", ASK, near).json == slots.stream.right(near)
+        assert client("POST", ASK, near).json == slots.right(near)
         found = [each.getresponse() for each in sent]
         assert [each.status for each in found] == [413, 200, 200]
-        assert json.loads(found[1].read()) == slots.stream.right(near)
+        assert json.loads(found[1].read()) == slots.right(near)
         assert len(json.loads(found[2].read())) == 2
         assert await_condition(lambda: gateway.rooms.taken == 0, 60.0)
 
@@ -161,10 +147,10 @@ def asked_and_not_read(port: int, request: str, body: bytes = b"") -> tuple[sock
 
 
 def test_who_takes_all_the_memory_they_can_leaves_some_for_others(
-    nobody: Client, gateway: Gateway, slots: Counting
+    nobody: Client, gateway: Gateway, slots: Stream
 ) -> None:
     filler, other = Client(nobody.port, FILLER), Client(nobody.port, OTHER)
-    right = [slots.stream.right(SRQ | {"id": f"q{i}"}) for i in range(2)]
+    right = [slots.right(SRQ | {"id": f"q{i}"}) for i in range(2)]
     with ExitStack() as opened:
         statuses = list[bytes]()
         while b"503" not in statuses:
@@ -241,7 +227,7 @@ def test_geojson_is_made_object_by_object(stream: Stream) -> None:
     ]
 
     def opened() -> SnapshotClient:
-        return Opened(globe.newest, globe.call, WGS84)
+        return Opened(globe.newest, globe.ask, WGS84)
 
     gateway = Gateway([served("s", opened)], limits=LIMITS)
     with serving(gateway) as ask:

@@ -15,12 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spatialstream.actors.query_endpoint import Request
 from spatialstream.client import SnapshotClient
 from spatialstream.gateway import streams
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.model.errors import Replaced, Suspended, Unavailable
 from spatialstream.model.space import WGS84, Space
 from spatialstream.servers.process import await_condition
+from tests.asking import Rows
 from tests.unit.client.test_snapshot_client import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
 from tests.unit.gateway.http import Client, served, serving
 
@@ -49,7 +51,7 @@ def live(stream: Stream) -> Iterator[Live]:
     def opener() -> Any:
         if away:
             raise Unavailable(away[0])
-        return Opened(stream.newest, stream.call, PLANE)
+        return Opened(stream.newest, stream.ask, PLANE)
 
     with serving(Gateway([served("s", opener)], limits=Limits(body=2_000))) as client:
         yield Live(stream, client, away)
@@ -125,10 +127,10 @@ def test_a_stream_that_was_begun_anew_is_opened_anew(stream: Stream) -> None:
         def close(self) -> None:
             closed.append(self)
 
-    def replaced(seconds: float) -> NoReturn:
+    def replaced(request: Request) -> NoReturn:
         raise Replaced("the stream was begun anew")
 
-    openers = [lambda: Old(replaced, stream.call, WGS84), lambda: Opened(stream.newest, stream.call, PLANE)]
+    openers = [lambda: Old(stream.newest, replaced, WGS84), lambda: Opened(stream.newest, stream.ask, PLANE)]
     with serving(Gateway([served("s", lambda: openers.pop(0)())])) as ask:
         assert ask("POST", ASK, SRQ | {"id": "q"}).json == stream.right(SRQ | {"id": "q"})
         assert len(closed) == 1
@@ -138,14 +140,14 @@ def test_a_stream_that_was_begun_anew_is_opened_anew(stream: Stream) -> None:
 
 def test_queries_that_come_together_are_answered_together_but_for_those_that_are_none(stream: Stream) -> None:
     stream.round(1_000, objects(40, 900))
-    room, looks = threading.Event(), list[float]()
+    room, looks = threading.Event(), list[int]()
 
-    def newest(seconds: float) -> Any:
-        looks.append(seconds)
+    def asked_of(request: Request) -> Rows:
+        looks.append(len(request.asked))
         room.wait(300.0)
-        return stream.newest(seconds)
+        yield from stream.ask(request)
 
-    behind = served("s", lambda: Opened(newest, stream.call, PLANE))
+    behind = served("s", lambda: Opened(stream.newest, asked_of, PLANE))
     unread = {**SRQ, "region": {"box": [1]}}
     early = {**SRQ, "t": 2_000}
     kinds = {"region/box": unread, "t": early}
@@ -166,7 +168,10 @@ def test_queries_that_come_together_are_answered_together_but_for_those_that_are
                 assert (found.status, [each["pointer"] for each in found.errors]) == (400, [f"#/{wrong[0]}"])
             else:
                 assert found.json == stream.right(record)
-    assert len(looks) == 5  # the 36 as of one round, however many of them are wrong
+    assert looks[:4] == [1] * 4
+    # the 36 as of one round, however many of them are wrong: those that are early are known only then
+    assert len(looks) == 6
+    assert looks[4] > looks[5]
 
 
 def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +185,7 @@ def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream, mon
             room.wait(300.0)
             return super().together(requests, *given)
 
-    behind = served("s", lambda: Slow(stream.newest, stream.call, PLANE))
+    behind = served("s", lambda: Slow(stream.newest, stream.ask, PLANE))
     asked = [{**SRQ, "id": f"q{i}"} for i in range(20)]
     with serving(Gateway([behind])) as ask, ThreadPoolExecutor(20) as threads:
         answers = [threads.submit(ask, "POST", ASK, asked[0])]
@@ -206,7 +211,7 @@ def test_a_defect_is_of_the_query_alone_that_brings_it_about(stream: Stream) -> 
                 raise ZeroDivisionError
             return super().together(requests, *given)
 
-    behind = served("s", lambda: Defective(stream.newest, stream.call, PLANE))
+    behind = served("s", lambda: Defective(stream.newest, stream.ask, PLANE))
     asked = [{**SRQ, "id": f"q{i}"} for i in range(7)]
     with serving(Gateway([behind])) as ask, ThreadPoolExecutor(7) as threads:
         answers = []
@@ -259,7 +264,7 @@ def test_geojson_is_of_places_on_the_globe(stream: Stream) -> None:
             return [[json.dumps(row).encode()] for _ in requests]
 
     def opener(space: Space) -> Any:
-        return lambda: Globe(stream.newest, stream.call, space)
+        return lambda: Globe(stream.newest, stream.ask, space)
 
     streams = [served("s", opener(WGS84)), served("plane", opener(PLANE))]
     with serving(Gateway(streams)) as ask:

@@ -112,7 +112,7 @@ class Behind(Opened):
     """The stream as it is opened."""
 
     def __init__(self, stream: Taking) -> None:
-        super().__init__(stream.slots.newest, stream.slots.call, WGS84)
+        super().__init__(stream.slots.newest, stream.slots.ask, WGS84)
         self._stream = stream
 
     def limits(self) -> TimeLimits:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import pytest
@@ -84,9 +84,13 @@ class Stream:
         sent.refused |= self.refused.get(sent.offset, {})
 
 
+def nobody(request: object) -> NoReturn:
+    raise Unavailable("nobody answers")
+
+
 class QuerySession(SnapshotClient):
     def __init__(self, stream: Stream) -> None:
-        super().__init__(lambda: None, lambda *given: [], WGS84)
+        super().__init__(lambda seconds: None, nobody, WGS84)
         self.stream = stream
 
     def limits(self) -> TimeLimits:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from spatialstream.actors.read_point import ReadPoint
 from spatialstream.client import SnapshotClient
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.kinds import QueryType
@@ -19,16 +18,22 @@ from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Lifetime, Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
-from spatialstream.stages import views
-from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.versions import load_version
-from spatialstream.stages.views import RoundId
 from spatialstream.stream.settings import StreamSettings
+from tests.asking import AskedActors, world_of
 from tests.simulation import IDLE, Simulation
 from tests.streams import PLANE, query_record, random_stream
 
 SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
+
+
+def client_of(simulation: Simulation, turn: Round, space: Space) -> SnapshotClient:
+    """A client that is answered as of a round of a simulation, by an actor that has some of its slots' views."""
+    read_point = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(simulation.storage, number))
+    world = world_of(space, 3, simulation.storage.place, simulation.settings.retention)
+    actors = AskedActors(lambda seconds: read_point, {}, {"a": world})
+    return SnapshotClient(lambda seconds: read_point, actors.ask, space, pause=lambda seconds: None)
 
 
 class Asked(Simulation):
@@ -61,12 +66,7 @@ class Asked(Simulation):
         chance = random.Random(self.random.random())
         now = max(turn.watermark, 0)
         asked = [self.timed(query, now, chance) for query in chance.sample(self.query_block, 6)]
-        directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(self.storage, number))
-
-        def call(slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float) -> Any:
-            return views.answer_at(self.storage.place, slots, round_id, query_block)
-
-        session = SnapshotClient(lambda seconds: directory, call, self.work_settings.space, pause=lambda seconds: None)
+        session = client_of(self, turn, self.work_settings.space)
         try:
             rows = session.ask([query_record(query) for query in asked], timeout=0.0)
         except Unavailable as error:
@@ -141,13 +141,8 @@ def test_a_row_is_that_of_the_stream_to_the_byte(tmp_path: Path) -> None:
     simulation.run(rebalances=0.3)
     by_stream = {row["query"]: row for row in simulation.rows()}
     turn = simulation.rounds[-1][0].round
-    directory = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(simulation.storage, number))
-
-    def call(slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float) -> Any:
-        return views.answer_at(simulation.storage.place, slots, round_id, query_block)
-
     records = [("", query_record(query)) for query in queries]
-    for query, line in zip(queries, SnapshotClient(lambda seconds: directory, call).lines(records), strict=True):
+    for query, line in zip(queries, client_of(simulation, turn, WGS84).lines(records), strict=True):
         as_of = {"round": turn.number, "clock": turn.watermark}
         assert line == json.dumps(by_stream[query.id] | {"as_of": as_of}, ensure_ascii=False)
     assert len(by_stream) == 120

@@ -26,7 +26,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.actors.block_buffer import BlockBuffer
@@ -35,7 +34,6 @@ from spatialstream.actors.call_pool import CallPool, serve_calls
 from spatialstream.actors.coordinator import QueryCoordinator
 from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import ReadPoints, heartbeat_interval, trust
-from spatialstream.actors.scatter import Scatter
 from spatialstream.actors.wire import (
     BLOCKS,
     ActorLost,
@@ -50,8 +48,6 @@ from spatialstream.actors.wire import (
     options,
     own_host,
     received,
-    telling,
-    told_of,
     write_blocks,
 )
 from spatialstream.connectors.calls import called
@@ -60,11 +56,10 @@ from spatialstream.connectors.process_memory import resident_bytes
 from spatialstream.connectors.requests import requests
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made, watched
-from spatialstream.stages import messages
 from spatialstream.stages.division import PartBlock
 from spatialstream.stages.messages import Block
 from spatialstream.stages.tasks import TASKS, World
-from spatialstream.stages.views import listed, respond
+from spatialstream.stages.views import listed
 
 __all__ = ["ELSEWHERE", "Actor", "ActorSpec", "run_actor"]
 
@@ -144,9 +139,9 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         self._gathered: _Gathered | None = None
         self._others: dict[str, flight.FlightClient] = {}
         self._call_pool = CallPool("find", self._client)
-        self._scatter = Scatter(spec.world, spec.secret, self._call_pool, self._lose, self.metrics)
         newest = ReadPoints(spec.world, self.address, self._read_point, lambda: self.trusted)
-        self._coordinator = QueryCoordinator(spec.world, newest, self._scatter)
+        given = spec.secret, newest, self._call_pool, self._lose, self.metrics
+        self._coordinator = QueryCoordinator(spec.world, *given)
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``map``: the lines of a task over items; ``gather``: the lines of a merge of several actors' rows; ``end``.
@@ -174,10 +169,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         raise ValueError(f"unknown action: {name}")
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        """The rows of a task over items; or the slots' answers to queries, as of a round."""
-        head, line, query_block = ticket.ticket.partition(b"\n")
-        if line:
-            return flight.GeneratorStream(BLOCKS, telling(self._answers(json.loads(head), query_block)))
+        """The rows of a task over items."""
         Guard.check_own(context)
         command = Command.read(json.loads(ticket.ticket))
         return flight.GeneratorStream(BLOCKS, write_blocks(self._rows(command)))
@@ -185,10 +177,10 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
     def do_exchange(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
         """Persistent calls, see :mod:`~spatialstream.actors.call_pool`.
 
-        For query clients ``ask``, see :class:`~spatialstream.actors.coordinator.QueryCoordinator`: the JSON head is
-        followed by the rows, one per line. For actors ``find``, see :class:`~spatialstream.actors.scatter.Scatter`.
+        For query clients ``ask``, and for actors ``find``, see
+        :class:`~spatialstream.actors.coordinator.QueryCoordinator`.
         """
-        answers = {b"ask": self._ask, b"find": self._scatter.answer}
+        answers = {b"ask": self._coordinator.ask, b"find": self._coordinator.find}
         if descriptor.command not in answers:
             raise ValueError(f"unknown exchange: {descriptor.command!r}")
         if descriptor.command != b"ask":
@@ -203,28 +195,6 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
     def let_go(self) -> None:
         """Close the persistent calls to other actors."""
         self._call_pool.close()
-
-    def _answers(self, asked: Mapping[str, Any], query_block: bytes) -> Iterator[pa.RecordBatch]:
-        """The slots' answers; runs concurrently with the turns."""
-        number, revision = asked["round"]
-        slots, batch = asked["slots"], messages.unpack(query_block)
-        with self.metrics.counting(slots, batch):
-            yield from respond(self._spec.world.storage.place, slots, (number, revision), batch)
-
-    def _ask(self, body: bytes) -> bytes:
-        lines = list[str]()
-
-        def ask() -> dict[str, int] | None:
-            given = json.loads(body)
-            found = self._coordinator.ask(given["asked"], float(given["seconds"]), given.get("most"))
-            if found is None:
-                return None
-            as_of, rows = found
-            lines.extend(rows)
-            return as_of
-
-        head = told_of(ask)
-        return "\n".join([head, *lines]).encode()
 
     def _read_point(self, seconds: float) -> Any:
         """The newest read point that the driver publishes."""

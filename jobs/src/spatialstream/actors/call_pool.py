@@ -1,4 +1,4 @@
-"""A pool of persistent calls: a request is a message on an open Flight exchange, and its answer another one.
+"""A pool of persistent calls: a request is a message on an open Flight exchange, and its answer one or more.
 
 A Flight call per request takes both sides twice the processor time of two messages. So a thread that sends a request
 takes a call from the pool for its own use and returns it afterwards; a call that stays unused for a while is closed.
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from pyarrow import flight
@@ -22,13 +22,16 @@ from pyarrow import flight
 from spatialstream.actors.wire import ActorLost, answering, options
 from spatialstream.connectors.calls import called
 
-__all__ = ["CallPool", "serve_calls"]
+__all__ = ["AnswerMessages", "CallPool", "serve_calls"]
 
 _IDLE_SECONDS = 5.0
 """An unused call is closed after this time."""
 
 _LOOK_SECONDS = 0.1
 """A request may wait for so much longer than its timeout."""
+
+_LAST, _MORE = b".", b"+"
+"""The first byte of a message of an answer: whether it is the last one."""
 
 _CLOSE_SECONDS = 1.0
 """For how long :meth:`CallPool.close` waits until the cancelled calls of other threads have ended."""
@@ -52,6 +55,41 @@ class _Call:
     until: float
 
 
+class AnswerMessages:
+    """The messages of an answer, as they come; an iterator.
+
+    Args:
+        pool: of the call.
+        call: to which this belongs until it is over.
+        until: when the call is cancelled, s of the monotonic clock.
+    """
+
+    def __init__(self, pool: CallPool, call: _Call, until: float) -> None:
+        self._pool, self._call, self._until = pool, call, until
+        self._over = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        """The next message.
+
+        Raises:
+            ActorLost: the endpoint does not answer in time, or at all.
+        """
+        if self._over:
+            raise StopIteration
+        self._over = True  # unless there is one, and another one after it
+        message, self._over = self._pool._read(self._call, self._until)
+        return message
+
+    def close(self) -> None:
+        """End the call, if the answer is not at its end: the other side makes no more of it."""
+        if not self._over:
+            self._over = True
+            self._pool._end([self._call])
+
+
 class CallPool:
     """Persistent calls to endpoints that run :func:`serve_calls`; thread-safe.
 
@@ -68,34 +106,48 @@ class CallPool:
         self._watcher: threading.Thread | None = None
         self._closed = False
 
-    def ask(self, address: str, secret: str, body: bytes, seconds: float) -> bytes:
-        """Send a request, and return the answer.
+    def ask(
+        self, address: str, secret: str, body: bytes, seconds: float, silence: float | None = None
+    ) -> AnswerMessages:
+        """Send a request, and return its answer, which has to be closed or read to its end.
 
         Args:
             address: of the endpoint.
             secret: authenticates the call.
             body: the request.
             seconds: timeout of the answer.
+            silence: timeout of its first message; None: the same.
 
         Raises:
-            ActorLost: the endpoint does not answer in time, or at all.
+            ActorLost: the endpoint cannot be reached in time, or at all; when the answer is read: it does not answer.
         """
         until = time.monotonic() + seconds
         with answering(address):
-            call = self._taken(address, secret, until)
+            call = self._taken(address, secret, until if silence is None else time.monotonic() + silence)
             try:
                 call.writer.write_metadata(pa.py_buffer(body))
-                answer: bytes = call.reader.read_chunk().app_metadata.to_pybytes()
-            except StopIteration:
-                self._lose(call)
-                raise ActorLost(f"the process at {address} has ended the call", address) from None
             except BaseException:
                 self._lose(call)
                 raise
+        return AnswerMessages(self, call, until)
+
+    def _read(self, call: _Call, until: float) -> tuple[bytes, bool]:
+        """The next message of an answer, and whether it is the last one: then the call is free."""
+        with answering(call.address):
+            try:
+                message = call.reader.read_chunk().app_metadata.to_pybytes()
+            except StopIteration:
+                self._lose(call)
+                raise ActorLost(f"the process at {call.address} has ended the call", call.address) from None
+            except BaseException:
+                self._lose(call)
+                raise
+        last = message[:1] == _LAST
         with self._changed:
-            call.until = time.monotonic() + _IDLE_SECONDS
-            self._free.append(call)
-        return answer
+            call.until = time.monotonic() + _IDLE_SECONDS if last else until
+            if last:
+                self._free.append(call)
+        return message[1:], last
 
     def close(self) -> None:
         """Close all calls and stop the watcher thread, so that the process can exit.
@@ -179,10 +231,15 @@ def _break_off(writer: Any, reader: Any) -> None:
         writer.close()
 
 
-def serve_calls(reader: Any, writer: Any, answer: Callable[[bytes], bytes]) -> None:
-    """Answer each request that comes on a call, until the other side closes it."""
+def serve_calls(reader: Any, writer: Any, answer: Callable[[bytes], Generator[bytes]]) -> None:
+    """Answer each request that comes on a call, in one or more messages, until the other side closes it."""
     for body in _bodies(reader):
-        writer.write_metadata(pa.py_buffer(answer(body)))
+        with closing(answer(body)) as messages:
+            waiting = next(messages, b"")
+            for message in messages:
+                writer.write_metadata(pa.py_buffer(_MORE + waiting))
+                waiting = message
+            writer.write_metadata(pa.py_buffer(_LAST + waiting))
 
 
 def _bodies(reader: Any) -> Iterator[bytes]:

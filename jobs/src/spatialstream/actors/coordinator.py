@@ -1,40 +1,62 @@
-"""Answers small batches of queries completely in one actor: it receives the queries as JSON, and returns their rows.
+"""Answers snapshot queries in one actor, which a client has chosen: the coordinating node of Elasticsearch.
 
-For a single query, shipping blocks between processes costs more than the search. So a client with few queries sends
-them to the actor that is likely to hold most of the answer. That actor knows the newest round
-(:mod:`~spatialstream.actors.read_point`), searches its own slots directly, asks other actors where more slots are
-concerned, and builds the rows. Requests that wait in an actor at the same moment are answered together by one of the
-waiting threads: as of one round, with one look-up of the newest read point.
+A client sends its queries to any actor, best to the one that is likely to hold most of the answer. That actor knows the
+newest round (:mod:`~spatialstream.actors.read_point`), searches its own slots directly, asks the other actors that have
+slots which the queries concern, in both phases of SKQs, and makes the rows
+(:mod:`~spatialstream.stages.snapshot_queries`). If a view of the round has gone, a slot is moving or an actor does not
+answer, it makes another attempt with the round that is the newest then, unless it has sent a row already.
 
-Some answers are left to the client, see :mod:`~spatialstream.stages.snapshot_queries`: large ones, which would take
-the actor's memory, and those that need slots that are moving or actors that do not respond.
+Between processes queries travel parsed (:mod:`~spatialstream.model.parsed_queries`), what slots find as one Arrow block
+per query type, and rows as lines: all are messages on persistent calls (:mod:`~spatialstream.actors.call_pool`). What
+is large comes in several messages, which wait for who reads them; so an actor holds a few megabytes of each answer, or
+what is found for one query where that is more, and of all answers together no more than :data:`MEMORY`.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
+import pyarrow as pa
+
+from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import LocatedReadPoint
-from spatialstream.model.queries import Query, parse_query
-from spatialstream.stages.snapshot_queries import ReadPoint
+from spatialstream.actors.wire import ActorLost, raised, told
+from spatialstream.model.errors import Gone, RecordError, TooLarge, Unavailable
+from spatialstream.model.kinds import QueryType
+from spatialstream.model.parsed_queries import unpacked
+from spatialstream.model.queries import Query
+from spatialstream.model.times import check_time
+from spatialstream.stages import messages
+from spatialstream.stages.snapshot_queries import Part, SnapshotRows, Wanted, found_here, gathered, joined, scattered
 from spatialstream.stages.tasks import World
+from spatialstream.stages.views import RoundId, views_here
 
-__all__ = ["LARGEST", "CoordinatedAnswer", "QueryCoordinator"]
+__all__ = ["MEMORY", "QueryCoordinator"]
 
-LARGEST = 16 << 20
-"""Maximum bytes of what slots find for queries that are answered together."""
+MEMORY = 256 << 20
+"""Maximum bytes that an actor holds of what is found for queries, for all together."""
 
-_PATIENCE = 0.02
-"""Seconds for which queries wait for those being answered; after that they are answered concurrently."""
+_PIECE = 1 << 20
+"""Bytes of rows of a message, about."""
 
-CoordinatedAnswer = tuple[dict[str, int], list[str]]
-"""The round and the watermark as of which queries are answered, and the row of each query as JSON."""
+_MUCH = 4 << 20
+"""Bytes from which on rows are made for one answer at a time: sorted, and as texts, they take several times as much."""
+
+_SHORTEST = 0.75
+"""Bytes that an object has in a row, at least, for each that it takes as columns: 36 and its id, where all its numbers
+have one digit, for 44 and its id."""
+
+_AGAIN_SECONDS = 0.5
+"""For how long a coordinator begins again; then the client may, at another one."""
+
+_PAUSES = (0.002, 0.1)
+"""Seconds before it begins again: the first time, and at most."""
 
 
 class ReadPointSource(Protocol):
@@ -47,153 +69,347 @@ class ReadPointSource(Protocol):
         """Something was not where the read point said: fetch it anew next time."""
 
 
-class SlotSearch(Protocol):
-    """Searches slots."""
+class Messages(Iterator[bytes], Protocol):
+    """The messages of an answer."""
 
-    def lines(
-        self, queries: Sequence[Query], read_point: ReadPoint, actors: Mapping[int, str], seconds: float
-    ) -> dict[int, str]:
-        """The rows of queries by position; queries that cannot be answered this way are missing.
-
-        See :func:`~spatialstream.stages.snapshot_queries.lines_here`.
-
-        Args:
-            queries: with their times.
-            read_point: of the stream.
-            actors: the address of the actor of each slot, without slots that are moving.
-            seconds: timeout.
-        """
+    def close(self) -> None:
+        """End the call, if the answer is not at its end."""
 
 
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    """Queries of one call.
+class Calls(Protocol):
+    """Calls other actors, see :class:`~spatialstream.actors.call_pool.CallPool`."""
 
-    Attributes:
-        queries: the queries, whose times are not known yet.
-        until: when the caller stops waiting, s of the monotonic clock.
-        most: bytes of their rows that whoever asks takes; None: any number.
-        leads: whether the caller's thread is to answer all waiting requests.
-        woken: gets an item when that becomes so, and when the answer is there.
-        found: the answer; None if there is none here; or the exception that was raised.
-        done: whether the answer is there.
-    """
+    def ask(self, address: str, secret: str, body: bytes, seconds: float) -> Messages:
+        """Send a request."""
 
-    queries: list[Query]
-    until: float
-    most: int | None = None
-    leads: bool = False
-    woken: SimpleQueue[None] = field(default_factory=SimpleQueue)
-    found: CoordinatedAnswer | Exception | None = None
-    done: bool = False
+
+class _RefusedError(Exception):
+    """Queries have impossible times."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__()
+        self.reasons = reasons
 
 
 class QueryCoordinator:
-    """Answers queries; thread-safe.
+    """Answers queries of clients, and searches slots for other coordinators; thread-safe.
 
     Args:
         world: of the actor.
+        secret: of the job.
         newest: provides the newest read point.
-        slots: searches slots.
+        calls: to other actors.
+        lose: called with the address of an endpoint that does not answer.
+        metrics: counts the queries.
+        memory: maximum bytes of what is found, of all queries together.
     """
 
-    def __init__(self, world: World, newest: ReadPointSource, slots: SlotSearch) -> None:
-        self._world, self._newest, self._slots = world, newest, slots
-        self._lock, self._busy = threading.Lock(), False
-        self._waiting: list[_Waiting] = []
+    def __init__(
+        self,
+        world: World,
+        secret: str,
+        newest: ReadPointSource,
+        calls: Calls,
+        lose: Callable[[str], None],
+        metrics: QueryMetrics,
+        memory: int = MEMORY,
+    ) -> None:
+        self._world, self._secret, self._newest, self._calls = world, secret, newest, calls
+        self._lose, self._metrics, self._memory = lose, metrics, _Memory(memory)
 
-    def ask(
-        self, records: Sequence[Mapping[str, Any]], seconds: float, most: int | None = None
-    ) -> CoordinatedAnswer | None:
-        """Answer queries as of the newest round, at its watermark; None: the client has to find the answers itself.
+    def ask(self, body: bytes) -> Generator[bytes]:
+        """Answer a client's request, see :func:`~spatialstream.actors.query_endpoint.request_of`.
 
-        Args:
-            records: the queries, without times.
-            seconds: timeout of the answers.
-            most: bytes of their rows; with more there is no answer here; None: any number.
+        Yields messages: a line of JSON, ``{"numbers": [...]}`` followed by a line with the row of each of these
+        queries; or, at the end, ``{"refused": {number: reason}}`` if queries have impossible times, or ``{"failed":
+        error}``.
+        """
+        try:
+            yield from self._answer(_Asked.read(body))
+        except _RefusedError as error:
+            yield _head(refused=error.reasons)
+        except Exception as error:  # noqa: BLE001 - sent to the caller
+            yield _head(failed=told(error))
+
+    def _answer(self, asked: _Asked) -> Iterator[bytes]:
+        """The messages of the first attempt that succeeds."""
+        until, pause, begun = time.monotonic() + _AGAIN_SECONDS, _PAUSES[0], False
+        while True:
+            try:
+                for message in self._attempt(asked):
+                    begun = True
+                    yield message
+            except (Gone, ActorLost) as error:
+                self._newest.doubt()
+                self._lose(error.address if isinstance(error, ActorLost) else "")
+                if begun or time.monotonic() + pause > min(until, asked.until):
+                    raise
+            else:
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSES[1])
+
+    def _attempt(self, asked: _Asked) -> Iterator[bytes]:
+        """The answer as of the newest round."""
+        known = self._newest(asked.left)
+        if known is None or not known.read_point.begun:
+            raise Unavailable("the stream has just started: its clock has no time yet, so it answers nothing")
+        read_point = known.read_point
+        if asked.at_least is not None and read_point.clock < asked.at_least:
+            raise Unavailable(f"the stream's clock has not reached {asked.at_least}: it is at {read_point.clock}")
+        if refused := asked.refused(read_point.clock):
+            raise _RefusedError(refused)
+        settings, limits = self._world.settings, self._world.limits
+        queries, longest = asked.at(read_point.clock), None if limits is None else limits.longest
+        given = read_point.routing, read_point.clock, settings.space, settings.retention, longest
+        as_of = json.dumps(read_point.as_of)
+        with self._counting(asked), ExitStack() as opened:
+            tally = opened.enter_context(_Tally(self._memory, asked.largest))
+
+            def find(wanted: Sequence[Wanted]) -> Iterator[Part]:
+                return self._found(wanted, known, asked.left, opened)
+
+            for numbers, lines in SnapshotRows(queries, *given).rows(find, tally):
+                yield from _pieces(numbers, lines, f', "as_of": {as_of}}}'.encode(), tally)
+
+    @contextmanager
+    def _counting(self, asked: _Asked) -> Iterator[None]:
+        """Count the queries by what becomes of them."""
+        began, outcome = time.perf_counter(), "failed"
+        try:
+            yield
+            outcome = "answered"
+        except (Gone, ActorLost):
+            outcome = "again"
+            raise
+        except GeneratorExit:
+            outcome = "abandoned"
+            raise
+        finally:
+            self._metrics.count(asked.types, outcome, time.perf_counter() - began)
+
+    # ------------------------------------------------------------------------------------------------------- searching
+
+    def _found(
+        self, wanted: Sequence[Wanted], known: LocatedReadPoint, seconds: float, opened: ExitStack
+    ) -> Iterator[Part]:
+        """What slots find, see :data:`~spatialstream.stages.snapshot_queries.Find`; other actors begin at once.
 
         Raises:
-            Exception: there is no answer at present; the client may try again, or another way.
+            Gone: a slot is moving.
+            ActorLost: an actor does not answer.
         """
-        space, rule = self._world.settings.space, self._world.rule
-        queries = [parse_query({**record, "t": 0}, space, rule) for record in records]
-        asked = [query for query in queries if isinstance(query, Query) and not query.lifetime.continuous]
-        if len(asked) != len(queries):
-            raise ValueError("each record must be a valid snapshot query")
-        mine = _Waiting(asked, time.monotonic() + seconds, most)
-        with self._lock:
-            self._waiting.append(mine)
-            mine.leads, self._busy = not self._busy, True
-        if not mine.leads:
-            with suppress(Empty):
-                mine.woken.get(timeout=_PATIENCE)
-        some = list[_Waiting]()
-        with self._lock:
-            if mine in self._waiting:
-                some, self._waiting = self._waiting, some
+        round_id, place = known.read_point.round, self._world.storage.place
+        here = views_here(place, {slot for each in wanted for slot in each.slots}, round_id).keys()
+        by_actor = dict[str, list[Wanted]]()
+        for each in wanted:
+            for address, slots in _by_actor(each.slots, here, known.actors).items():
+                by_actor.setdefault(address, []).append(replace(each, slots=slots))
+        mine = by_actor.pop("", [])
+        streams = [(some, self._found_at(at, some, round_id, seconds, opened)) for at, some in by_actor.items()]
+        return joined([*streams, (mine, found_here(place, round_id, mine))])
+
+    def _found_at(
+        self, address: str, wanted: Sequence[Wanted], round_id: RoundId, seconds: float, opened: ExitStack
+    ) -> Iterator[Part]:
+        """What slots of another actor find."""
+        body = json.dumps({"round": round_id, "wanted": [each.to_record() for each in wanted]}).encode()
+        answer = self._calls.ask(address, self._secret, body, seconds)
+        opened.callback(answer.close)
+        return gathered(map(_blocks_in, answer))
+
+    def find(self, body: bytes) -> Generator[bytes]:
+        """Search slots of this actor for another one: messages for :func:`_blocks_in`."""
         try:
-            if some:
-                self._answer(some)
-        finally:
-            for each in some:
-                each.done = True
-                each.woken.put(None)
-            self._hand_on(mine)
-        while not mine.done:
-            mine.woken.get()
-        return _result(mine)
-
-    def _hand_on(self, mine: _Waiting) -> None:
-        """Pass leadership to the first waiting request, if any: only that one is woken, and it takes all of them."""
-        with self._lock:
-            if mine.leads:
-                mine.leads, self._busy = False, bool(self._waiting)
-                if self._busy:
-                    self._waiting[0].leads = True
-                    self._waiting[0].woken.put(None)
-
-    def _answer(self, some: Sequence[_Waiting]) -> None:
-        """Answer several requests together; if that fails, each one by itself."""
-        try:
-            found = self._found([query for each in some for query in each.queries], max(each.until for each in some))
-        except Exception as error:  # noqa: BLE001 - raised by the waiting thread
-            if len(some) == 1:
-                some[0].found = error
-            else:
-                for each in some:
-                    self._answer([each])
-            return
-        if found is not None:
-            as_of, lines = found
-            first = 0
-            for each in some:
-                mine = range(first, first + len(each.queries))
-                first = mine.stop
-                if lines.keys() >= set(mine) and (each.most is None or _size(lines, mine) <= each.most):
-                    each.found = as_of, [lines[i] for i in mine]
-
-    def _found(self, queries: Sequence[Query], until: float) -> tuple[dict[str, int], dict[int, str]] | None:
-        """The rows that can be found here, by position, and what they are as of."""
-
-        def left() -> float:
-            return max(0.001, until - time.monotonic())
-
-        known = self._newest(left())
-        if known is None or not known.read_point.begun:
-            return None
-        read_point, timed = known.read_point, [replace(query, t=known.read_point.clock) for query in queries]
-        lines = self._slots.lines(timed, read_point, known.actors, left())
-        if len(lines) < len(queries):
-            self._newest.doubt()  # an actor may have gone, or a slot moved
-        return {"round": read_point.round[0], "clock": read_point.clock}, lines
+            given = json.loads(body)
+            (number, revision), wanted = given["round"], [Wanted.of(each) for each in given["wanted"]]
+            types = {each.number: each.query.type for each in wanted}
+            parts = found_here(self._world.storage.place, (number, revision), wanted)
+            for done, batches in scattered(parts, types):
+                blocks = [messages.pack(batch).to_pybytes() for batch in batches]
+                yield b"".join([_head(numbers=done, sizes=[len(block) for block in blocks]), b"\n", *blocks])
+        except Exception as error:  # noqa: BLE001 - sent to the caller
+            yield _head(failed=told(error))
 
 
-def _size(lines: Mapping[int, str], mine: Iterable[int]) -> int:
-    """Bytes of some rows."""
-    return sum(len(lines[i].encode()) for i in mine)
+def _by_actor(slots: Iterable[int], here: Iterable[int], actors: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
+    """Slots by the address of their actor; those of which a view is here are under ""."""
+    found: dict[str, tuple[int, ...]] = {}
+    for slot in slots:
+        address = "" if slot in here else actors.get(slot)
+        if address is None:
+            raise Gone(f"slot {slot} is moving: try again")
+        found[address] = (*found.get(address, ()), slot)
+    return found
 
 
-def _result(waited: _Waiting) -> CoordinatedAnswer | None:
-    if isinstance(waited.found, Exception):
-        raise waited.found
-    return waited.found
+def _head(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def _blocks_in(message: bytes) -> tuple[list[int], list[pa.RecordBatch]]:
+    """What a message of :meth:`QueryCoordinator.find` holds.
+
+    Raises:
+        Exception: the one that it carries.
+    """
+    head, _, blocks = message.partition(b"\n")
+    given, first, batches = json.loads(head), 0, list[pa.RecordBatch]()
+    if "failed" in given:
+        raise raised(given["failed"])
+    for size in given["sizes"]:
+        batches.append(messages.unpack(memoryview(blocks)[first : first + size]))
+        first += size
+    return given["numbers"], batches
+
+
+def _pieces(numbers: Sequence[int], lines: Sequence[bytes], end: bytes, tally: _Tally) -> Iterator[bytes]:
+    """Messages with rows, which say what they are as of."""
+    some, rows, size = list[int](), list[bytes](), 0
+    for number, line in zip(numbers, lines, strict=True):
+        some.append(number)
+        rows.append(line[:-1] + end)
+        size += len(rows[-1])
+        if size >= _PIECE:
+            tally.made(size)
+            yield b"\n".join([_head(numbers=some), *rows])
+            some, rows, size = [], [], 0
+    if some:
+        tally.made(size)
+        yield b"\n".join([_head(numbers=some), *rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request of a client.
+
+    Attributes:
+        queries: with the time of each that has one.
+        times: for each query, whether it has a time, and what is to be checked of it, see :func:`check_time`.
+        at_least: ms: no answer before the clock has reached this time; None: at once.
+        until: when the client stops waiting, s of the monotonic clock.
+        largest: bytes of the rows, together; None: any number.
+    """
+
+    queries: Sequence[Query]
+    times: Sequence[tuple[bool, int | str | None]]
+    at_least: int | None
+    until: float
+    largest: int | None
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """From :func:`~spatialstream.actors.query_endpoint.request_of`."""
+        given = json.loads(body)
+        queries = [unpacked(form) for form, _, _ in given["asked"]]
+        times = [(timed, checked) for _, timed, checked in given["asked"]]
+        return cls(queries, times, given["at_least"], time.monotonic() + given["seconds"], given["largest"])
+
+    @property
+    def left(self) -> float:
+        """Seconds that the client still waits."""
+        return max(0.001, self.until - time.monotonic())
+
+    @property
+    def types(self) -> list[QueryType]:
+        """Of the queries."""
+        return [each.type for each in self.queries]
+
+    def at(self, clock: int) -> list[Query]:
+        """The queries; those without a time have that of the clock."""
+        return [
+            each if timed else replace(each, t=clock) for each, (timed, _) in zip(self.queries, self.times, strict=True)
+        ]
+
+    def refused(self, clock: int) -> dict[int, str]:
+        """Reasons of queries about a time that cannot be meant, or not be answered yet."""
+        found = dict[int, str]()
+        for number, (query, (timed, checked)) in enumerate(zip(self.queries, self.times, strict=True)):
+            if timed:
+                try:
+                    if checked is not None:
+                        check_time(checked, clock)
+                except RecordError as error:
+                    found[number] = str(error)
+                else:
+                    if query.t > clock:
+                        right = f"leave t out, or wait with at_least={query.t}"
+                        late = f"is later than the stream's clock, which is at {clock}"
+                        found[number] = f"t: {query.t} {late}; {right}"
+        return found
+
+
+# -------------------------------------------------------------------------------------------------------------- memory
+
+
+class _Memory:
+    """The memory of an actor for what is found."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.taken = most, 0
+        self.lock, self.making = threading.Lock(), threading.Lock()
+
+
+class _Tally:
+    """What one attempt holds, see :class:`~spatialstream.stages.snapshot_queries.Tally`.
+
+    Args:
+        memory: of the actor.
+        largest: bytes of its rows, together; None: any number.
+    """
+
+    def __init__(self, memory: _Memory, largest: int | None) -> None:
+        self._memory, self._largest = memory, largest
+        self._held = self._listed = self._made = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._hold(-self._held)
+
+    def _hold(self, more: int) -> None:
+        memory = self._memory
+        with memory.lock:
+            if more > 0 and memory.taken + more > memory.most:
+                if memory.taken == self._held:
+                    raise TooLarge(
+                        f"more is found than the {memory.most} bytes of memory that an actor has for answers"
+                    )
+                raise Unavailable("the actor has no memory left for answers at present: try again")
+            memory.taken += more
+            self._held += more
+
+    def found(self, size: int, *, listed: bool) -> None:
+        """More has been found.
+
+        Raises:
+            TooLarge: the rows will be larger than they may be.
+            Unavailable: others hold the memory.
+        """
+        self._hold(size)
+        if listed:
+            self._listed += size
+            self._check(int(self._listed * _SHORTEST), "more than ")
+
+    @contextmanager
+    def making(self, size: int) -> Iterator[None]:
+        """While rows are made of what was found: of much, for one answer at a time."""
+        turn: AbstractContextManager[object] = self._memory.making if size >= _MUCH else nullcontext()
+        with turn:
+            yield
+            if size >= _MUCH:
+                pa.default_memory_pool().release_unused()
+
+    def sent(self, size: int) -> None:
+        """What was found, so many bytes, is not held any more."""
+        self._hold(-size)
+
+    def made(self, size: int) -> None:
+        """Rows have been made, of so many bytes; errors as in :meth:`found`."""
+        self._made += size
+        self._check(self._made, "")
+
+    def _check(self, size: int, about: str) -> None:
+        if self._largest is not None and size > self._largest:
+            raise TooLarge(f"the answer would have {about}{size} bytes, and the most is {self._largest}")

@@ -1,8 +1,9 @@
-"""The query endpoint of a running stream, at which it answers between rounds, and the client that calls its slots.
+"""The query endpoint of a running stream, at which it answers between rounds, and the client that calls its actors.
 
 The worker's driver saves the *query endpoint* in the routing store: its address, the secret of query clients, the
 certificate of its job, and the settings by which queries are validated. Whoever can read the routing store can query.
-The driver returns the newest read point, and which actor has which slot; the actors answer.
+The driver returns the newest read point, and which actor has which slot; any actor answers
+(:mod:`~spatialstream.actors.coordinator`).
 """
 
 from __future__ import annotations
@@ -10,38 +11,42 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
 from pyarrow import flight
 
-from spatialstream.actors.block_buffer import BlockBuffer
 from spatialstream.actors.call_pool import CallPool
-from spatialstream.actors.wire import ActorLost, act, answering, client_of, options, received
+from spatialstream.actors.read_point import ReadPoint
+from spatialstream.actors.wire import ActorLost, act, client_of, options, raised
 from spatialstream.connectors.calls import called
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.catalogue import Listed
 from spatialstream.model.errors import Gone, Replaced, StateError, Suspended, Unavailable
+from spatialstream.model.parsed_queries import packed
 from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.regions import Box, Circle
-from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import QUERY_WORDS, TermRule
 from spatialstream.model.unicode_data import UNICODE
-from spatialstream.stages import messages
-from spatialstream.stages.messages import Block
-from spatialstream.stages.snapshot_queries import ReadPoint
 from spatialstream.stages.views import RoundId
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_named, read_suspended
 
-__all__ = ["QUERY_ENDPOINT", "QueryClient", "QueryEndpoint"]
+__all__ = [
+    "QUERY_ENDPOINT",
+    "AskedQuery",
+    "QueriesRefusedError",
+    "QueryClient",
+    "QueryEndpoint",
+    "Request",
+    "rows_in",
+]
 
 QUERY_ENDPOINT = "query-endpoint"
 """The name under which it is saved."""
@@ -52,11 +57,11 @@ _KNOWN_SECONDS = 5.0
 _STORE_SECONDS = 0.5
 """For which the store is asked why nobody answers, be the time over or not."""
 
-_ROOM = 4 << 20
-"""Bytes of what several actors have found that wait for who asks, about; with more, they wait."""
+_SILENT_SECONDS = 5.0
+"""For how long an actor that has not answered is not asked, if there are others."""
 
-_WHOLE_AGAIN_SECONDS = 1.0
-"""For how long no actor is given complete queries after one of them has not answered."""
+_LEAST_SECONDS = 1.0
+"""Least time for an answer, so that every try has a chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,6 @@ class QueryEndpoint:
         space: of the stream, as text.
         stop_words, minimum_length, query_words: the stream's term rule.
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
-        longest: bytes of a row, of a longer one there is only the reason why it is not given; None: of any length.
     """
 
     address: str
@@ -81,17 +85,16 @@ class QueryEndpoint:
     minimum_length: int
     query_words: int = QUERY_WORDS
     unicode: str = ""
-    longest: int | None = None
 
     @classmethod
-    def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule, longest: int | None = None) -> QueryEndpoint:
+    def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule) -> QueryEndpoint:
         """From :attr:`~spatialstream.actors.engine.ActorEngine.query_endpoint` and the settings of a stream."""
         terms: dict[str, Any] = {
             "stop_words": tuple(sorted(rule.stop_words)),
             "minimum_length": rule.minimum_length,
             "query_words": rule.query_words,
         }
-        return cls(**endpoint, **terms, space=str(space), unicode=UNICODE, longest=longest)
+        return cls(**endpoint, **terms, space=str(space), unicode=UNICODE)
 
     def __repr__(self) -> str:
         """Without the secret."""
@@ -141,23 +144,87 @@ class QueryEndpoint:
         return cls(**{**said, "stop_words": tuple(said["stop_words"])})
 
 
+class AskedQuery(NamedTuple):
+    """A query of a request.
+
+    Attributes:
+        query: a snapshot query; its time does not matter if it is not ``timed``.
+        timed: whether it has a time; otherwise its time is the clock.
+        checked: its time as it was given, if one is to be refused that looks like another unit than ms.
+    """
+
+    query: Query
+    timed: bool = False
+    checked: int | str | None = None
+
+
+class Request(NamedTuple):
+    """What a client asks of an actor.
+
+    Attributes:
+        asked: the queries; they are numbered in this order.
+        seconds: for the answers to arrive.
+        at_least: ms: no answer before the clock has reached this time; None: at once.
+        largest: bytes of the rows together, at most; None: any number.
+    """
+
+    asked: Sequence[AskedQuery]
+    seconds: float
+    at_least: int | None = None
+    largest: int | None = None
+
+    def to_json(self) -> bytes:
+        """For :meth:`~spatialstream.actors.coordinator.QueryCoordinator.ask`."""
+        forms = [(packed(query), timed, checked) for query, timed, checked in self.asked]
+        return json.dumps(self._asdict() | {"asked": forms}).encode()
+
+
+class QueriesRefusedError(Exception):
+    """Queries have times that cannot be meant, or not be answered yet; no query of the request is answered.
+
+    Attributes:
+        reasons: by the number of the query.
+    """
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons
+
+
+def rows_in(messages: Iterable[bytes]) -> Iterator[tuple[list[int], list[bytes]]]:
+    """The numbers of queries and their rows, from the messages of a coordinator.
+
+    Raises:
+        QueriesRefusedError: see there.
+        Exception: the one that a message carries.
+    """
+    for message in messages:
+        head, *rows = message.split(b"\n")
+        given = json.loads(head)
+        if "refused" in given:
+            raise QueriesRefusedError({int(number): reason for number, reason in given["refused"].items()})
+        if "failed" in given:
+            raise raised(given["failed"])
+        yield given["numbers"], rows
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """Where slots are, as the driver said last; it may have changed since.
 
     Attributes:
         actors: address of the actor of each slot.
-        version: the routing version, which says where objects are.
+        version: number of the routing version, which says where objects are.
         since: s of the monotonic clock.
     """
 
     actors: Mapping[int, str]
-    version: RoutingVersion
+    version: int
     since: float = field(default_factory=time.monotonic)
 
 
 class QueryClient:
-    """Calls a stream's driver and slots; thread-safe.
+    """Calls a stream's driver and actors; thread-safe.
 
     Args:
         store: the routing store.
@@ -177,7 +244,7 @@ class QueryClient:
         self._versions: dict[int, RoutingVersion] = {}
         self._loading: dict[int, Future[RoutingVersion]] = {}
         self._known: _Known | None = None
-        self._whole_from = float("-inf")
+        self._silent: dict[str, float] = {}
         self._suspended = False
         self._looking = Future[None]()
         self._looking.set_result(None)
@@ -238,21 +305,28 @@ class QueryClient:
         """
         until = time.monotonic() + seconds
         with self._lock:
-            query_endpoint, versions = self.query_endpoint, self._versions
+            versions = self._versions
+        known = self._located(seconds)
+        if known is None:
+            return None
+        read_point = ReadPoint.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
+        self._keep({known["version"], *(past[0] for past in known["past"])})
+        return read_point
+
+    def _located(self, seconds: float) -> dict[str, Any] | None:
+        """The newest read point as JSON, and where slots and parts of MERGE are; errors as of :meth:`newest`."""
+        until = time.monotonic() + seconds
+        query_endpoint = self.query_endpoint
         if query_endpoint.kind != self._stream:
             raise Replaced("the stream was created again with another space or term rule: connect to it again")
         if self._suspended:  # there may be nobody, and to find that out takes all the time there is
             self._suspended = False
             self._look_for_another(0.0)
             self._check_suspended()
+        how = options(query_endpoint.secret, seconds)
         try:
-            known = act(
-                self._client(query_endpoint, query_endpoint.address),
-                "read_point",
-                b"",
-                options(query_endpoint.secret, seconds),
-                query_endpoint.address,
-            )
+            client = self._client(query_endpoint, query_endpoint.address)
+            known: dict[str, Any] | None = act(client, "read_point", b"", how, query_endpoint.address)
         except ActorLost as error:
             self._forget(query_endpoint.address)
             self._look_for_another(until - time.monotonic())
@@ -263,12 +337,8 @@ class QueryClient:
             return None
         self._actors = {int(slot): address for slot, address in known["actors"].items() if address}
         self._parts = {int(part): address for part, address in known["parts"].items()}
-        read_point = ReadPoint.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
-        self._known = _Known(self._actors, read_point.routing.active)
-        self._keep(
-            {known["version"], *(past[0] for past in known["past"])}, {query_endpoint.address, *self._actors.values()}
-        )
-        return read_point
+        self._known = _Known(self._actors, known["version"])
+        return known
 
     def _check_suspended(self) -> None:
         """Make sure that the stream is not at rest on purpose, by what was found last.
@@ -293,84 +363,65 @@ class QueryClient:
         if begun:
             raise Unavailable("the stream's worker has restarted, and has not read its state yet")
 
-    def _keep(self, versions: set[int], addresses: set[str]) -> None:
+    def _keep(self, versions: set[int]) -> None:
         """Drop versions that no query uses any more, and clients of actors that have gone."""
         with self._lock:
             self._versions = {number: version for number, version in self._versions.items() if number in versions}
-            addresses |= {address for address in self._parts.values() if address is not None}
+            addresses = {self.query_endpoint.address, *self._actors.values(), *self._parts.values()}
             self._clients = {address: client for address, client in self._clients.items() if address in addresses}
+            self._silent = {address: until for address, until in self._silent.items() if address in addresses}
 
-    def call(
-        self, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
-    ) -> Generator[Block]:
-        """Ask slots, see :data:`~spatialstream.stages.snapshot_queries.Call`.
+    def ask(self, request: Request) -> Generator[tuple[list[int], list[bytes]]]:
+        """Have an actor answer queries, see :func:`rows_in`.
 
-        They find little more than what is taken, and nothing for one who takes no more rows.
+        What is not read to the end is not found to the end.
+
+        Raises:
+            ActorLost: the actor does not answer; another one is asked next time.
+            Unavailable: there is no answer now; see also :meth:`newest`.
+            TooLarge: the rows would be larger than they may be, or what is found.
         """
-        groups: dict[str, list[int]] = {}
-        for slot in slots:
-            if slot not in self._actors:
-                raise Gone(f"slot {slot} is moving: try again")
-            groups.setdefault(self._actors[slot], []).append(slot)
-        given = round_id, messages.pack(query_block), seconds
-        if len(groups) == 1:
-            ((address, mine),) = groups.items()
-            yield from self._answer(address, mine, *given)
-            return
-        buffer = BlockBuffer(len(groups), lambda: None, _ROOM)
-
-        def read(address: str, mine: list[int]) -> None:
-            try:
-                with closing(self._answer(address, mine, *given)) as rows:
-                    while not buffer.closed and (row := next(rows, None)) is not None:
-                        buffer.write(row)
-            except Exception as error:  # noqa: BLE001 - it is raised where the rows are taken
-                buffer.end(error)
-            else:
-                buffer.end()
-
+        until = time.monotonic() + request.seconds
+        address = self._coordinator(request.asked[0].query, request.seconds)
+        left = max(_LEAST_SECONDS, until - time.monotonic())
         try:
-            for address, mine in groups.items():
-                called(partial(read, address, mine))
-            yield from buffer
-        finally:
-            buffer.close()
+            with closing(self._messages(address, request._replace(seconds=left))) as messages:
+                yield from rows_in(messages)
+        except (Gone, ActorLost):
+            self._known = None  # something is elsewhere now
+            raise
 
-    def ask(
-        self, query_block: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float, most: int | None = None
-    ) -> tuple[dict[str, int], list[bytes]] | None:
-        """Have one actor answer queries completely, as of the newest round, at its watermark; see actors.coordinator.
-
-        Args:
-            query_block: the queries and their records, without times.
-            seconds: timeout.
-            most: bytes of the rows, which come all at once; None: any number.
-
-        Returns:
-            ``as_of`` and rows; None: not possible at present, but :meth:`newest` and :meth:`call` may work.
-        """
-        now, known = time.monotonic(), self._known
-        if known is None or now < self._whole_from or now > known.since + _KNOWN_SECONDS:
-            return None
-        address = known.actors.get(_slot_of(query_block[0][0], known.version))
-        if address is None:
-            return None
-        asked = [{name: value for name, value in record.items() if name in QUERY_FIELDS} for _, record in query_block]
+    def _messages(self, address: str, request: Request) -> Generator[bytes]:
+        """The messages of a coordinator."""
+        silence = max(_LEAST_SECONDS, request.seconds / 2)  # leaves time for another one
+        given = address, self.query_endpoint.secret, request.to_json(), request.seconds, silence
         try:
-            body = json.dumps({"asked": asked, "seconds": seconds, "most": most}).encode()
-        except (TypeError, ValueError, RecursionError):  # values of the program's own types
-            return None
-        try:
-            head, *lines = self._asking.ask(address, self.query_endpoint.secret, body, seconds).split(b"\n")
-            answered = json.loads(head)
+            with closing(self._asking.ask(*given)) as messages:
+                yield from messages
         except ActorLost:
             self._forget(address)
-            self._known, self._whole_from = None, time.monotonic() + _WHOLE_AGAIN_SECONDS
-            return None
-        if "failed" in answered:
-            self._known = None
-            return None
-        return None if answered["answer"] is None else (answered["answer"], lines)
+            self._silent[address] = time.monotonic() + _SILENT_SECONDS
+            raise
+
+    def _coordinator(self, query: Query, seconds: float) -> str:
+        """The address of an actor that answers, best of the one that has most of a query's answer.
+
+        Raises:
+            Unavailable: there is none; see :meth:`newest`.
+        """
+        known, now = self._known, time.monotonic()
+        if known is None or now > known.since + _KNOWN_SECONDS:
+            if self._located(seconds) is None:
+                raise Unavailable("the stream has just started: it has not completed a round yet")
+            known = self._known
+        if known is None or not known.actors:
+            raise Gone("the stream's slots are moving: try again")
+        best = None
+        with suppress(Unavailable):  # where that is may be not known yet
+            best = known.actors.get(_slot_of(query, self._version(known.version, self._versions, 0.0)))
+        others = list(dict.fromkeys(known.actors.values()))
+        heard = [address for address in (best, *others) if address is not None and self._silent.get(address, 0.0) < now]
+        return heard[0] if heard else others[0]
 
     def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> list[Listed]:
         """The continuous queries of all parts of MERGE as of a round, by number.
@@ -401,29 +452,6 @@ class QueryClient:
 
         calls = [called(partial(of_part, part, str(address))) for part, address in parts.items()]
         return sorted((each for call in calls for each in call.result()), key=lambda each: each[0])
-
-    def _answer(
-        self, address: str, slots: list[int], round_id: RoundId, query_block: pa.Buffer, seconds: float
-    ) -> Generator[Block]:
-        query_endpoint = self.query_endpoint
-        head = json.dumps({"slots": slots, "round": round_id}).encode()
-        ticket = flight.Ticket(head + b"\n" + query_block.to_pybytes())
-        try:
-            with answering(address):
-                reader = self._client(query_endpoint, address).do_get(ticket, options(query_endpoint.secret, seconds))
-        except ActorLost:
-            self._forget(address)
-            raise
-        over = False
-        try:
-            yield from received(address, reader)
-            over = True
-        except ActorLost:
-            self._forget(address)
-            raise
-        finally:
-            if not over:
-                reader.cancel()
 
     def _client(self, query_endpoint: QueryEndpoint, address: str) -> flight.FlightClient:
         with self._lock:

@@ -7,28 +7,22 @@ queries of an actor that has gone stay counted. The counts are a matrix of fixed
 from __future__ import annotations
 
 import threading
-import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from spatialstream.model.errors import Gone
-from spatialstream.model.kinds import CODE, KINDS, NAMES, QueryType
-from spatialstream.model.queries import coded
+from spatialstream.model.kinds import KINDS, QueryType
 
 __all__ = ["ASKED", "LIMITS", "OUTCOMES", "Counts", "QueryMetrics", "none_asked"]
 
 ASKED: tuple[QueryType, ...] = tuple(kind.type for kind in KINDS if not kind.continuous)
 """The query types that are asked between rounds: a count has a row for each."""
-_CODES = [CODE[kind] for kind in ASKED]
 
 OUTCOMES = ("answered", "again", "failed", "abandoned")
-"""Outcomes of a query: an answer; its view has gone, so it is asked again; an error; or nobody waits for the answer
-any more."""
+"""Outcomes of an attempt to answer a query: an answer; a view or an actor has gone, so another attempt is made; an
+error; or nobody waits for the answer any more."""
 
 LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
 """Upper bounds of the latency buckets, s."""
@@ -43,54 +37,29 @@ def none_asked() -> Counts:
 
 
 class QueryMetrics:
-    """Counts the queries sent to an actor; thread-safe.
+    """Counts the queries that clients send to an actor; thread-safe.
 
     Attributes:
-        counts: see :data:`Counts`. An answered query counts in the actor of its first slot, so once; one that is not
-            answered counts in each actor that reports so. The second phase of an SKQ counts as no further query, but
-            its latency counts separately.
+        counts: see :data:`Counts`. A query counts in the actor that answers it for the client: once for each attempt.
     """
 
     def __init__(self) -> None:
         self.counts = none_asked()
         self._lock = threading.Lock()
 
-    @contextmanager
-    def counting(self, slots: Sequence[int], query_block: pa.RecordBatch) -> Iterator[None]:
-        """Count queries that are answered within this context, for some slots; each takes as long as all of them."""
-        began, outcome = time.perf_counter(), "failed"
-        try:
-            yield
-            outcome = "answered"
-        except Gone:
-            outcome = "again"
-            raise
-        except GeneratorExit:
-            outcome = "abandoned"
-            raise
-        finally:
-            self._count(slots, query_block, outcome, time.perf_counter() - began)
+    def count(self, types: Iterable[QueryType], outcome: str, seconds: float) -> None:
+        """Count queries that were asked together, by type; each took as long as all of them.
 
-    def answered(self, types: Iterable[QueryType], seconds: float) -> None:
-        """Count queries that were answered completely and together, by type; each took as long as all of them."""
-        rows, bucket = [ASKED.index(each) for each in types], bisect_left(LIMITS, seconds)
+        Args:
+            types: of the queries.
+            outcome: one of :data:`OUTCOMES`.
+            seconds: latency, which counts for answers alone.
+        """
+        column, bucket = OUTCOMES.index(outcome), len(OUTCOMES) + bisect_left(LIMITS, seconds)
         with self._lock:
-            for row in rows:
-                self.counts[row, OUTCOMES.index("answered")] += 1
-                self.counts[row, len(OUTCOMES) + bucket] += 1
-                self.counts[row, -1] += seconds
-
-    def _count(self, slots: Sequence[int], query_block: pa.RecordBatch, outcome: str, seconds: float) -> None:
-        codes, asked = coded(query_block.column("type")), query_block.column("slots")
-        starts, ends = asked.offsets.to_numpy()[:-1], asked.offsets.to_numpy()[1:]
-        answered = outcome == "answered"
-        if answered:
-            here = np.flatnonzero(starts < ends)
-            codes = codes[here[np.isin(asked.flatten().to_numpy()[starts[here]], slots)]]
-        each = np.bincount(codes, minlength=len(NAMES))[_CODES]
-        with self._lock:
-            if not answered or "since" not in query_block.schema.names:
-                self.counts[:, OUTCOMES.index(outcome)] += each
-            if answered:
-                self.counts[:, len(OUTCOMES) + bisect_left(LIMITS, seconds)] += each
-                self.counts[:, -1] += each * seconds
+            for kind in types:
+                row = self.counts[ASKED.index(kind)]
+                row[column] += 1
+                if outcome == "answered":
+                    row[bucket] += 1
+                    row[-1] += seconds

@@ -18,12 +18,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spatialstream.stages.snapshot_queries import ReadPoint
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.errors import Gone, Missing
+from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.tasks import World
+from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.versions import load_version
-from spatialstream.stages.views import newest_view
+from spatialstream.stages.views import RoundId, newest_view
 
-__all__ = ["LocatedReadPoint", "PublishedReadPoint", "ReadPoints", "heartbeat_interval", "trust"]
+__all__ = ["LocatedReadPoint", "PublishedReadPoint", "ReadPoint", "ReadPoints", "heartbeat_interval", "trust"]
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -36,6 +39,48 @@ def heartbeat_interval(silence: float) -> float:
 def trust(silence: float) -> float:
     """Seconds for which an actor is trusted after a heartbeat: its next heartbeat comes earlier."""
     return 1.5 * heartbeat_interval(silence)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadPoint:
+    """What is needed to query a stream: the newest round that is done.
+
+    Attributes:
+        round: its number and revision.
+        clock: the watermark: all records with this timestamp or an earlier one have arrived.
+        routing: where objects are.
+    """
+
+    round: RoundId
+    clock: int
+    routing: Routing
+
+    @property
+    def begun(self) -> bool:
+        """Whether the watermark has a value: before, nothing is known of any time."""
+        return self.clock > NEVER
+
+    @property
+    def as_of(self) -> dict[str, int]:
+        """As answers say it."""
+        return {"round": self.round[0], "clock": self.clock}
+
+    @staticmethod
+    def record(turn: Round) -> dict[str, Any]:
+        """A round that is done, as JSON, for :meth:`of`."""
+        return {
+            "round": [turn.number, turn.revision],
+            "clock": turn.watermark,
+            "version": turn.version,
+            "past": [list(each) for each in turn.past],
+        }
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], load: Callable[[int], RoutingVersion]) -> ReadPoint:
+        """From :meth:`record`, and a function that loads a version by its number."""
+        past = tuple(PastVersion(load(number), first, last) for number, first, last in record["past"])
+        number, revision = record["round"]
+        return cls((number, revision), record["clock"], Routing(load(record["version"]), past=past, two_phase=True))
 
 
 class PublishedReadPoint:
@@ -110,13 +155,16 @@ class ReadPoints:
             seconds: timeout of the driver's answer.
 
         Raises:
-            Unavailable: the driver does not answer.
+            Unavailable: the driver does not answer, or a version has been removed after it had.
         """
         known = self._known
         if known is not None and self._holds(known):
             return known
         told = self._ask(seconds)
-        self._known = known = None if told is None else LocatedReadPoint.of(told, self._world)
+        try:
+            self._known = known = None if told is None else LocatedReadPoint.of(told, self._world)
+        except Missing:
+            raise Gone("the stream has advanced meanwhile: try again") from None
         return known
 
     def doubt(self) -> None:

@@ -47,10 +47,10 @@ def add_parser(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.actors.query_endpoint import QueryEndpoint
+    from spatialstream.actors.read_point import ReadPoint
     from spatialstream.cli.metrics import WorkerMetrics, serve
     from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.kernels import compile_kernels
-    from spatialstream.stages.snapshot_queries import ReadPoint
     from spatialstream.stream.bootstrap import check_incarnation
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
             check_incarnation(store, storage, options.stream, incarnation, new=not storage.list(ROUNDS))
             metrics.queries(engine.asked)
             given = begun.job(session, engine, metrics)
-            query_endpoint = QueryEndpoint.of(engine.query_endpoint, settings.space, settings.rule, limits.longest)
+            query_endpoint = QueryEndpoint.of(engine.query_endpoint, settings.space, settings.rule)
             given["follow"] = opening(query_endpoint, store, given["follow"])
             job = WorkerJob(
                 **given,

@@ -1,44 +1,39 @@
 """Snapshot queries to a running stream, answered between its rounds as of the newest one.
 
-These queries do not go through the stream: they go directly to the slots that they concern, which answer from views of
-their objects (:mod:`spatialstream.stages.views`). All answers of a call are as of one round, and name it. The functions
-that reach the stream's driver and its slots are passed in.
+These queries do not go through the stream: they go directly to one of its actors, which answers them
+(:mod:`spatialstream.actors.coordinator`). All answers of a call are as of one round, and name it. To ask again is
+harmless, so what is Unavailable is asked again, of another actor if one has gone. The functions that reach the stream's
+driver and its actors are passed in.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, overload
 
+from spatialstream.actors.query_endpoint import AskedQuery, QueriesRefusedError, Request
+from spatialstream.actors.read_point import ReadPoint
 from spatialstream.client.answer import Answer
 from spatialstream.client.query_session import checked_query
-from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds, Counted
+from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds
 from spatialstream.model.errors import RecordError, Replaced, SettingError, Suspended, Unavailable
-from spatialstream.model.queries import Query, QueryBatch
+from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.model.times import check_time, parse_time
-from spatialstream.stages.snapshot_queries import Call, ReadPoint, lines_of
+from spatialstream.model.times import parse_time
 
 __all__ = ["SnapshotClient"]
 
 MOST = 1_000
 """Most queries answered together. A longer list is split, and each part is answered as of the newest round then."""
 
-FEW = 128
-"""Most queries for one actor to answer completely; the work of more is shared by the actors and the client."""
-
-Whole = Callable[
-    [Sequence[tuple[Query, Mapping[str, Any]]], float, int | None], tuple[dict[str, int], list[bytes]] | None
-]
-"""Has one actor answer queries completely, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
-
-_MOST_WHOLE = 1 << 20
-"""Bytes of rows that come all at once, at most, where they are counted; what has more comes as it is found."""
+Ask = Callable[[Request], Generator[tuple[list[int], list[bytes]]]]
+"""Has an actor answer queries, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
 
 _PAUSES = (0.002, 0.1)
 """Seconds between two polls of the newest round: the first, and the longest."""
@@ -50,13 +45,10 @@ class SnapshotClient:
     Args:
         newest: the stream's newest round; None: it has done none yet. Errors of its own are Unavailable. It is given
             the seconds within which it has to be done.
-        call: asks slots. Errors of its own are Unavailable; Gone if a slot does not have that round.
+        ask: has an actor answer queries. Errors of its own are Unavailable.
         space: of the stream.
         rule: of the stream's terms.
         pause: waits for so many seconds.
-        whole: has few queries answered at the newest round's clock, within so many seconds, in rows of so many bytes
-            together: ``as_of`` and rows; None: they have to be asked otherwise.
-        longest: bytes of a row; of a longer one there is only the reason why it is not given; None: of any length.
 
     Attributes:
         space, rule: as passed in.
@@ -65,14 +57,12 @@ class SnapshotClient:
     def __init__(
         self,
         newest: Callable[[float], ReadPoint | None],
-        call: Call,
+        ask: Ask,
         space: Space = WGS84,
         rule: TermRule = DEFAULT_RULE,
         pause: Callable[[float], object] = time.sleep,
-        whole: Whole = lambda query_block, seconds, most: None,
-        longest: int | None = None,
     ) -> None:
-        self._newest, self._call, self._whole, self._longest = newest, call, whole, longest
+        self._newest, self._ask = newest, ask
         self.space, self.rule, self._pause = space, rule, pause
 
     def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
@@ -85,7 +75,7 @@ class SnapshotClient:
             Unavailable: it does not answer in time.
         """
         read_point = self._newest(timeout)
-        return _as_of(read_point) if read_point is not None and read_point.begun else None
+        return read_point.as_of if read_point is not None and read_point.begun else None
 
     def read_point(self, timeout: float = 10.0) -> ReadPoint:
         """Return the read point of the stream's newest round.
@@ -222,7 +212,7 @@ class SnapshotClient:
             raise SettingError(
                 place, f"type: {record['type']} is not a snapshot query (SRQ, SKQ or STQ); send it through the stream"
             )
-        return _Asked(place, query, record)
+        return _Asked(place, query, record.get("t"))
 
     def _answers(
         self,
@@ -232,43 +222,34 @@ class SnapshotClient:
         *,
         once: bool = False,
     ) -> list[list[bytes] | SettingError | Unavailable]:
-        """Answer several requests as of the newest round; if it is superseded meanwhile, as of the newest then."""
+        """Answer several requests as of one round: of each the lines or the error."""
         began, pause = time.monotonic(), _PAUSES[0]
         found: dict[int, list[bytes] | SettingError | Unavailable] = {}
         left: dict[int, list[_Asked]] = {}
         for number, (asked, _) in enumerate(requests):
             if isinstance(asked, SettingError):
                 found[number] = asked
-            else:
+            elif asked:
                 left[number] = asked
-        if earliest is None and left:
-            some = [each for asked in left.values() for each in asked]
-            whole = self._answered_whole(some, min(requests[number][1] for number in left), bounds)
-            if whole is not None:
-                rows = iter(whole)
-                found |= {number: list(islice(rows, len(asked))) for number, asked in left.items()}
-                left = {}
+            else:
+                found[number] = []
         while left:
-            until = began + min(requests[number][1] for number in left)
+            seconds = _left(began + min(requests[number][1] for number in left))
             try:
-                read_point = self._newest(_left(until))
-                if read_point is None or not read_point.begun:
-                    raise Unavailable("the stream has just started: its clock has no time yet, so it answers nothing")
-                if earliest is not None and read_point.clock < earliest:
-                    raise Unavailable(f"the stream's clock has not reached {earliest}: it is at {read_point.clock}")
-                for number in list(left):
-                    if (wrong := _wrong_time(left[number], read_point.clock)) is not None:
-                        found[number] = wrong
-                        del left[number]
-                asked_now = [each for asked in left.values() for each in asked]
-                lines = iter(self._answered(asked_now, read_point, until, bounds))
+                some = [each for asked in left.values() for each in asked]
+                lines = iter(self._answered(some, earliest, seconds, bounds))
                 found |= {number: list(islice(lines, len(asked))) for number, asked in left.items()}
                 break
+            except QueriesRefusedError as error:
+                wrong = _by_request(left, error.reasons)
+                found |= wrong
+                left = {number: asked for number, asked in left.items() if number not in wrong}
+                continue
             except Replaced:
                 raise  # no later try can succeed
             except Suspended as error:  # nor is one likely to
                 found |= dict.fromkeys(left, error)
-                left = {}
+                break
             except Unavailable as error:
                 for number in list(left):
                     timeout = requests[number][1]
@@ -280,30 +261,24 @@ class SnapshotClient:
                 pause = min(2 * pause, _PAUSES[1])
         return [found[number] for number in range(len(requests))]
 
-    def _answered_whole(self, asked: Sequence[_Asked], timeout: float, bounds: AnswerBounds) -> list[bytes] | None:
-        """The answers of one actor; None if there are none."""
-        if not 0 < len(asked) <= FEW or any(each.timed for each in asked):
-            return None
-        most = None if bounds is UNBOUNDED else _MOST_WHOLE
-        query_block = [(each.query, each.record) for each in asked]
-        found = self._whole(query_block, max(1.0, timeout / 2), most)  # leaves time for more
-        if found is None:
-            return None
-        as_of, lines = found
-        counted, kept = Counted(bounds), False
+    def _answered(
+        self, asked: Sequence[_Asked], earliest: int | None, seconds: float, bounds: AnswerBounds
+    ) -> list[bytes]:
+        """The lines of one attempt."""
+        request = Request([each.sent for each in asked], seconds, earliest, bounds.largest)
+        lines, held = [b""] * len(asked), 0
         try:
-            counted.made(sum(map(len, lines)))
-            kept = True
-        finally:
-            counted.end(kept=kept)
-        return _with(as_of, lines)
-
-    def _answered(self, asked: list[_Asked], read_point: ReadPoint, until: float, bounds: AnswerBounds) -> list[bytes]:
-        if not asked:
-            return []
-        queries = [each.query if each.timed else replace(each.query, t=read_point.clock) for each in asked]
-        given = QueryBatch.of(queries), read_point, self.space, self._call
-        return _with(_as_of(read_point), lines_of(*given, lambda: _left(until), self._longest, bounds))
+            with closing(self._ask(request)) as answer:
+                for numbers, rows in answer:
+                    size = sum(map(len, rows))
+                    bounds.hold(size)
+                    held += size
+                    for number, row in zip(numbers, rows, strict=True):
+                        lines[number] = row
+        except BaseException:
+            bounds.hold(-held)
+            raise
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,46 +288,32 @@ class _Asked:
     Attributes:
         place: name of its origin, for error messages.
         query: the parsed query.
-        record: its record.
+        given: its time as it was given; None: it has none.
         sure: whether its time is in ms, whatever it looks like.
     """
 
     place: str
     query: Query
-    record: Mapping[str, Any]
+    given: Any
     sure: bool = False
 
     @property
-    def timed(self) -> bool:
-        """Whether the record has a time."""
-        return "t" in self.record
+    def sent(self) -> AskedQuery:
+        """As it is sent."""
+        checked = self.given if isinstance(self.given, str) else self.query.t
+        timed = self.given is not None
+        return AskedQuery(self.query, timed, None if self.sure or not timed else checked)
 
 
-def _with(as_of: Mapping[str, int], lines: list[bytes]) -> list[bytes]:
-    """Rows that say what they are as of: the same list, so that there are not two of each."""
-    end = f', "as_of": {json.dumps(as_of)}}}'.encode()
-    for i, line in enumerate(lines):
-        lines[i] = line[:-1] + end
-    return lines
-
-
-def _wrong_time(asked: Iterable[_Asked], clock: int) -> SettingError | None:
-    """What is wrong with queries of which one is about a time that cannot be meant, or not be answered yet."""
-    for each in asked:
-        if each.timed and not each.sure:
-            try:
-                check_time(each.record["t"], clock)
-            except RecordError as error:
-                return SettingError(each.place, str(error))
-        if each.timed and each.query.t > clock:
-            right = f"leave t out, or wait with at_least={each.query.t}"
-            problem = f"t: {each.query.t} is later than the stream's clock, which is at {clock}; {right}"
-            return SettingError(each.place, problem)
-    return None
-
-
-def _as_of(read_point: ReadPoint) -> dict[str, int]:
-    return {"round": read_point.round[0], "clock": read_point.clock}
+def _by_request(asked: Mapping[int, Sequence[_Asked]], reasons: Mapping[int, str]) -> dict[int, SettingError]:
+    """The first error of each request that has one; ``reasons`` are by the position of the query in all of them."""
+    found, first = dict[int, SettingError](), 0
+    for number, mine in asked.items():
+        for i, each in enumerate(mine, first):
+            if i in reasons:
+                found.setdefault(number, SettingError(each.place, reasons[i]))
+        first += len(mine)
+    return found
 
 
 def _left(until: float) -> float:

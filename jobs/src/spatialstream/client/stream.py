@@ -78,8 +78,7 @@ class Stream(SnapshotClient):
                 closing.push(opened)
             query_client = closing.enter_context(QueryClient(store))
             space, rule = Space.parse(query_client.query_endpoint.space), query_client.query_endpoint.rule
-            given = query_client.newest, query_client.call, space, rule
-            super().__init__(*given, whole=query_client.ask, longest=query_client.query_endpoint.longest)
+            super().__init__(query_client.newest, query_client.ask, space, rule)
             self._description = StreamDescription(store, lambda: query_client.actors)
             self._store, self._limits = store, (float("-inf"), TimeLimits())
             self._query_client, self._opened = query_client, closing.pop_all()
@@ -176,11 +175,10 @@ class Stream(SnapshotClient):
                     raise
                 time.sleep(_PAUSE)
             else:
-                as_of = {"round": read_point.round[0], "clock": read_point.clock}
                 queries = found[:limit]
                 so_far: list[dict[str, int | None]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
                 last = queries[-1][0] if queries else None
-                return Registered([each[1] for each in queries], last, as_of, so_far)
+                return Registered([each[1] for each in queries], last, read_point.as_of, so_far)
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,8 +1,8 @@
 """Large answers: what they take of the process's memory, which clients share, and how they are sent.
 
-A request holds its *room* from when its body comes until its answer is sent: what is found for it and made of it is
-counted while that goes on (:class:`~spatialstream.model.answer_bounds.AnswerBounds`), so that what is too large, or too
-much beside what others hold, is given up then. An answer is sent in pieces, and what is sent is let go of.
+A request holds its *room* from when its body comes until its answer is sent: the rows are counted as they come
+(:class:`~spatialstream.model.answer_bounds.AnswerBounds`), so that what is too large, or too much beside what others
+hold, is given up then. An answer is sent in pieces, and what is sent is let go of.
 """
 
 from __future__ import annotations
@@ -31,9 +31,6 @@ PARSED = 8
 
 _PIECE = 64 << 10
 
-_MAKING = threading.Lock()
-"""Held while rows are made of much, which takes several times what it is made of: there is one process's memory."""
-
 
 class Room:
     """The memory that a request has, from when it comes until it is done with; for any thread.
@@ -59,7 +56,7 @@ class Room:
     @property
     def bounds(self) -> AnswerBounds:
         """Of its answer, which it holds."""
-        return AnswerBounds(self.largest, self.hold, _MAKING)
+        return AnswerBounds(self.largest, self.hold)
 
     def hold(self, more: int) -> None:
         """Have so much more, or, below 0, so much less.

@@ -69,8 +69,8 @@ _DEFAULT_WAIT = 10_000
 _DEFAULT_POLL = 30_000
 _MOST_QUERIES = 1_000
 _OF_ANSWER = 8
-"""By so much the memory is larger than an answer, at least: of half of it, which one client has, what is found for an
-answer takes three times as much as the answer, while rows are made of it."""
+"""By so much the memory is larger than an answer, at least: of half of it, which one client has, a row takes up to four
+times as much as its bytes while it is text."""
 _REFUSED = {"answer-too-large": "size", "no-memory": "memory"}
 """Problems of answers, as the metrics have them."""
 _LONGEST_KEY = 256

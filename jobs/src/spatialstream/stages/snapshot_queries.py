@@ -1,192 +1,49 @@
-"""Snapshot queries that are asked between rounds: which slots are asked, and the rows made from their answers.
+"""Snapshot queries that are asked between rounds: the slots that they concern, and the rows of what those find.
 
 A query goes to the slots to which the router would send it; SKQs in two phases, first to the slot nearest to them, and
 then to those within the radius that it gives. All slots answer as of one round, so the rows are those that the stream
 itself gives for the same queries with their times, if they come with the next round.
 
-This module does not know how slots are reached.
+Slots answer in the order of the queries, and rows are made in that order while the answers come: what is held is about
+twice :data:`~spatialstream.stages.snapshots.BLOCK_BYTES`, or what is found for one query where that is more. This
+module does not know how slots are reached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import dataclass
-from typing import Any, Self
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.index.version import RoutingVersion
-from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds, Counted
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import Gone, Missing
-from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
-from spatialstream.model.queries import Nearest, Query, QueryBatch, parse_query
+from spatialstream.model.kinds import CODE, KINDS, QueryType
+from spatialstream.model.parsed_queries import packed, unpacked
+from spatialstream.model.queries import Everything, Nearest, Query
 from spatialstream.model.space import Space
-from spatialstream.model.terms import TermRule
 from spatialstream.stages import messages
-from spatialstream.stages.external_sort import Spool
-from spatialstream.stages.messages import Block
-from spatialstream.stages.route import queries_with_numbers
-from spatialstream.stages.routing import PastVersion, Routing
+from spatialstream.stages.routing import Routing
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.short_rows import SHORT, items_of, short_row
-from spatialstream.stages.snapshots import Answers, Columns, answers, nbytes, reach_of, rows_of, search, stack
-from spatialstream.stages.turns import NEVER, Round
-from spatialstream.stages.two_phase import others_of, requests, still_to_ask
-from spatialstream.stages.views import RoundId, views_here
+from spatialstream.stages.snapshots import BLOCK_BYTES, Columns, Objects, nbytes, reach_of, rows_of, search, stack
+from spatialstream.stages.two_phase import others_of
+from spatialstream.stages.views import RoundId, view_of
 
-__all__ = [
-    "Begin",
-    "Call",
-    "Found",
-    "ReadPoint",
-    "Wanted",
-    "answers_of",
-    "blocks_of",
-    "found_in",
-    "found_of",
-    "lines_here",
-    "lines_of",
-    "whole_rows",
-]
+__all__ = ["Find", "Lines", "Part", "SnapshotRows", "Tally", "Wanted", "found_here", "gathered", "joined", "scattered"]
 
-Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Block]]
-"""Asks slots, as of a round, the queries that name them (see :func:`~spatialstream.stages.views.answer_at`), with a
-timeout in seconds; returns the partials of all of them, interleaved, but in order for each slot."""
+Part = tuple[int, list[Columns]]
+"""The number of a query, and what some slots have found for it."""
 
+Blocks = tuple[list[int], list[pa.RecordBatch]]
+"""Numbers of queries of which all is in these batches or in earlier ones; and what was found, a batch per type."""
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadPoint:
-    """What is needed to query a stream: the newest round that is done.
-
-    Attributes:
-        round: its number and revision.
-        clock: the watermark: all records with this timestamp or an earlier one have arrived.
-        routing: where objects are.
-    """
-
-    round: RoundId
-    clock: int
-    routing: Routing
-
-    @property
-    def begun(self) -> bool:
-        """Whether the watermark has a value: before, nothing is known of any time."""
-        return self.clock > NEVER
-
-    @staticmethod
-    def record(turn: Round) -> dict[str, Any]:
-        """A round that is done, as JSON, for :meth:`of`."""
-        return {
-            "round": [turn.number, turn.revision],
-            "clock": turn.watermark,
-            "version": turn.version,
-            "past": [list(each) for each in turn.past],
-        }
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any], load: Callable[[int], RoutingVersion]) -> ReadPoint:
-        """From :meth:`record`, and a function that loads a version by its number."""
-        past = tuple(PastVersion(load(number), first, last) for number, first, last in record["past"])
-        number, revision = record["round"]
-        return cls((number, revision), record["clock"], Routing(load(record["version"]), past=past, two_phase=True))
-
-
-def answers_of(
-    queries: QueryBatch,
-    read_point: ReadPoint,
-    space: Space,
-    call: Call,
-    left: Callable[[], float],
-    longest: int | None = None,
-    counted: Counted | None = None,
-) -> Iterator[Answers]:
-    """The rows of snapshot queries as of a round: numbers are positions in the batch.
-
-    Args:
-        queries: with their times, which are not after the read point's watermark.
-        read_point: of the stream.
-        space: of the stream.
-        call: asks slots.
-        left: returns the remaining seconds.
-        longest: bytes of a row; a longer one says so in place of its list; None: any length.
-        counted: counts what is found, as it comes.
-
-    Raises:
-        Gone: a slot has not answered as of this round.
-        TooLarge: the rows would be larger than they may be.
-    """
-    counted = Counted(UNBOUNDED) if counted is None else counted
-    routing, number = read_point.routing, np.arange(len(queries))
-    row, slot = routing.route_queries(queries)
-    query_block = requests(queries_with_numbers(queries, number), row, slot)
-    spools = {kind: Spool("number") for kind in (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_TERMS)}
-    kept: list[Block] = []
-    with ExitStack() as opened:
-        for spool in spools.values():
-            opened.callback(spool.close)
-
-        def answered(slots: set[int], asked: pa.RecordBatch) -> None:
-            with closing(_answered(call, slots, read_point.round, asked, left())) as rows:
-                for found in rows:
-                    counted.found(found[2].nbytes, listed=found[1] == messages.SNAPSHOT_LISTS)
-                    if found[1] in spools:
-                        spools[found[1]].add(found[2])
-                    else:
-                        kept.append(found)
-
-        answered(set(slot.tolist()), query_block)
-        again = still_to_ask(kept, routing, space)
-        if again is not None:
-            answered(set(again.column("slots").flatten().to_pylist()), again)
-        by_kind: dict[str, list[pa.RecordBatch]] = {}
-        for _, kind, content in kept:
-            by_kind.setdefault(kind, []).append(content)
-        lists, terms = spools.values()
-        rows = answers(by_kind, lists, terms, space, None, whole_rows(longest))
-        while True:
-            with counted.making() as much:
-                some = next(rows, None)
-                if much:
-                    pa.default_memory_pool().release_unused()
-            if some is None:
-                return
-            yield some
-
-
-def whole_rows(longest: int | None) -> RowLimits | None:
-    """Limits of rows that are given whole, or not at all."""
-    return None if longest is None else RowLimits(longest, longest)
-
-
-def lines_of(
-    queries: QueryBatch,
-    read_point: ReadPoint,
-    space: Space,
-    call: Call,
-    left: Callable[[], float],
-    longest: int | None = None,
-    bounds: AnswerBounds = UNBOUNDED,
-) -> list[bytes]:
-    """The rows of :func:`answers_of` in the order of the queries; what they revision is held for whoever gets them."""
-    lines, counted, made = [b""] * len(queries), Counted(bounds), False
-    try:
-        for found in answers_of(queries, read_point, space, call, left, longest, counted):
-            for number, line in zip(
-                found.number.tolist(), found.lines.cast(pa.large_binary()).to_pylist(), strict=True
-            ):
-                counted.made(len(line))
-                lines[number] = line
-        made = True
-    finally:
-        counted.end(kept=made)
-    return lines
-
-
-# ---------------------------------------------------------------------------------------- small batches, without blocks
+Lines = tuple[list[int], list[bytes]]
+"""Numbers of queries, and the row of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +55,8 @@ class Wanted:
         query: with its time.
         since: it looks at objects of (since, t].
         slots: numbers of the slots.
-        alone: whether no other slot is asked, see :func:`~spatialstream.stages.snapshots.answer`.
+        alone: whether no other slot is asked: of the terms of an STQ, those that cannot be among the first k are
+            omitted then.
         within: an SKQ does not need farther objects than this: the distance of the k-th object that is known.
     """
 
@@ -211,199 +69,245 @@ class Wanted:
 
     def to_record(self) -> list[Any]:
         """As JSON, for :meth:`of`."""
-        return [self.number, self.query.to_record(), self.since, self.slots, self.alone, self.within]
+        return [self.number, packed(self.query), self.since, self.slots, self.alone, self.within]
 
     @classmethod
-    def of(cls, record: Sequence[Any], space: Space, rule: TermRule) -> Self:
+    def of(cls, record: Sequence[Any]) -> Self:
         """From :meth:`to_record`."""
         number, query, since, slots, alone, within = record
-        parsed = parse_query(query, space, rule)
-        assert isinstance(parsed, Query)
-        return cls(number, parsed, since, tuple(slots), alone, within)
+        return cls(number, unpacked(query), since, tuple(slots), alone, within)
 
 
-Found = dict[int, list[Columns]]
-"""What slots have found for queries, by number: one part for each local slot, and one for each remote actor. Queries
-are missing for which a slot has no view of the round, or no answer."""
-
-Begin = Callable[[Sequence[Wanted]], Callable[[], Found]]
-"""Begins to ask remote slots, as of a round; the function that it returns waits for their answers."""
+Find = Callable[[Sequence[Wanted]], Iterator[Part]]
+"""Searches the slots of queries, which are ascending by number; yields what all of its slots have found for each of
+them, in their order. Raises Gone if a slot has not answered as of the round."""
 
 
-def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted], most: int) -> Found:
-    """What slots of this process have found for queries.
+# ------------------------------------------------------------------------------------------------- slots of one process
+
+
+def found_here(place: str, round_id: RoundId, wanted: Sequence[Wanted]) -> Iterator[Part]:
+    """What slots of this process find for queries, one after the other.
 
     Args:
         place: of the storage of the slots' state.
         round_id: of a round that is done.
         wanted: the queries.
-        most: bytes; when more has been found, the remaining queries are skipped.
+
+    Raises:
+        Gone: a view of the round is not here; before the first part.
     """
-    found, size = Found(), 0
+    views = {slot: view_of(place, slot, round_id) for each in wanted for slot in each.slots}
     for each in wanted:
-        if size > most:
-            break
-        views = views_here(place, each.slots, round_id)
-        if len(views) == len(each.slots):
-            with suppress(Missing):  # a segment that was never read, and has been dropped since
-                found[each.number] = [
-                    search(
-                        views[slot].objects, each.query, each.number, each.since, alone=each.alone, within=each.within
-                    )
-                    for slot in each.slots
-                ]
-                size += sum(map(nbytes, found[each.number]))
-    return found
+        try:
+            yield each.number, [_searched(views[slot].objects, each) for slot in each.slots]
+        except Missing as error:  # a segment that was never read, and has been dropped since
+            raise Gone(f"{error}: try again with the newest round") from None
 
 
-def blocks_of(wanted: Iterable[Wanted], found: Mapping[int, Sequence[Columns]]) -> dict[str, pa.RecordBatch]:
-    """What was found, one block per query type, for :func:`found_of`."""
-    gathered: dict[str, list[Columns]] = {}
-    for each in wanted:
-        gathered.setdefault(each.query.type.value, []).extend(found.get(each.number, ()))
-    return {kind: stack(parts) for kind, parts in gathered.items() if parts}
+def _searched(objects: Objects, wanted: Wanted) -> Columns:
+    return search(objects, wanted.query, wanted.number, wanted.since, alone=wanted.alone, within=wanted.within)
 
 
-def found_of(wanted: Iterable[Wanted], blocks: Mapping[str, pa.RecordBatch], numbers: Iterable[int]) -> Found:
-    """The inverse of :func:`blocks_of`, with one part per query for all slots.
+def scattered(parts: Iterable[Part], types: Mapping[int, QueryType]) -> Iterator[Blocks]:
+    """What slots of one process have found, as blocks of some megabytes, for :func:`gathered` in another one.
 
     Args:
-        wanted: the queries.
-        blocks: by type.
-        numbers: of the queries that have been answered.
+        parts: of queries, ascending by number.
+        types: of the queries.
     """
-    answered = set(numbers)
-    return {
-        each.number: [_columns_of(blocks[each.query.type.value], each.number)]
-        for each in wanted
-        if each.number in answered
-    }
+    done, found, size = list[int](), dict[QueryType, list[Columns]](), 0
+    for number, some in parts:
+        for piece in (piece for part in some for piece in _pieces(part)):
+            found.setdefault(types[number], []).append(piece)
+            size += nbytes(piece)
+            if size >= BLOCK_BYTES:
+                yield done, list(map(stack, found.values()))
+                done, found, size = [], {}, 0
+        done.append(number)
+    yield done, list(map(stack, found.values()))
 
 
-def _columns_of(block: pa.RecordBatch, number: int) -> Columns:
-    first, last = np.searchsorted(messages.numbers(block, "number"), [number, number + 1]).tolist()
-    part = block.slice(first, last - first)
+def _pieces(part: Columns) -> Iterator[Columns]:
+    """What was found for a query, cut into pieces of about :data:`BLOCK_BYTES`."""
+    size, length = nbytes(part), len(part["number"])
+    rows = length if size <= BLOCK_BYTES else max(1, length * BLOCK_BYTES // size)
+    for first in range(0, length, max(1, rows)):
+        yield part if rows == length else {name: column[first : first + rows] for name, column in part.items()}
+
+
+def gathered(blocks: Iterable[Blocks]) -> Iterator[Part]:
+    """The inverse of :func:`scattered`."""
+    waiting = dict[int, list[Columns]]()
+    for done, batches in blocks:
+        for batch in batches:
+            owners = messages.numbers(batch, "number")
+            ends = [*(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(owners)]
+            for first, end in zip([0, *ends], ends, strict=False):
+                waiting.setdefault(int(owners[first]), []).append(_columns(batch.slice(first, end - first)))
+        for number in done:
+            yield number, waiting.pop(number, [])
+
+
+def _columns(part: pa.RecordBatch) -> Columns:
     return {
         name: column if pa.types.is_string(column.type) else numpy_view(column)
         for name, column in zip(part.schema.names, part.columns, strict=True)
     }
 
 
-def lines_here(
-    queries: Sequence[Query],
-    read_point: ReadPoint,
-    space: Space,
-    retention: int | None,
-    place: str,
-    most: int,
-    begin: Begin = lambda wanted: dict,
-    longest: int | None = None,
-) -> dict[int, str]:
-    """The rows of few queries, by position: slots of this process are searched, and others asked by ``begin``.
+def joined(streams: Sequence[tuple[Sequence[Wanted], Iterator[Part]]]) -> Iterator[Part]:
+    """What several processes have found for queries: of each query the parts of all whose slots it concerns.
 
-    They are those of :func:`lines_of`, by the same searches and merges, but without blocks between client and slots,
-    which for few queries cost more than their answers.
+    Raises:
+        Gone: one of them has not answered for all its queries.
+    """
+    asked = dict[int, list[Iterator[Part]]]()
+    for wanted, parts in streams:
+        for each in wanted:
+            asked.setdefault(each.number, []).append(parts)
+    for number in sorted(asked):
+        found = list[Columns]()
+        for parts in asked[number]:
+            answered, some = next(parts, (None, ()))
+            if answered != number:
+                raise Gone("a slot has not answered: try again with the newest round")
+            found += some
+        yield number, found
+
+
+# ----------------------------------------------------------------------------------------------------------- all slots
+
+
+class Tally(Protocol):
+    """Keeps count of what is held for the answers to a call."""
+
+    def found(self, size: int, *, listed: bool) -> None:
+        """So many bytes more have been found; ``listed``: objects that are all in a row. Raises if it is too much."""
+
+    def making(self, size: int) -> AbstractContextManager[object]:
+        """Entered while rows are made of so many bytes."""
+
+    def sent(self, size: int) -> None:
+        """What was found, so many bytes, is not held any more, nor are the rows made of it."""
+
+
+class SnapshotRows:
+    """The rows of snapshot queries as of a round.
 
     Args:
-        queries: with their times, which are not after the read point's watermark.
-        read_point: of the stream.
+        queries: with their times, which are not after the watermark.
+        routing: where objects are, after the round.
+        watermark: after the round, ms.
         space: of the stream.
-        retention: ms that snapshot queries can look back; None: for ever.
-        place: of the storage of the slots' state.
-        most: maximum bytes of what is found, for all queries together; queries that would exceed it are skipped.
-        begin: asks remote slots. By default it finds nothing, so that queries which concern them are skipped.
-        longest: bytes of a row, see :func:`answers_of`.
+        retention: ms that the queries can look back; None: for ever.
+        longest: bytes of a row; a longer one says so in place of its list; None: any length.
     """
-    routing = read_point.routing
-    concerned = [routing.slots_of(query) for query in queries]
-    looked_at = [reach_of(query, retention, read_point.clock) for query in queries]
-    since = [each for each, _ in looked_at]
 
-    def find(asked: Mapping[int, Sequence[int]], within: Mapping[int, float] | None = None) -> Found:
-        here = views_here(place, {each for slots in asked.values() for each in slots}, read_point.round)
-        mine, others = list[Wanted](), list[Wanted]()
-        for i, slots in asked.items():
-            alone, radius = (len(slots) == 1, np.inf) if within is None else (False, within[i])
-            for wanted, some in (
-                (mine, [s for s in slots if s in here]),
-                (others, [s for s in slots if s not in here]),
-            ):
-                if some:
-                    wanted.append(Wanted(i, queries[i], since[i], tuple(some), alone, radius))
-        answer = begin(others) if others else dict
-        parts = [(mine, found_in(place, read_point.round, mine, most)), (others, answer())]
-        lost = {each.number for wanted, found in parts for each in wanted if each.number not in found}
-        return {i: [part for _, found in parts for part in found.get(i, ())] for i in asked if i not in lost}
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        routing: Routing,
+        watermark: int,
+        space: Space,
+        retention: int | None = None,
+        longest: int | None = None,
+    ) -> None:
+        self._routing, self._space, self._longest = routing, space, longest
+        self._wanted = list[Wanted]()
+        for number, query in enumerate(queries):
+            slots, (since, _) = tuple(routing.slots_of(query)), reach_of(query, retention, watermark)
+            self._wanted.append(Wanted(number, query, since, slots, len(slots) == 1))
 
-    found = find({i: slots for i, slots in enumerate(concerned) if slots})
-    second, within = dict[int, list[int]](), dict[int, float]()
-    for i, parts in found.items():
-        match queries[i].selection:
-            case Nearest(k=k) as at:
-                (first,), within[i] = concerned[i], _radius(parts[0]["distance"], k)
-                second[i] = others_of(queries[i], at, within[i], since[i], first, routing, space)
-    second = {i: slots for i, slots in second.items() if slots}
-    if second:
-        more = find(second, within)
-        found = {i: parts + more.get(i, []) for i, parts in found.items() if i not in second or i in more}
-    lines, by_type = dict[int, str](), dict[QueryType, list[int]]()
-    for i in sorted(found):
-        by_type.setdefault(queries[i].type, []).append(i)
-    for kind, rows in by_type.items():
-        size = np.cumsum([sum(map(nbytes, found[i])) for i in rows], dtype=np.int64)
-        if rows := rows[: int(np.searchsorted(size, most, "right"))]:
-            most -= int(size[len(rows) - 1])
-            after = {i: None if looked_at[i][1] else since[i] for i in rows}
-            if sum(items_of(queries[i], found[i]) for i in rows) <= SHORT:
-                short = {i: short_row(queries[i], found[i], after[i], space) for i in rows}
-                lines |= short
-                rows = [i for i, line in short.items() if longest is not None and _is_longer(line, longest)]
-            if rows:
-                made = _lines(KINDS[CODE[kind]], rows, queries, found, after, space, whole_rows(longest))
-                lines |= zip(rows, made, strict=True)
-    return lines
+    def rows(self, find: Find, tally: Tally) -> Iterator[Lines]:
+        """The rows, some at a time, as what ``find`` finds comes in."""
+        group, size = deque[Part](), 0
+        for number, parts in find(self._wanted):
+            group.append((number, parts))
+            size += self._counted(number, parts, tally)
+            if size >= BLOCK_BYTES:
+                yield from self._of_group(group, find, tally)
+                size = 0
+        yield from self._of_group(group, find, tally)
 
+    def _counted(self, number: int, parts: Sequence[Columns], tally: Tally) -> int:
+        size = sum(map(nbytes, parts))
+        tally.found(size, listed=isinstance(self._wanted[number].query.selection, Everything))
+        return size
 
-def _lines(
-    kind: Kind,
-    rows: Sequence[int],
-    queries: Sequence[Query],
-    found: Mapping[int, Sequence[Columns]],
-    after: Mapping[int, int | None],
-    space: Space,
-    limits: RowLimits | None,
-) -> list[str]:
-    """The rows of queries of one type, from what was found for them."""
-    some = [queries[i] for i in rows]
-    asked = messages.columns(
-        number=np.array(rows),
-        id=pa.array([each.id for each in some], pa.string()),
-        t=np.array([each.t for each in some]),
-        k=np.array([each.k for each in some]),
-        since=np.array([after[i] or 0 for i in rows]),
-        whole=np.array([after[i] is None for i in rows]),
-    )
-    parts = stack([part for i in rows for part in found[i]])
-    lines: list[str] = rows_of(kind, asked, [parts] if parts.num_rows else [], space, limits).lines.to_pylist()
-    return lines
+    def _of_group(self, group: deque[Part], find: Find, tally: Tally) -> Iterator[Lines]:
+        """Rows of queries whose first phase is done; the group is empty then."""
+        batch, size = dict[int, list[Columns]](), 0
+        for number, parts in self._completed(group, find, tally):
+            batch[number] = parts
+            size += sum(map(nbytes, parts))
+            del parts
+            if size >= BLOCK_BYTES or not group:
+                made, batch = self._made(batch, size, tally), {}
+                yield made
+                tally.sent(size)
+                size = 0
 
+    def _completed(self, group: deque[Part], find: Find, tally: Tally) -> Iterator[Part]:
+        """The parts of queries; of SKQs those of the second phase too."""
+        again = [second for number, parts in group if (second := self._second(number, parts)) is not None]
+        more, later = find(again) if again else iter(()), {each.number for each in again}
+        while group:
+            number, parts = group.popleft()
+            if number in later:
+                _, others = next(more)
+                self._counted(number, others, tally)
+                parts = [*parts, *others]
+            yield number, parts
 
-def _is_longer(line: str, most: int) -> bool:
-    return 4 * len(line) > most and len(line.encode()) > most
+    def _second(self, number: int, parts: Sequence[Columns]) -> Wanted | None:
+        """The second phase of a query that needs one."""
+        first = self._wanted[number]
+        if not isinstance(first.query.selection, Nearest):
+            return None
+        (slot,), at, k = first.slots, first.query.selection, first.query.k
+        distance = np.concatenate([part["distance"] for part in parts]) if parts else np.empty(0)
+        within = float(distance[k - 1]) if len(distance) >= k else np.inf
+        slots = others_of(first.query, at, within, first.since, slot, self._routing, self._space)
+        return replace(first, slots=tuple(slots), alone=False, within=within) if slots else None
 
+    def _made(self, batch: Mapping[int, Sequence[Columns]], size: int, tally: Tally) -> Lines:
+        """The rows of queries of which all is found."""
+        rows, by_type = dict[int, bytes](), dict[QueryType, list[int]]()
+        for number in batch:
+            by_type.setdefault(self._wanted[number].query.type, []).append(number)
+        with tally.making(size):
+            for kind, numbers in by_type.items():
+                left = numbers
+                if sum(items_of(self._wanted[i].query, batch[i]) for i in numbers) <= SHORT:
+                    rows |= {i: self._short(i, batch[i]) for i in numbers}
+                    left = [i for i in numbers if self._longest is not None and len(rows[i]) > self._longest]
+                if left:
+                    rows |= zip(left, self._columnwise(kind, left, batch), strict=True)
+        return list(rows), list(rows.values())
 
-def _radius(distance: npt.NDArray[np.float64], k: int) -> float:
-    return float(distance[k - 1]) if len(distance) >= k else np.inf
+    def _short(self, number: int, parts: Sequence[Columns]) -> bytes:
+        return short_row(self._wanted[number].query, parts, self._after(number), self._space).encode()
 
+    def _after(self, number: int) -> int | None:
+        """Up to which time the objects are not kept any more that a query asks for; None: all are."""
+        query, since = self._wanted[number].query, self._wanted[number].since
+        return None if since == query.t - query.lifetime.duration else since
 
-def _answered(
-    call: Call, slots: set[int], round_id: RoundId, query_block: pa.RecordBatch, seconds: float
-) -> Generator[Block]:
-    silent = set(slots)
-    rows = iter(call(sorted(slots), round_id, query_block, seconds))
-    with closing(rows) if isinstance(rows, Generator) else nullcontext():  # nobody finds what nobody takes
-        for row in rows:
-            silent.discard(row[0])
-            yield row
-    if silent:
-        raise Gone(f"slots {sorted(silent)} have not answered as of round {round_id[0]}")
+    def _columnwise(self, kind: QueryType, rows: Sequence[int], batch: Mapping[int, Sequence[Columns]]) -> list[bytes]:
+        """Rows of queries of one type, of any length."""
+        queries, after = [self._wanted[i].query for i in rows], [self._after(i) for i in rows]
+        asked = messages.columns(
+            number=np.array(rows),
+            id=pa.array([each.id for each in queries], pa.string()),
+            t=np.array([each.t for each in queries]),
+            k=np.array([each.k for each in queries]),
+            since=np.array([each or 0 for each in after]),
+            whole=np.array([each is None for each in after]),
+        )
+        parts = [part for i in rows for part in batch[i]]
+        found = [stack(parts)] if any(len(part["number"]) for part in parts) else []
+        limits = None if self._longest is None else RowLimits(self._longest, self._longest)  # complete, or not at all
+        made = rows_of(KINDS[CODE[kind]], asked, found, self._space, limits)
+        lines: list[bytes] = made.lines.cast(pa.large_binary()).to_pylist()
+        return lines

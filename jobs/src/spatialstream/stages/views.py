@@ -12,36 +12,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from spatialstream.local.catalogue import Catalogue, Listed, Listing
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.snapshot.views import ObjectsView
-from spatialstream.model.errors import Gone, Missing
-from spatialstream.model.queries import QueryBatch
-from spatialstream.stages import messages
-from spatialstream.stages.messages import Block, numbers
-from spatialstream.stages.snapshots import answer, reach
+from spatialstream.model.errors import Gone
 from spatialstream.stages.turns import Round
-from spatialstream.stages.two_phase import answer_second, asked_of
 
 __all__ = [
     "FEWEST",
     "YOUNG",
     "ListingView",
     "View",
-    "answer_at",
     "forget",
     "keep",
     "listed",
     "newest_view",
-    "respond",
     "view_of",
     "views_here",
 ]
@@ -181,46 +171,3 @@ def _of_round(place: str, slot: int, round_id: RoundId) -> View | ListingView:
         if view.round == round_id:
             return view
     raise Gone(f"slot {slot} has no view of round {round_id[0]} here: try again with the newest round")
-
-
-def respond(
-    place: str, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch
-) -> Iterator[pa.RecordBatch]:
-    """A process's answer for several of its slots, as few record batches of one schema, of some megabytes at most.
-
-    Arguments and errors are those of :func:`answer_at`; :func:`~spatialstream.stages.messages.blocks` reads a batch.
-    """
-    return messages.together(answer_at(place, slots, round_id, query_block))
-
-
-def answer_at(place: str, slots: Sequence[int], round_id: RoundId, query_block: pa.RecordBatch) -> Iterator[Block]:
-    """The partials of queries as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
-
-    Args:
-        place: of the storage of the slots' state.
-        slots: some that this process has.
-        round_id: of a round that is done.
-        query_block: made by :func:`~spatialstream.stages.two_phase.requests`; a slot answers those that name it. With
-            ``since``: they are in their second phase.
-
-    Raises:
-        Gone: a view is not here; before the first partial, or at any.
-    """
-    for slot, view in [(slot, view_of(place, slot, round_id)) for slot in slots]:
-        try:
-            yield from _answers(slot, view, query_block)
-        except Missing as error:  # a segment that was never read, and has been dropped since
-            raise Gone(f"{error}: try again with the newest round") from None
-
-
-def _answers(slot: int, view: View, query_block: pa.RecordBatch) -> Iterator[Block]:
-    if "since" in query_block.schema.names:
-        return answer_second(slot, [(slot, messages.ASKED, query_block)], view.objects)
-    rows = asked_of(slot, query_block)
-    mine = query_block if len(rows) == query_block.num_rows else query_block.take(pa.array(rows))
-    queries = QueryBatch.from_arrow(mine.drop_columns(["number", "slots"]))
-    looked_at, alone = (
-        reach(queries, view.retention, view.watermark),
-        np.diff(mine.column("slots").offsets.to_numpy()) == 1,
-    )
-    return answer(slot, view.objects, queries, numbers(mine, "number"), looked_at, two_phase=True, alone=alone)

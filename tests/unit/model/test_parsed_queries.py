@@ -1,0 +1,45 @@
+"""A parsed query is the same on the other side, whatever it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spatialstream.model.kinds import QueryType
+from spatialstream.model.parsed_queries import packed, unpacked
+from spatialstream.model.queries import Lifetime, Predicate, Query, TopTerms, parse_query
+from spatialstream.model.regions import Circle
+from spatialstream.model.space import WGS84, Space
+from tests.streams import random_stream
+
+SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
+
+
+@pytest.mark.parametrize("space", [WGS84, Space.planar(0.0, 0.0, 8.0, 8.0)], ids=str)
+def test_any_snapshot_query_comes_back(space: Space) -> None:
+    queries = [each for seed in range(5) for each in random_stream(seed, 50, 60, space, types=SNAPSHOTS).queries]
+    asked = [each for each in queries if isinstance(each, Query)]
+    assert {each.type for each in asked} == set(SNAPSHOTS)
+    assert {type(each.predicate.region).__name__ for each in asked} == {"Box", "Circle", "NoneType"}
+    assert any(each.predicate.any for each in asked)
+    assert [unpacked(json.loads(json.dumps(packed(each)))) for each in asked] == asked
+
+
+def test_numbers_and_texts_are_kept_to_the_bit() -> None:
+    query = Query(
+        'é\n"', -5, Predicate(Circle(1 / 3, -0.0, 1e-300), ("ß",), (), ("x",)), TopTerms(2**31 - 1), Lifetime(1)
+    )
+    back = unpacked(json.loads(json.dumps(packed(query))))
+    assert (back, repr(back)) == (query, repr(query))
+    whole = parse_query({"id": "q", "type": "SKQ", "t": 0, "at": [1, 2], "k": 3, "duration": 5}, WGS84)
+    assert isinstance(whole, Query)
+    assert repr(unpacked(json.loads(json.dumps(packed(whole))))) == repr(whole), "floats, as they are parsed"
+
+
+@pytest.mark.parametrize(
+    "form", [[], ["q"], ["q", "t", 5, [], [], [], [], []], ["q", 0, 5, [1, 2], [], [], [], []], "abc"]
+)
+def test_what_is_no_query_is_an_error(form: object) -> None:
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        unpacked(form)  # type: ignore[arg-type]
