@@ -20,7 +20,7 @@ from spatialstream.actors.registry import ActorRegistry
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.connectors.requests import no_requests
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import Gone, Unavailable
 from spatialstream.stages import views
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
@@ -358,3 +358,10 @@ def test_a_slot_that_comes_back_to_an_actor_that_did_not_let_go_of_it() -> None:
 
 TestDriver = Driver.TestCase
 TestDriver.settings = settings(stateful_step_count=40)
+
+
+def test_a_version_that_has_been_removed_meanwhile_is_asked_for_again() -> None:
+    removed = told((1, 0), {0: "me"}) | {"version": 5}
+    newest = ReadPoints(world_of(), "me", lambda seconds: removed, lambda: 0.0)
+    with pytest.raises(Gone, match="the stream has advanced meanwhile: try again"):
+        newest(1.0)
