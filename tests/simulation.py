@@ -21,12 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.balance.loads import LeafCounts
+from spatialstream.balance.proposal import propose
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.connectors.contracts import Storage
 from spatialstream.connectors.delivery import Assembler, Deduplicator
 from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
+from spatialstream.index.kinds import DEFAULT, kind_named
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import Conflict, Lost, NoStorage, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -94,6 +96,7 @@ class Simulation:
         chaos: probability that a process crashes before a step; an owner's state is lost with a quarter of it.
         checkpoints: probability that a turn ends with a checkpoint.
         beside: whether turns continue while a checkpoint is being written.
+        index: kind of the global index.
     """
 
     def __init__(
@@ -111,7 +114,9 @@ class Simulation:
         sample: tuple[ObjectBatch, QueryBatch] | None = None,
         storage: Storage | None = None,
         beside: bool = True,
+        index: str = DEFAULT,
     ) -> None:
+        self.index = index
         self.random, self.beside = random.Random(seed), beside
         self.storage, self.settings, self.chaos = storage or Folder(folder), settings, chaos
         self.due = lambda: self.random.random() < checkpoints
@@ -125,7 +130,7 @@ class Simulation:
         self.time = 0
         self.crashes = 0
         self.away = 0
-        self.rebuilt = 0
+        self.rebuilt = self.moved = 0
         self.learner = Learner(self.storage, self.store, space, clock=itertools.count(step=3_600.0).__next__)
         archive = None if settings.retention is None else Folder(folder / "archive")
         self.work_settings = WorkSettings(space, settings.interval, settings.retention, archive)
@@ -278,7 +283,7 @@ class Simulation:
     # ----------------------------------------------------------------------------------------------------- rebalancing
 
     def version(self, number: int) -> RoutingVersion:
-        """A random version with a different tree and mapping."""
+        """A random version with a different index and mapping, or one by a strategy of the rebalancer."""
         objects, queries = self.sample
         learned = self.random.random() < 0.5 and self.learner.learn()
         sample = read_sample(self.store) if learned else None
@@ -286,11 +291,19 @@ class Simulation:
             known, active = sample.statistics(2), self.store.load(self.store.state().active.number)
             columns = [np.array([self.random.randrange(100) for _ in active.mapping], np.float64) for _ in range(3)]
             wanted = BalanceSettings(2.0, leaves=self.random.choice([1, 16, 40]))
+            strategies = kind_named(self.index).strategies
+            if "rebuild" not in strategies:
+                strategy = self.random.choice(strategies)
+                self.moved += 1
+                proposal = propose(active, LeafCounts(*columns, 1_000.0), known, wanted, strategy, number)
+                assert proposal is not None
+                return proposal.version
             made = rebuild(active, LeafCounts(*columns, 1_000.0), sample, known, wanted)
             self.rebuilt += 1
-            return RoutingVersion(number, made.tree, made.mapping, active.slots)
+            return RoutingVersion(number, made.index, made.mapping, active.slots)
         leaves = self.random.choice([1, 4, 7, 16, 40])
-        version = build(self.work_settings.space, objects, queries, leaves, self.settings.slots, number=number)
+        given = self.work_settings.space, objects, queries, leaves, self.settings.slots
+        version = build(*given, number=number, kind=self.index)
         slots = [self.random.randrange(self.settings.slots) for _ in version.mapping]
         return RoutingVersion(number, version.index, pa.array(slots, pa.int32()).to_numpy().copy(), version.slots)
 

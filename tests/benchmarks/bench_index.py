@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.index import version
-from spatialstream.index.construction import SPLITS, build_tree
+from spatialstream.index.qt.construction import SPLITS, build_tree
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.geometry import BOX, CIRCLE, EVERYWHERE

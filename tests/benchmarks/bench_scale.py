@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from spatialstream.balance.settings import BalanceSettings
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.range.crq import ContinuousRangeIndex
@@ -111,7 +112,8 @@ class Figures:
 def version(leaves: int, slots: int) -> RoutingVersion:
     """A routing version by space alone, which takes a tenth of the time to build."""
     stream = objects(50_000, seed=1)
-    return build(SPACE, stream, make_queries(stream, 10_000, "CRQ"), leaves, slots, splits={"spatial"})
+    builder = partial(build_tree, splits={"spatial"})
+    return build(SPACE, stream, make_queries(stream, 10_000, "CRQ"), leaves, slots, builder=builder)
 
 
 def loads(size: Size) -> dict[int, dict[str, Any]]:

@@ -96,7 +96,7 @@ def crq(largest: int = 10_000_000) -> Iterator[Chart]:
 def routing(leaves: Sequence[int] = (1, 4, 16, 64, 256, 1024)) -> Iterator[Chart]:
     """Routing by the number of leaves, with and without textual splits."""
     from spatialstream.index import version
-    from spatialstream.index.construction import SPLITS, build_tree
+    from spatialstream.index.qt.construction import SPLITS, build_tree
     from spatialstream.index.statistics import Statistics
     from tests.benchmarks.bench_index import make_queries
 

@@ -12,7 +12,7 @@ from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.kafka import Connection, cluster_of
 from spatialstream.store.reports import UsedTopics, read_topics, save_topics
 from spatialstream.store.zookeeper import ZooKeeperStore
-from spatialstream.stream.bootstrap import ensure_first_version
+from spatialstream.stream.bootstrap import FirstIndex, ensure_first_version
 from spatialstream.stream.made import note_topics
 from spatialstream.stream.settings import StreamSettings
 from tests.cluster.stream import PATIENCE, Servers
@@ -26,7 +26,7 @@ def begun(servers: Servers, name: str, checkpoint: Path, **named: str) -> dict[s
     notes = note_topics(storage, name, incarnation, {topics.blocks, topics.epochs}, dict)
     topics.ensure(connection, slots=1, made=notes.add)
     with ZooKeeperStore(servers.zookeeper.hosts, name, tls=servers.zookeeper.tls) as store:
-        ensure_first_version(store, storage, settings, 1, None, None, incarnation=incarnation)
+        ensure_first_version(store, storage, settings, FirstIndex(leaves=1), incarnation=incarnation)
         used = UsedTopics(cluster_of(connection), topics.names)
         save_topics(store, used)
         assert read_topics(store) == used

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spatialstream.balance.settings import FORMS, BalanceSettings
+from spatialstream.index.kinds import DEFAULT, KINDS, Kind
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import Space
 from spatialstream.model.terms import QUERY_WORDS
@@ -186,10 +187,12 @@ class Index:
     """The global index.
 
     Attributes:
-        leaves: of the first tree.
+        kind: its kind.
+        leaves: of the first index.
         balance: λ, ε, the most leaves, and the form of ĥ.
     """
 
+    kind: Kind
     leaves: int
     balance: BalanceSettings
 
@@ -207,7 +210,8 @@ class Index:
             name = {"leaves": "maxLeaves"}.get(error.setting, error.setting)
             path = name if name.startswith(fields.path) else fields.at(name)
             raise SettingError(path, error.problem) from None
-        return cls(fields.whole("leaves", 64, 1), balance)
+        kind = KINDS[fields.one_of("kind", tuple(KINDS), DEFAULT)]
+        return cls(kind, fields.whole("leaves", 64, 1), balance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
@@ -35,7 +36,7 @@ EPOCHS = 20
 
 def _tree(splits: Collection[str]) -> Builder:
     def builder(objects: ObjectBatch, queries: QueryBatch, leaves: int, slots: int) -> RoutingVersion:
-        return build(SPACE, objects, queries, leaves, slots, splits=splits)
+        return build(SPACE, objects, queries, leaves, slots, builder=partial(build_tree, splits=splits))
 
     return builder
 

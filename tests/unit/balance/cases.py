@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from spatialstream.balance.loads import LeafCounts
-from spatialstream.index.construction import SPLITS, build_tree
+from spatialstream.index.qt.construction import SPLITS, build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.space import Space

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from spatialstream.balance.loads import LeafCounts, asked_of, imbalance, leaf_loads, model_error, slot_loads
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
-from spatialstream.index.construction import build_tree
-from spatialstream.index.coverage import leaf_coverage
+from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import StateError
@@ -20,8 +19,8 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
 from tests.unit.balance.cases import cases, count_of
+from tests.unit.index.qt.test_construction import FIGURE_2, J
 from tests.unit.index.samples import PLANE, query, spaces, workload
-from tests.unit.index.test_construction import FIGURE_2, J
 
 EVERYWHERE = Box(0.0, 0.0, 4.0, 4.0)
 
@@ -116,7 +115,7 @@ def test_loads_are_those_of_the_cost_model(data, space):
     loads = leaf_loads(case.version, counts, statistics)
 
     cells = statistics.cells_of(case.version.index.leaves.box)
-    h = leaf_coverage(case.version.index, statistics, cells)
+    h = case.version.index.coverage(statistics, cells)
     for leaf in range(len(loads)):
         cell = statistics.cell(int(cells[leaf]))
         expected = workload(cell, counts.objects[leaf], counts.arrivals[leaf] / 1000.0, *h[leaf].tolist())

@@ -12,9 +12,10 @@ from spatialstream.balance.explanation import explanation
 from spatialstream.balance.loads import imbalance, slot_loads
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
-from spatialstream.index.base import GlobalIndex
+from spatialstream.index.grid.grid import build_grid
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import SettingError, StateError
+from spatialstream.model.objects import ObjectBatch
 from tests.unit.balance.cases import cases, count_of
 from tests.unit.balance.test_strategies import hot_corner
 from tests.unit.index.samples import objects, spaces
@@ -60,7 +61,7 @@ def test_fg_comes_last():
 
     assert proposal.strategy == "FG"
     assert proposal.balanced
-    assert proposal.textual + proposal.spatial > 0
+    assert proposal.changes.counts["textual_splits"] + proposal.changes.counts["spatial_splits"] > 0
 
 
 def test_the_best_is_taken_if_none_restores_balance():
@@ -82,7 +83,7 @@ def test_a_strategy_asked_for_by_name_is_proposed(strategy):
 
     assert proposal.strategy == strategy
     assert (proposal.base, proposal.version.number) == (3, 9)
-    assert (len(proposal.loads_after) == 16) == (strategy != "FG" or proposal.merges == 1)
+    assert (len(proposal.loads_after) == 16) == (strategy != "FG" or proposal.changes.counts["merges"] == 1)
 
 
 def test_ids_tell_decisions_apart():
@@ -164,41 +165,30 @@ def test_the_explanation_of_an_adjustment_names_splits_and_merges():
     text = explanation(proposal)
 
     assert "0 leaves split by space, 1 leaf by text, 1 node merged: 16 -> 16 leaves\n" in text
-    assert "adjusting the tree ended because its leaves can be balanced" in text
-    assert proposal.to_record()["textual_splits"] == 1
+    assert "the adjustment ended because its leaves can be balanced" in text
+    assert proposal.to_record()["changes"] == {"spatial_splits": 0, "textual_splits": 1, "merges": 1}
 
 
-class Elsewhere(GlobalIndex):
-    """Another index, which only shows its leaves."""
-
-    kind = "elsewhere"
-    route_objects = route_queries = route_regions = nearest_leaves = from_arrays = None
-
-    def __init__(self, tree):
-        self._tree = tree
-
-    @property
-    def leaves(self):
-        return self._tree.leaves
-
-    def to_arrays(self):
-        return {}, {}
-
-
-def test_another_index_is_reallocated_but_not_adjusted():
+def test_a_grid_is_reallocated_but_neither_adjusted_nor_rebuilt():
     version, counts, statistics = skewed([10_000.0] + [1.0] * 15, [0] * 8 + [1] * 8, 2)
-    version = RoutingVersion(3, Elsewhere(version.index), version.mapping, 2)
+    grid = build_grid(ObjectBatch.of([]), 16, statistics)
+    version = RoutingVersion(3, grid, version.mapping, 2)
 
-    assert propose(version, counts, statistics, LAX, "FM").version.index is version.index
+    found = propose(version, counts, statistics, LAX, "FM")
+
+    assert [found.version.index.x.tolist(), found.version.index.y.tolist()] == [grid.x.tolist(), grid.y.tolist()]
+    assert found.version.index.leaves.objects.tolist() == counts.objects.tolist()
+    assert found.to_record()["changes"] == {}
     assert propose(version, counts, statistics, LAX).strategy in ("PM", "FM")
-    with pytest.raises(SettingError, match="FG adjusts QT-trees, and the index is a elsewhere"):
-        propose(version, counts, statistics, LAX, "FG")
+    for strategy in ("FG", "rebuild"):
+        with pytest.raises(SettingError, match=f"strategy: '{strategy}' is not one of a grid: auto, PM, FM"):
+            propose(version, counts, statistics, LAX, strategy)
 
 
 def test_what_makes_no_sense_is_refused():
     case = skewed([10.0] * 16, [0, 1] * 8, 2)
 
-    with pytest.raises(SettingError, match="strategy: 'XX' is not one of auto, PM, FM, FG, rebuild"):
+    with pytest.raises(SettingError, match="strategy: 'XX' is not one of a qt-tree: auto, PM, FM, FG, rebuild"):
         propose(*case, LAX, "XX")
     with pytest.raises(StateError, match="counts of 2 leaves"):
         propose(case[0], count_of([1.0, 2.0]), case[2], LAX)

@@ -58,7 +58,7 @@ def test_a_stream_that_began_without_history_gets_an_even_tree() -> None:
     routed = np.bincount(proposal.version.route_objects(sample.objects), minlength=4)
     assert proposal.loads_after.sum() > 0.0
     assert routed.max() < 3_000
-    assert "the tree is rebuilt" in explanation(proposal)
+    assert "the index is rebuilt" in explanation(proposal)
     assert proposal.to_record()["strategy"] == "rebuild"
 
 
@@ -106,8 +106,8 @@ def test_every_old_leaf_goes_somewhere(data: st.DataObject, space) -> None:
     assert shares == pytest.approx(np.ones(len(shares)))
     assert (made.origins.queries >= 0.0).all()
     assert (made.origins.queries <= 1.0).all()
-    assert made.tree.leaves.objects.sum() == pytest.approx(case.counts.objects.sum())
-    assert len(made.mapping) == len(made.tree.leaves)
+    assert made.index.leaves.objects.sum() == pytest.approx(case.counts.objects.sum())
+    assert len(made.mapping) == len(made.index.leaves)
     assert set(made.mapping.tolist()) <= set(range(case.version.slots))
     order = np.lexsort((made.origins.source, made.origins.leaf))
     assert order.tolist() == list(range(len(order)))

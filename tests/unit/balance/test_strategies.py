@@ -1,5 +1,6 @@
 """PM, FM and FG: the paper's example, the least movement by brute force, and trees that stay whole."""
 
+from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
@@ -12,10 +13,11 @@ from spatialstream.balance.fm import assign, full_mapping, moved_queries
 from spatialstream.balance.loads import leaf_loads, slot_loads
 from spatialstream.balance.pm import partial_mapping
 from spatialstream.balance.settings import BalanceSettings
-from spatialstream.index.adjustment import Origins
-from spatialstream.index.construction import DEEPEST, build_tree
+from spatialstream.index.origins import Origins
 from spatialstream.index.partition import imbalance, karmarkar_karp
-from spatialstream.index.qttree import LEAF, SPATIAL
+from spatialstream.index.qt.adjuster import adjust_tree
+from spatialstream.index.qt.construction import DEEPEST, build_tree
+from spatialstream.index.qt.tree import LEAF, SPATIAL, QTTree
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.objects import ObjectBatch
@@ -142,8 +144,27 @@ def hot_corner(side, hot, slots=4, asked=()):
     return RoutingVersion(0, tree, mapping, slots), count_of(counts.tolist()), today
 
 
+@dataclass
+class Done:
+    """FG's outcome."""
+
+    tree: QTTree
+    mapping: np.ndarray
+    origins: Origins
+    spatial: int
+    textual: int
+    merges: int
+    ended: str
+
+    @classmethod
+    def of(cls, version, counts, statistics, settings):
+        done, mapping = adjust(version, adjust_tree, counts, statistics, settings)
+        counted = (done.changes.counts[name] for name in ("spatial_splits", "textual_splits", "merges"))
+        return cls(done.index, mapping, done.origins, *counted, done.ended)
+
+
 def run(version, counts, statistics, **chosen):
-    return adjust(version.index, version.mapping, version.slots, counts, statistics, BalanceSettings(**chosen))
+    return Done.of(version, counts, statistics, BalanceSettings(**chosen))
 
 
 def test_a_hot_leaf_is_split_by_space_and_cold_ones_are_merged():
@@ -258,7 +279,7 @@ def test_the_tree_stays_whole(data, space, most, similarity):
     batch, asked = data.draw(objects(space, 20)), data.draw(queries(space))
 
     chosen = BalanceSettings(imbalance=most, similarity=similarity, leaves=40)
-    done = adjust(tree, case.version.mapping, case.version.slots, counts, case.statistics, chosen)
+    done = Done.of(case.version, counts, case.statistics, chosen)
 
     n = len(done.tree.leaves)
     assert n <= max(40, len(tree.leaves))
@@ -281,14 +302,7 @@ def test_totals_and_loads_are_carried_over(data, space):
     case = data.draw(cases(space))
     counts = case.counts
 
-    done = adjust(
-        case.version.index,
-        case.version.mapping,
-        case.version.slots,
-        counts,
-        case.statistics,
-        BalanceSettings(leaves=40),
-    )
+    done = Done.of(case.version, counts, case.statistics, BalanceSettings(leaves=40))
 
     origins = done.origins
     carried = type(counts)(

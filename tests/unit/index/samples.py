@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from spatialstream.index.adjustment import Adjusted, Origins, TreeEditor
-from spatialstream.index.construction import build_tree
+from spatialstream.index.base import LeafWords
 from spatialstream.index.cost import CellStatistics
-from spatialstream.index.qttree import SPATIAL, TEXTUAL, QTTree
+from spatialstream.index.grid.grid import Grid, build_grid
+from spatialstream.index.origins import Origins
+from spatialstream.index.qt.construction import build_tree
+from spatialstream.index.qt.editor import Adjusted, TreeEditor
+from spatialstream.index.qt.tree import SPATIAL, TEXTUAL, QTTree
 from spatialstream.index.statistics import Statistics
+from spatialstream.model.arrays import Codes
 from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
@@ -115,6 +119,34 @@ def trees(draw: st.DrawFn, space: Space, splits: frozenset[str]) -> QTTree:
     found, asked = draw(samples(space))
     statistics = Statistics.of(space, found, asked, 1000.0, levels=2)
     return build_tree(found, draw(st.integers(1, 25)), statistics, splits)
+
+
+@st.composite
+def grids(draw: st.DrawFn, space: Space, index: type[Grid] = Grid) -> Grid:
+    """A grid of up to 30 leaves."""
+    found, asked = draw(samples(space))
+    made = build_grid(found, draw(st.integers(1, 25)), Statistics.of(space, found, asked, 1000.0, levels=2))
+    return index(space, made.x, made.y, made.leaves.objects, made.leaves.load)
+
+
+class Replicating(Grid):
+    """A grid that registers a CRQ in one of its leaves, and copies every object to all leaves.
+
+    It shows what the contract asks of an index that replicates; it saves nothing.
+    """
+
+    replicates = True
+
+    def copies(self, objects: ObjectBatch, words: LeafWords) -> tuple[Codes, Codes]:
+        n = len(self.leaves)
+        row, leaf = np.divmod(np.arange(len(objects) * n, dtype=np.int32), np.int32(n))
+        other = leaf != self.route_objects(objects)[row]
+        return row[other], leaf[other]
+
+    def route_continuous(self, queries: QueryBatch) -> tuple[Codes, Codes]:
+        row, leaf = self.route_regions(queries.regions)
+        first = np.append(True, row[1:] != row[:-1])[: len(row)]
+        return row[first], leaf[first]
 
 
 @st.composite

@@ -9,24 +9,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spatialstream.index.base import GlobalIndex
-from spatialstream.index.construction import SPLITS, build_tree
+from spatialstream.index.qt.construction import SPLITS, build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.covers import region_parts
-from spatialstream.model.geometry import distance_to_box
+from spatialstream.model.geometry import EVERYWHERE, contains, distance_to_box
+from spatialstream.model.kernels import kernel
+from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Cancellation, QueryBatch
-from spatialstream.model.regions import Circle, Regions
+from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.terms import TermLists
 from tests.unit.index.samples import (
     PLANE,
+    WORDS,
+    Replicating,
     adjusted_trees,
     coordinates,
+    grids,
     obj,
     objects,
     points,
     queries,
     query,
     regions,
+    samples,
     spaces,
     trees,
 )
@@ -36,7 +42,10 @@ INDEXES: Mapping[str, Callable[..., st.SearchStrategy[GlobalIndex]]] = {
     "quadtree": partial(trees, splits=frozenset({"spatial"})),
     "text": partial(trees, splits=frozenset({"textual"})),
     "adjusted qt-tree": adjusted_trees,
+    "grid": grids,
+    "an index that replicates": partial(grids, index=Replicating),
 }
+NO_WORDS = np.zeros(1, np.int64), np.empty(0, np.uint64)
 few = settings(max_examples=30)
 each_index = pytest.mark.parametrize("index_of", INDEXES.values(), ids=INDEXES.keys())
 
@@ -63,11 +72,14 @@ def test_a_query_goes_to_the_leaf_of_every_object_of_its_region(data, space, ind
     rows, leaves = index.route_queries(asked)
 
     routed = set(zip(rows.tolist(), leaves.tolist(), strict=True))
-    leaf = index.route_objects(batch).tolist()
+    homes, copied = index.route_objects(batch).tolist(), [set() for _ in range(len(batch))]
+    for o, leaf in zip(*(each.tolist() for each in index.copies(batch, NO_WORDS)), strict=True):
+        copied[o].add(leaf)
     for q in range(len(asked)):
         for o in range(len(batch)):
             if asked.regions.contain(space, q, batch.x[o], batch.y[o]):
-                assert (q, leaf[o]) in routed
+                continuous = asked.code[q] == CODE[QueryType.CRQ]
+                assert any((q, leaf) in routed for leaf in {homes[o], *(copied[o] if continuous else ())})
 
 
 @each_index
@@ -182,6 +194,104 @@ def test_the_arrays_are_the_whole_index(data, space, index_of):
         assert one.tolist() == other.tolist()
     for name in ("box", "textual", "objects", "load"):
         np.testing.assert_array_equal(getattr(again.leaves, name), getattr(index.leaves, name))
+
+
+@kernel
+def _contained(geographic, kind, shape, x, y, out):
+    """Which of the points each region contains, bool[regions, points]: the exact check, pair by pair."""
+    for q in range(len(kind)):
+        a, b, c, d = shape[q, 0], shape[q, 1], shape[q, 2], shape[q, 3]
+        for o in range(len(x)):
+            out[q, o] = kind[q] == EVERYWHERE or contains(geographic, kind[q], a, b, c, d, x[o], y[o])
+
+
+def many(space, seed, index):
+    """2,500 objects and 40 regions: anywhere, on the borders of leaves, and on those of the regions."""
+    rng = np.random.default_rng(seed)
+    low, high = np.array([space.west, space.south]), np.array([space.east, space.north])
+    corners = index.leaves.box[rng.integers(0, len(index.leaves), 1000)].reshape(-1, 2, 2)
+    mixed = np.stack([corners[:, rng.integers(0, 2), 0], corners[:, rng.integers(0, 2), 1]], axis=1)
+    places = np.concatenate([low + (high - low) * rng.random((1500, 2)), mixed])
+    chosen = []
+    for _ in range(40):
+        (x, y), (other_x, other_y) = places[rng.integers(0, len(places), 2)].tolist()
+        if rng.random() < 0.5:
+            chosen.append(Circle(x, y, rng.random() ** 4 * (2.1e7 if space.geographic else 8.0)))
+        else:
+            west, east = (x, other_x) if space.geographic else sorted((x, other_x))
+            chosen.append(Box(west, min(y, other_y), east, max(y, other_y)))
+    boxes = np.array([(each.west, each.south) for each in chosen if isinstance(each, Box)]).reshape(-1, 2)
+    places[: len(boxes)] = boxes
+    terms = rng.choice(list(WORDS), (len(places), 3))
+    batch = ObjectBatch.of([obj(f"o{i}", x, y, "".join({*terms[i]})) for i, (x, y) in enumerate(places.tolist())])
+    return batch, Regions.of(chosen)
+
+
+def reached(pairs, shape):
+    """Pairs as a table."""
+    table = np.zeros(shape, np.bool_)
+    table[pairs] = True
+    return table
+
+
+@each_index
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), space=spaces, seed=st.integers(0, 2**32 - 1))
+def test_a_hundred_thousand_objects_meet_the_queries_of_their_regions(data, space, seed, index_of):
+    index = data.draw(index_of(space))
+    batch, chosen = many(space, seed, index)
+    inside = np.zeros((len(chosen), len(batch)), np.bool_)
+    _contained(space.geographic, chosen.kind, chosen.shape, batch.x, batch.y, inside)
+    queries_of = {
+        kind: QueryBatch.of([query(kind, chosen[q], "a") for q in range(len(chosen))]) for kind in ("SRQ", "CRQ")
+    }
+
+    home = index.route_objects(batch)
+    asked, registered = (
+        reached(index.route_queries(queries_of[kind]), (len(chosen), len(index.leaves))) for kind in ("SRQ", "CRQ")
+    )
+
+    west, south, east, north = index.leaves.box[home].T
+    assert ((west <= batch.x) & (batch.x <= east) & (south <= batch.y) & (batch.y <= north)).all()
+    assert not (inside & ~asked[:, home]).any()
+    there = reached((np.arange(len(batch)), home), (len(batch), len(index.leaves)))
+    row, leaf = index.copies(batch, NO_WORDS)
+    assert index.replicates or not len(row)
+    assert not there[row, leaf].any()
+    there[row, leaf] = True
+    assert not (inside & ~(registered.astype(np.float32) @ there.T.astype(np.float32) > 0)).any()
+    again = type(index).from_arrays(*index.to_arrays())
+    assert np.array_equal(again.route_objects(batch), home)
+
+
+@each_index
+@few
+@given(data=st.data(), space=spaces)
+def test_new_figures_change_no_route(data, space, index_of):
+    index, batch, chosen = data.draw(index_of(space)), data.draw(objects(space)), data.draw(regions(space))
+    n = len(index.leaves)
+
+    other = index.weighed(np.arange(n, dtype=np.float64), np.full(n, 7.0))
+
+    assert (other.leaves.objects.tolist(), other.leaves.load.tolist()) == (list(range(n)), [7.0] * n)
+    assert other.route_objects(batch).tolist() == index.route_objects(batch).tolist()
+    columns = Regions.of([chosen])
+    for one, two in zip(other.route_regions(columns), index.route_regions(columns), strict=True):
+        assert one.tolist() == two.tolist()
+
+
+@each_index
+@few
+@given(data=st.data(), space=spaces)
+def test_coverage_is_a_share_of_the_keywords(data, space, index_of):
+    index = data.draw(index_of(space))
+    statistics = Statistics.of(space, *data.draw(samples(space)), 1000.0, levels=2)
+
+    h = index.coverage(statistics, statistics.cells_of(index.leaves.box))
+
+    assert h.shape == (len(index.leaves), 2)
+    assert ((h >= 0.0) & (h <= 1.0 + 1e-12)).all()
+    assert (h[~index.leaves.textual] == 1.0).all()
 
 
 @each_index

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index import construction, cost, qttree, statistics, version
+from spatialstream.index import cost, statistics, version
+from spatialstream.index.grid import grid
 from spatialstream.index.partition import imbalance
+from spatialstream.index.qt import construction, tree
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model import hashing
 from spatialstream.model.arrays import pack_arrays
@@ -144,7 +146,7 @@ def test_a_version_of_another_release_is_refused():
 
 
 def test_nothing_is_compiled_after_prepare():
-    modules = (hashing, cost, statistics, qttree, construction, version)
+    modules = (hashing, cost, statistics, tree, construction, grid, version)
     kernels = {
         f"{module.__name__}.{name}": value
         for module in modules
@@ -165,6 +167,6 @@ def test_nothing_is_compiled_after_prepare():
 
     assert {name: len(kernel.signatures) for name, kernel in kernels.items()} == ready
     # kernels that Python calls have one version; those that kernels call may have been compiled into them
-    entries = [name for name, count in ready.items() if ".index.construction._" in name or "._route" in name]
+    entries = [name for name, count in ready.items() if ".index.qt.construction._" in name or "._route" in name]
     assert len(entries) == 3
     assert [ready[name] for name in entries] == [1] * 3

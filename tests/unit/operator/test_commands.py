@@ -22,7 +22,7 @@ FULL = {
     },
     "space": "planar:-5,-5,10.5,20",
     "terms": {"stopWords": ["the"], "minLength": 2, "queryWords": 300},
-    "index": {"leaves": 32},
+    "index": {"kind": "grid", "leaves": 32},
     "time": {"idle": "2s", "disorder": "0s", "ahead": "5m"},
     "router": {"partitions": 3, "cores": 2, "jvmHeap": "768m"},
     "workers": {"min": 2, "max": 8, "cores": 2},

@@ -6,6 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.index.kinds import DEFAULT, KINDS
 from spatialstream.model.times import TIME_LIMIT, parse_duration
 from spatialstream_operator.commands import spark_properties
 from spatialstream_operator.manifests.merge import OWNED_BY_OPERATOR, OWNED_IN_CONTAINER
@@ -92,6 +93,13 @@ def test_fields_that_cannot_be_changed_have_a_rule_for_it():
         (path, rule["fieldPath"]) for path, rule in RULES if "oldSelf" in rule["rule"] and "fieldPath" in rule
     ]
     assert transitions == [("self.spec", ".retention"), ("self.spec.kafka", ".topics")]
+
+
+def test_the_kinds_of_index_are_those_that_there_are():
+    kind = spec_field("index.kind")
+
+    assert tuple(kind["enum"]) == tuple(KINDS)
+    assert kind["default"] == parse({}).index.kind.name == DEFAULT
 
 
 @given(st.from_regex(DURATION, fullmatch=True))

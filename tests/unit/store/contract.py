@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.index.qttree import QTTree
+from spatialstream.index.qt.tree import QTTree
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.hashing import make_table

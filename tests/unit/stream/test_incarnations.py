@@ -20,8 +20,9 @@ from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
+from spatialstream.stages.versions import load_version
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.bootstrap import check_incarnation, claim, ensure_first_version, locked
+from spatialstream.stream.bootstrap import FirstIndex, check_incarnation, claim, ensure_first_version, locked
 from spatialstream.stream.engine import Inline
 from spatialstream.stream.job import WorkerJob
 from spatialstream.stream.settings import StreamSettings
@@ -84,7 +85,7 @@ def test_a_checkpoint_of_another_version_of_unicode_is_refused(tmp_path: Path) -
 
 def start(store: MemoryStore, checkpoint: Path, incarnation: str) -> None:
     """Start as a router does."""
-    ensure_first_version(store, Folder(checkpoint), SETTINGS, 4, None, None, 0.0, incarnation)
+    ensure_first_version(store, Folder(checkpoint), SETTINGS, FirstIndex(leaves=4), 0.0, incarnation)
 
 
 def test_a_checkpoint_that_was_deleted_is_not_made_anew_under_the_old_routing_state(tmp_path: Path) -> None:
@@ -107,6 +108,22 @@ def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoin
     check_incarnation(store, Folder(tmp_path), "s", "one", new=True)  # a worker that is started before the router
     store.reachable = False
     start(store, tmp_path, "one")  # a router that has run before needs no store
+
+
+def test_a_stream_keeps_its_kind_of_index(tmp_path: Path) -> None:
+    store, storage = MemoryStore(), Folder(tmp_path)
+    ensure_first_version(store, storage, SETTINGS, FirstIndex("grid", 4), 0.0, "one")
+    assert store.load(0).index.kind == load_version(storage, 0).index.kind == "grid"
+    ensure_first_version(store, storage, SETTINGS, FirstIndex(None, 4), 0.0, "one")
+    refused = "the index of s is a grid, and a stream keeps its kind of index: it cannot go on with a qt-tree"
+    with pytest.raises(StateError, match=refused):
+        ensure_first_version(store, storage, SETTINGS, FirstIndex("qt-tree", 4), 0.0, "one")
+    (tmp_path / "epochs").mkdir()
+    (tmp_path / "epochs" / "000000007.json").touch()
+    ensure_first_version(store, storage, SETTINGS, FirstIndex("grid", 4), 0.0, "one")
+    store.reachable = False  # a router that has run before needs no store, and its checkpoint has the kind too
+    with pytest.raises(StateError, match=refused):
+        ensure_first_version(store, storage, SETTINGS, FirstIndex("qt-tree", 4), 0.0, "one")
 
 
 def test_blocks_of_other_incarnations_are_not_a_slots_own() -> None:

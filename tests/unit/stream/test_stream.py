@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import SettingError
-from spatialstream.model.space import WGS84
+from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.stages.division import buckets_of, parts_of
 from spatialstream.stream.settings import StreamSettings
@@ -31,11 +31,17 @@ def in_order(stream: Stream) -> Stream:
 
 
 def simulated(
-    stream: Stream, seed: int, chaos: float, rebalances: float, disturbances: float, mergers: int | None = None
+    stream: Stream,
+    seed: int,
+    chaos: float,
+    rebalances: float,
+    disturbances: float,
+    mergers: int | None = None,
+    **given: Any,
 ) -> Simulation:
     setup = StreamSettings(
         "s",
-        slots=1 + seed % 5,
+        slots=given.pop("slots", 1 + seed % 5),
         space=stream.space,
         partitions=1 + seed % 3,
         mergers=mergers or [1, 2, 5][seed // 5 % 3],
@@ -43,7 +49,8 @@ def simulated(
         epoch_records=[5, 40, 1_000_000][seed % 3],
     )
     with tempfile.TemporaryDirectory() as folder:
-        simulation = Simulation(Path(folder), stream.space, stream.objects, stream.queries, setup, seed, chaos=chaos)
+        given |= {"chaos": chaos}
+        simulation = Simulation(Path(folder), stream.space, stream.objects, stream.queries, setup, seed, **given)
         simulation.run(rebalances, disturbances)
     return simulation
 
@@ -69,6 +76,17 @@ def test_while_versions_change(seed: int, space: object) -> None:
 def test_while_everything_fails(seed: int) -> None:
     stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2]))
     simulation = simulated(stream, seed, chaos=0.01, rebalances=0.4, disturbances=0.05)
+    assert differences(stream, simulation) == []
+
+
+@pytest.mark.parametrize("slots", [1, 3, 16])
+@settings(max_examples=examples(1, 30), suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 10**6), space=st.sampled_from([WGS84, PLANE]))
+def test_with_a_grid(seed: int, space: Space, slots: int) -> None:
+    stream = in_order(random_stream(seed, 200, 40, space))
+    simulation = simulated(stream, seed, 0.005, rebalances=0.4, disturbances=0.03, slots=slots, index="grid")
+    version = simulation.store.load(simulation.store.state().active.number)
+    assert version.index.kind == "grid"
     assert differences(stream, simulation) == []
 
 

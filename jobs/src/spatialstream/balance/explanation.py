@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spatialstream.balance.proposal import Proposal
-from spatialstream.model.tables import aligned, ratio
+from spatialstream.model.tables import aligned, counted, ratio
 
 __all__ = ["explanation"]
 
@@ -18,10 +18,6 @@ def explanation(proposal: Proposal) -> str:
     return "\n".join([*_headline(proposal), "", *_slot_table(proposal), *_move_table(proposal)]) + "\n"
 
 
-def _counted(count: float, one: str, many: str) -> str:
-    return f"{count:,.0f} {one if count == 1 else many}"
-
-
 def _headline(proposal: Proposal) -> list[str]:
     """The lines above the tables."""
     lines = [
@@ -29,23 +25,15 @@ def _headline(proposal: Proposal) -> list[str]:
         f"Lmax/Lmin {ratio(proposal.imbalance_before)} -> {ratio(proposal.imbalance_after)} expected "
         f"({'within' if proposal.balanced else 'NOT within'} the threshold of {proposal.threshold:g})",
     ]
-    if proposal.strategy == "FG":
-        splits = _counted(proposal.spatial, "leaf", "leaves"), _counted(proposal.textual, "leaf", "leaves")
-        lines.append(
-            f"{splits[0]} split by space, {splits[1]} by text, {_counted(proposal.merges, 'node', 'nodes')} merged: "
-            f"{len(proposal.loads_before):,} -> {len(proposal.loads_after):,} leaves"
-        )
-    if proposal.strategy == "rebuild":
-        nodes = _counted(proposal.spatial, "node", "nodes"), _counted(proposal.textual, "node", "nodes")
-        lines.append(
-            f"the tree is rebuilt, {nodes[0]} split by space and {nodes[1]} by text: "
-            f"{len(proposal.loads_before):,} -> {len(proposal.loads_after):,} leaves"
-        )
+    if proposal.changes_index:
+        rebuilt = ["the index is rebuilt"] if proposal.strategy == "rebuild" else []
+        change = ", ".join([*rebuilt, *filter(None, [proposal.changes.text])])
+        lines.append(f"{change}: {len(proposal.loads_before):,} -> {len(proposal.loads_after):,} leaves")
     if proposal.note:
         lines.append(proposal.note)
-    moved = _counted(len(np.unique(proposal.moves.leaf)), "leaf changes", "leaves change")
+    moved = counted(len(np.unique(proposal.moves.leaf)), "leaf changes", "leaves change")
     lines.append(
-        f"{moved} slot, with about {_counted(proposal.queries_moved, 'continuous query', 'continuous queries')}"
+        f"{moved} slot, with about {counted(proposal.queries_moved, 'continuous query', 'continuous queries')}"
     )
     return lines
 
@@ -73,7 +61,7 @@ def _move_table(proposal: Proposal) -> list[str]:
     if not len(moves):
         return []
     order = np.lexsort((moves.leaf, -moves.queries))[:_MOST_ROWS].tolist()
-    adjusted = proposal.changes_tree
+    adjusted = proposal.changes_index
     head = ["leaf", *(["was"] if adjusted else []), "from", "to", "queries"]
     rows = []
     for i in order:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from spatialstream.index.adjustment import Origins
+from spatialstream.index.origins import Origins
 from spatialstream.index.partition import karmarkar_karp
 from spatialstream.model.arrays import Codes, Floats
 

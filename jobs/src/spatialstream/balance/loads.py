@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from spatialstream.index.base import GlobalIndex
-from spatialstream.index.coverage import leaf_coverage
 from spatialstream.index.partition import imbalance
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
@@ -92,8 +91,9 @@ class LeafCounts:
 def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statistics) -> Floats:
     """Eqn 2 for each leaf, float64[n]: the number of objects that one random query makes it visit.
 
-    The keyword coverage (Eqn 1) of a textual leaf is that of its frozen keyword list under the current J, see
-    :mod:`spatialstream.index.coverage`. If J has no queries at all, the load of a leaf is its number of objects.
+    The keyword coverage (Eqn 1) of a leaf is that of the index under the current J
+    (:meth:`~spatialstream.index.base.GlobalIndex.coverage`). If J has no queries at all, the load of a leaf is its
+    number of objects.
 
     Args:
         version: the version of the counts.
@@ -105,7 +105,7 @@ def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statisti
     """
     counts.check(version)
     cells = statistics.cells_of(version.index.leaves.box)
-    h = leaf_coverage(version.index, statistics, cells)
+    h = version.index.coverage(statistics, cells)
     asked = asked_of(version.index, counts, statistics)
     return statistics.workloads(cells, counts.objects, counts.rate, h, asked)
 

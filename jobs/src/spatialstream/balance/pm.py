@@ -11,7 +11,7 @@ import numpy as np
 
 from spatialstream.balance.fm import assign
 from spatialstream.balance.loads import slot_loads
-from spatialstream.index.adjustment import Origins
+from spatialstream.index.origins import Origins
 from spatialstream.index.partition import karmarkar_karp
 from spatialstream.model.arrays import Codes, Floats
 

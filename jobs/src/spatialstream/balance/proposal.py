@@ -1,6 +1,7 @@
 """A proposal: a routing version that restores load balance, and the effects of adopting it (SSTD, section 5.1).
 
-PM is tried first, then FM, then FG, then a rebuild, each only if the previous one would not restore balance. If none
+Of PM, FM, FG and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in this order,
+each only if the previous one would not restore balance. If none
 would, the one that comes closest is proposed, with a note that says so. A strategy can also be requested by name. A
 proposal is bound to the version that it was computed from; its id depends on that version's number, the strategy and
 the contents of the new version.
@@ -24,9 +25,9 @@ from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_
 from spatialstream.balance.pm import partial_mapping
 from spatialstream.balance.rebuild import ENOUGH, rebuild
 from spatialstream.balance.settings import BalanceSettings
-from spatialstream.index.adjustment import Origins
-from spatialstream.index.base import GlobalIndex
-from spatialstream.index.qttree import SPATIAL, TEXTUAL, QTTree
+from spatialstream.index.base import Changes, GlobalIndex
+from spatialstream.index.kinds import STRATEGIES, kind_named
+from spatialstream.index.origins import Origins
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
@@ -35,8 +36,7 @@ from spatialstream.model.errors import SettingError
 
 __all__ = ["STRATEGIES", "BalanceSettings", "Moves", "Proposal", "propose", "usable"]
 
-STRATEGIES = ("PM", "FM", "FG", "rebuild")
-"""The paper's three strategies and a rebuild of the tree, in the order in which they are tried."""
+_UNCHANGED = Changes()
 
 _WORTHWHILE = 0.99
 """A version that does not restore balance is proposed only if it lowers Lmax/Lmin (or Lmax) by at least this factor."""
@@ -48,7 +48,7 @@ class Moves:
 
     Attributes:
         leaf: int32[m], leaf of the new version.
-        source: int32[m], the leaf of the previous version that it originates from; the same leaf if the tree is
+        source: int32[m], the leaf of the previous version that it originates from; the same leaf if the index is
             unchanged.
         old_slot: int32[m], the slot of ``source`` in the previous version.
         new_slot: int32[m], the slot of ``leaf`` in the new version.
@@ -80,8 +80,7 @@ class Proposal:
         loads_after: float64[leaves of ``version``], expected load of each leaf.
         origins: the old leaves that the leaves of ``version`` originate from.
         moves: the leaves that change slot.
-        spatial, textual: number of leaves that were split by space and by text; of a rebuilt tree, of its nodes.
-        merges: number of nodes whose four leaves were merged into one.
+        changes: what was changed in the index; of a rebuilt index, what it consists of.
         note: a note on the outcome of the strategy; "" if there is none.
     """
 
@@ -94,9 +93,7 @@ class Proposal:
     loads_after: Floats
     origins: Origins
     moves: Moves
-    spatial: int
-    textual: int
-    merges: int
+    changes: Changes
     note: str
 
     @property
@@ -130,8 +127,8 @@ class Proposal:
         return self.imbalance_after <= self.threshold
 
     @property
-    def changes_tree(self) -> bool:
-        """Whether the new version has a different tree."""
+    def changes_index(self) -> bool:
+        """Whether the new version has a different index, not only a different mapping."""
         return self.strategy in ("FG", "rebuild")
 
     @property
@@ -156,9 +153,7 @@ class Proposal:
             "leaves_after": len(self.loads_after),
             "leaves_moved": len(np.unique(self.moves.leaf)),
             "queries_moved": self.queries_moved,
-            "spatial_splits": self.spatial,
-            "textual_splits": self.textual,
-            "merges": self.merges,
+            "changes": dict(self.changes.counts),
             "note": self.note,
         }
 
@@ -182,20 +177,20 @@ def propose(
         counts: the counts of its leaves.
         statistics: J.
         settings: λ, ε and the maximum number of leaves.
-        strategy: "auto", or one of :data:`STRATEGIES`, which is then proposed whether or not it is needed or helps.
+        strategy: "auto", or one of the index's strategies, which is then proposed whether or not it is needed or helps.
         number: number of the new version; by default the next one.
-        sample: the sample that J was computed from; without a large enough sample, no tree is rebuilt.
+        sample: the sample that J was computed from; without a large enough sample, no index is rebuilt.
 
     Returns:
         The proposal. None if ``strategy`` is "auto" and load is balanced or no strategy improves the balance.
 
     Raises:
-        SettingError: the strategy is unknown, FG is requested and the index is not a QT-tree, or a rebuild is requested
-            and the sample is too small.
+        SettingError: the index does not have the strategy, or a rebuild is requested and the sample is too small.
         StateError: the counts are not those of the version's leaves.
     """
-    if strategy not in ("auto", *STRATEGIES):
-        raise SettingError("strategy", f"{strategy!r} is not one of auto, {', '.join(STRATEGIES)}")
+    kind = kind_named(version.index.kind)
+    if strategy not in ("auto", *kind.strategies):
+        raise SettingError("strategy", f"{strategy!r} is not one of a {kind.name}: auto, {', '.join(kind.strategies)}")
     number = version.number + 1 if number is None else number
     work = _Attempts(version, counts, statistics, settings, number, sample)
     if strategy != "auto":
@@ -248,20 +243,15 @@ class _Attempts:
             mapping = partial_mapping(self.loads, slots, old, self.counts.continuous)
         else:
             mapping = full_mapping(self.loads, slots, same, old, self.counts.continuous)
-        index = self.version.index
-        if isinstance(index, QTTree):
-            index = index.weighed(self.counts.objects, self.loads)
+        index = self.version.index.weighed(self.counts.objects, self.loads)
         return self._proposal(strategy, index, mapping, self.loads, same)
 
     def _adjusted(self) -> Proposal:
-        tree = self.version.index
-        if not isinstance(tree, QTTree):
-            raise SettingError("strategy", f"FG adjusts QT-trees, and the index is a {tree.kind}")
-        found = adjust(tree, self.version.mapping, self.version.slots, self.counts, self.statistics, self.settings)
-        changes = found.spatial, found.textual, found.merges
-        note = f"adjusting the tree ended because {found.ended}"
-        loads = found.tree.leaves.load
-        return self._proposal("FG", found.tree, found.mapping, loads, found.origins, changes, note)
+        adjuster = kind_named(self.version.index.kind).implementation.adjust
+        assert adjuster is not None  # a kind has the strategy FG only if it has this, which a test ensures
+        done, mapping = adjust(self.version, adjuster, self.counts, self.statistics, self.settings)
+        note = f"the adjustment ended because {done.ended}"
+        return self._proposal("FG", done.index, mapping, done.index.leaves.load, done.origins, done.changes, note)
 
     def _rebuilt(self) -> Proposal:
         sample = self.sample
@@ -270,10 +260,9 @@ class _Attempts:
             problem = f"a rebuild needs at least {ENOUGH:,} sampled objects, and there are {found:,}"
             raise SettingError("strategy", f"{problem}; try again later")
         made = rebuild(self.version, self.counts, sample, self.statistics, self.settings)
-        kinds = np.bincount(made.tree.nodes.kind, minlength=3)
         note = f"from {len(sample.objects):,} objects and {len(sample.queries):,} queries"
-        changes = int(kinds[SPATIAL]), int(kinds[TEXTUAL]), 0
-        return self._proposal("rebuild", made.tree, made.mapping, made.tree.leaves.load, made.origins, changes, note)
+        index, changes = made.index, made.index.composition()
+        return self._proposal("rebuild", index, made.mapping, index.leaves.load, made.origins, changes, note)
 
     def _proposal(
         self,
@@ -282,7 +271,7 @@ class _Attempts:
         mapping: Codes,
         loads: Floats,
         origins: Origins,
-        changes: tuple[int, int, int] = (0, 0, 0),
+        changes: Changes = _UNCHANGED,
         note: str = "",
     ) -> Proposal:
         old = self.version.mapping
@@ -300,16 +289,17 @@ class _Attempts:
             loads,
             origins,
             Moves(leaf, source, old[source], mapping[leaf], queries[moves]),
-            *changes,
+            changes,
             note,
         )
 
 
 def usable(strategies: Sequence[str], version: RoutingVersion, sample: Sample | None) -> list[str]:
     """The strategies that can be applied to a version with this sample."""
-    adjusts = isinstance(version.index, QTTree)
-    builds = sample is not None and len(sample.objects) >= ENOUGH
-    return [each for each in strategies if {"FG": adjusts, "rebuild": builds}.get(each, True)]
+    missing = set(STRATEGIES) - set(kind_named(version.index.kind).strategies)
+    if sample is None or len(sample.objects) < ENOUGH:
+        missing.add("rebuild")
+    return [each for each in strategies if each not in missing]
 
 
 def _badness(slots: Floats) -> tuple[float, float]:

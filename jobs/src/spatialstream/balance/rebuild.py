@@ -1,4 +1,4 @@
-"""Rebuild: Algorithm 1 on a sample of the live stream, and a mapping that moves few queries (SSTD, 4.1.2 and 5.3).
+"""Rebuild: an index built from a sample of the live stream, and a mapping that moves few queries (SSTD, 4.1.2 and 5.3).
 
 FG changes the existing tree where necessary. A tree that was built without knowledge of the stream, or for a different
 one, is better rebuilt: QTtreeConstruction gets the sampled objects, and J of the sampled queries, among which active
@@ -27,11 +27,9 @@ import numpy.typing as npt
 from spatialstream.balance.fm import full_mapping
 from spatialstream.balance.loads import LeafCounts, asked_of, imbalance, slot_loads
 from spatialstream.balance.settings import BalanceSettings
-from spatialstream.index.adjustment import Origins
 from spatialstream.index.base import GlobalIndex
-from spatialstream.index.construction import build_tree
-from spatialstream.index.coverage import leaf_coverage
-from spatialstream.index.qttree import QTTree
+from spatialstream.index.kinds import kind_named
+from spatialstream.index.origins import Origins
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
@@ -58,12 +56,12 @@ class Rebuilt:
     """The outcome of a rebuild.
 
     Attributes:
-        tree: the new tree, with the expected counts and loads of its leaves.
+        index: the new index, with the expected counts and loads of its leaves.
         mapping: int32[n], the slot of each of its leaves.
         origins: the old leaves that they originate from.
     """
 
-    tree: QTTree
+    index: GlobalIndex
     mapping: Codes
     origins: Origins
 
@@ -71,7 +69,7 @@ class Rebuilt:
 def rebuild(
     version: RoutingVersion, counts: LeafCounts, sample: Sample, statistics: Statistics, settings: BalanceSettings
 ) -> Rebuilt:
-    """Build a tree for the current stream.
+    """Build an index of the same kind for the current stream.
 
     Args:
         version: the active version.
@@ -80,23 +78,24 @@ def rebuild(
         statistics: J of the sample.
         settings: λ and the maximum number of leaves.
     """
+    build = kind_named(version.index.kind).implementation.build
     slots, leaves = version.slots, len(version.index.leaves)
     asked = asked_of(version.index, counts, statistics)
     known = statistics.asked(statistics.cells_of(version.index.leaves.box))
     while True:
-        tree = build_tree(sample.objects, leaves, statistics)
-        origins = _origins(version.index, tree, sample)
+        index = build(sample.objects, leaves, statistics)
+        origins = _origins(version.index, index, sample)
         objects, rate = (origins.carry_objects(each) for each in (counts.objects, counts.rate))
-        cells = statistics.cells_of(tree.leaves.box)
+        cells = statistics.cells_of(index.leaves.box)
         now = None if asked is None else origins.carry_asked(asked, known, statistics.asked(cells))
-        loads = statistics.workloads(cells, objects, rate, leaf_coverage(tree, statistics, cells), now)
+        loads = statistics.workloads(cells, objects, rate, index.coverage(statistics, cells), now)
         mapping = full_mapping(loads, slots, origins, version.mapping, counts.continuous)
         even = imbalance(slot_loads(loads, mapping, slots)) <= min(_EVEN, settings.imbalance)
-        if even or 4 * leaves > settings.leaves or len(tree.leaves) < leaves:
+        if even or 4 * leaves > settings.leaves or len(index.leaves) < leaves:
             break
         leaves *= 4
     settled = settle(mapping, loads, _kept(origins, version, counts.continuous))
-    return Rebuilt(tree.weighed(objects, loads), settled, origins)
+    return Rebuilt(index.weighed(objects, loads), settled, origins)
 
 
 def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:
@@ -142,7 +141,7 @@ def _kept(origins: Origins, version: RoutingVersion, continuous: Floats) -> Floa
     return kept
 
 
-def _origins(old: GlobalIndex, new: QTTree, sample: Sample) -> Origins:
+def _origins(old: GlobalIndex, new: GlobalIndex, sample: Sample) -> Origins:
     """The origins of new leaves, from sampled objects; for old leaves without any, from the overlap of boxes."""
     shape = len(new.leaves), len(old.leaves)
     weight = sample.counts()[0]
@@ -164,7 +163,7 @@ def _overlap(one: Floats, other: Floats) -> Floats:
     return result
 
 
-def _common(old: GlobalIndex, new: QTTree, sample: Sample) -> Floats:
+def _common(old: GlobalIndex, new: GlobalIndex, sample: Sample) -> Floats:
     """The fraction of each old leaf's continuous queries that concerns each new leaf, float64[new, old]; 1 if none."""
     queries = sample.continuous()
     queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // _STANDING))))

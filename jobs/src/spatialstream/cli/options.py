@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from spatialstream.index.kinds import DEFAULT, KINDS
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import QUERY_WORDS, TermRule, extract_terms
@@ -16,6 +17,7 @@ from spatialstream.records.files import parse_columns
 
 __all__ = [
     "add_columns",
+    "add_index",
     "add_input",
     "add_space",
     "add_terms",
@@ -75,6 +77,14 @@ def add_space(parser: argparse.ArgumentParser) -> None:
     """Add ``--space``."""
     text = '"wgs84" (default: degrees, distances in metres) or "planar:x0,y0,x1,y1"'
     parser.add_argument("--space", type=value("space", Space.parse), default=WGS84, metavar="SPACE", help=text)
+
+
+def add_index(parser: Any, default: str | None = DEFAULT, text: str = "kind of global index") -> None:
+    """Add ``--index``."""
+    kinds = "; ".join(f"{kind.name}: {kind.summary}" for kind in KINDS.values())
+    parser.add_argument(
+        "--index", choices=tuple(KINDS), default=default, metavar="KIND", help=f"{text} (default {DEFAULT}). {kinds}"
+    )
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:

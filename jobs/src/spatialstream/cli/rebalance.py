@@ -16,6 +16,7 @@ from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.pod_session import write_file
 from spatialstream.connectors.program import program
+from spatialstream.index.kinds import STRATEGIES
 from spatialstream.model.errors import Conflict, RunError, SettingError, Unavailable
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add(
         "--strategy",
-        choices=("auto", "PM", "FM", "FG", "rebuild"),
+        choices=("auto", *STRATEGIES),
         default="auto",
-        help="how to rebalance (default auto: the first strategy that suffices)",
+        help="how to rebalance (default auto: the first strategy of the index's kind that suffices)",
     )
     live.add_balance(parser, "the stream's own")
     add("--dry-run", action="store_true", help="propose and explain only")

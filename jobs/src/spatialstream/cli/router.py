@@ -31,9 +31,10 @@ def add_parser(commands: Any) -> None:
     live.add_job(parser)
     group = parser.add_argument_group("the router")
     add = group.add_argument
-    add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the first QT-tree (default 64)")
-    add("--history", type=Path, metavar="FILE", help="sample of objects for the first QT-tree (default: none)")
-    add("--history-queries", type=Path, metavar="FILE", help="sample of queries for the first QT-tree")
+    shared.add_index(group, None, "kind of global index of a new stream, which keeps it")
+    add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the first index (default 64)")
+    add("--history", type=Path, metavar="FILE", help="sample of objects for the first index (default: none)")
+    add("--history-queries", type=Path, metavar="FILE", help="sample of queries for the first index")
     text = "partitions of STREAM.objects when it is created (default 2)"
     add("--object-partitions", type=shared.count, default=2, metavar="N", help=text)
     text = "replication factor of created topics (default: 3, or the number of brokers if that is less)"
@@ -62,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.connectors.kafka import INTERNAL
     from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.kernels import compile_kernels
-    from spatialstream.stream.bootstrap import check_incarnation, ensure_first_version
+    from spatialstream.stream.bootstrap import FirstIndex, check_incarnation, ensure_first_version
     from spatialstream.stream.job import RouterJob
     from spatialstream.stream.made import note_topics
 
@@ -99,11 +100,9 @@ def _run(options: argparse.Namespace) -> int:
                 settings.mergers,
                 made=notes.add,
             )
-            sample = options.history, options.history_queries
+            first = FirstIndex(options.index, options.leaves, options.history, options.history_queries)
             report = partial(live.say, options)
-            ensure_first_version(
-                store, storage, settings, options.leaves, *sample, incarnation=incarnation, report=report
-            )
+            ensure_first_version(store, storage, settings, first, incarnation=incarnation, report=report)
             _keep_balance(options, store)
             _keep_topics(options, store, connection)
             _keep_limits(options, store, settings)

@@ -38,7 +38,8 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records")
     add("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores, at least 2)")
-    add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the QT-tree (default 64)")
+    shared.add_index(parser)
+    add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the global index (default 64)")
     text = "granularity of retention (default 5m)"
     add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=text)
     text = "how far back snapshot queries see (default: everything)"
@@ -62,6 +63,7 @@ def _run(options: argparse.Namespace) -> int:
         tuple(options.objects),
         tuple(options.queries),
         options.output,
+        index=options.index,
         leaves=options.leaves,
         interval=options.interval,
         retention=options.retention,

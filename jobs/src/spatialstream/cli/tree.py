@@ -1,4 +1,4 @@
-"""``spatialstream tree``: show the QT-tree built from a sample, or used by a live stream, with loads and balance."""
+"""``spatialstream tree``: show the global index of a sample or of a live stream, with loads and balance."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "tree",
-        help="show a QT-tree: of files, or of a live stream",
-        description="Builds the QT-tree that a run over files would use, or reads the one that a live stream uses, and "
-        "shows its leaves, loads and Lmax/Lmin; or J, the statistics from which trees are built.",
+        help="show a global index: of files, or of a live stream",
+        description="Builds the index that a run over files would use, or reads the one that a live stream uses, "
+        "and shows its leaves, loads and Lmax/Lmin; or J, the statistics from which indexes are built.",
     )
     shared.add_input(parser, required=False)
     shared.add_space(parser)
     add = parser.add_argument
+    shared.add_index(parser, text="kind of index to build")
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves (default 64)")
     add("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
     text = "largest number of objects, and of queries, to sample (default 50000)"
     add("--sample", type=shared.count, default=50_000, metavar="N", help=text)
     add("--svg", type=Path, metavar="FILE", help="write a picture too")
-    add("--statistics", action="store_true", help="show J, the statistics from which trees are built, not the tree")
-    add("--stream", metavar="NAME", help="show the tree of this live stream, from the routing store")
+    add("--statistics", action="store_true", help="show J, the statistics from which indexes are built, not the index")
+    add("--stream", metavar="NAME", help="show the index of this live stream, from the routing store")
     live.add_store(parser)
     kubernetes.add_cluster(parser)
-    add("--quiet", action="store_true", help="print only the tree and errors")
+    add("--quiet", action="store_true", help="print only the index and errors")
     parser.set_defaults(function=_tree)
 
 
@@ -128,7 +129,7 @@ def _of_files(options: argparse.Namespace) -> int:
     if options.statistics:
         span = float(np.ptp(objects.t)) if len(objects) else 0.0
         return _statistics(options, Statistics.of(options.space, objects, queries, span))
-    version = build(options.space, objects, queries, options.leaves, options.slots)
+    version = build(options.space, objects, queries, options.leaves, options.slots, kind=options.index)
     _show(options, leaf_table(version, objects), options.space, np.stack([objects.x, objects.y], axis=1))
     return 0
 

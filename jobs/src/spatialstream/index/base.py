@@ -1,22 +1,35 @@
-"""The interface of global indexes: which leaf an object goes to, and which leaves a query concerns (SSTD, 4.2).
+"""The interface of global indexes: which leaves an object goes to, and which leaves a query concerns (SSTD, 4.2).
 
 An index is immutable. Every router holds a copy, so it is small, consists of flat arrays, and is transferred as such.
+:mod:`spatialstream.index.kinds` names the kinds of index.
+
+**Home and copies.** Each object has one *home* leaf, which stores it and serves snapshot queries, CKQs and CTQs. An
+index that registers a CRQ in fewer leaves than it concerns by space, for example by the query's least frequent keyword
+(PS2Stream, section IV-C), delivers *copies* of an object to further leaves, where it is matched with the CRQs there and
+not stored. :attr:`GlobalIndex.replicates` says whether an index does so. No index of this release does.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from spatialstream.model.arrays import Array, Codes, Flags, Floats
+import numpy as np
+
+from spatialstream.index.statistics import Statistics
+from spatialstream.model.arrays import Array, Codes, Flags, Floats, Ints, Words
+from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
-__all__ = ["GlobalIndex", "Leaves"]
+__all__ = ["Changes", "GlobalIndex", "LeafWords", "Leaves"]
+
+LeafWords = tuple[Ints, Words]
+"""Hashes of the words under which CRQs are registered at each leaf: (offsets int64[leaves + 1], hashes uint64[m])."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,15 +53,32 @@ class Leaves:
         return len(self.load)
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an adjustment changed in an index, or what a new index consists of, in the terms of its kind.
+
+    Attributes:
+        counts: what -> how often; the names are those of the kind of index.
+        text: the same for people, as a part of a sentence; "" if there is nothing to say.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    text: str = ""
+
+
 class GlobalIndex(ABC):
     """The contract of a global index.
 
-    Each object goes to exactly one leaf. The leaf's box contains the object, and it depends only on the object and the
-    index. Each query goes to every leaf that may hold an object of its region.
+    Each object has exactly one home leaf. The leaf's box contains the object, and it depends only on the object and the
+    index. Each query goes to every leaf that may be the home of an object of its region; a CRQ of an index that
+    replicates goes to leaves of which each matching object reaches at least one, as its home or as a copy.
     """
 
     kind: ClassVar[str]
-    """Name of the kind of index in files."""
+    """Name of the kind of index, in files and settings; see :mod:`spatialstream.index.kinds`."""
+
+    replicates: ClassVar[bool] = False
+    """Whether :meth:`copies` may return leaves, and CRQs are routed by :meth:`route_continuous`."""
 
     space: Space
     """The space that it covers."""
@@ -58,7 +88,16 @@ class GlobalIndex(ABC):
 
     @abstractmethod
     def route_objects(self, objects: ObjectBatch) -> Codes:
-        """The leaf of each of n objects, int32[n]."""
+        """The home leaf of each of n objects, int32[n]."""
+
+    def copies(self, objects: ObjectBatch, words: LeafWords) -> tuple[Codes, Codes]:
+        """Further leaves in which objects may match a CRQ, in the format of :meth:`route_queries`; by default none.
+
+        Args:
+            objects: the objects.
+            words: the words under which CRQs are registered at each leaf.
+        """
+        return np.empty(0, np.int32), np.empty(0, np.int32)
 
     def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         """The leaves of each query: (row int32[m], leaf int32[m]), ascending by (row, leaf) and without duplicates.
@@ -66,6 +105,25 @@ class GlobalIndex(ABC):
         Queries without a region (such as SKQs and CKQs) and cancellations concern all leaves. Every query concerns at
         least one leaf, provided that the centre of its circle lies in the space.
         """
+        if not self.replicates:
+            return self.route_regions(queries.regions)
+        crq = queries.code == CODE[QueryType.CRQ]
+        parts = []
+        for rows, route in ((np.flatnonzero(~crq), self._route_by_space), (np.flatnonzero(crq), self.route_continuous)):
+            row, leaf = route(queries.take(rows))
+            parts.append((rows[row].astype(np.int32), leaf))
+        row, leaf = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order = np.lexsort((leaf, row))
+        return row[order], leaf[order]
+
+    def route_continuous(self, queries: QueryBatch) -> tuple[Codes, Codes]:
+        """The leaves at which CRQs are registered, in the format of :meth:`route_queries`; it may use their keywords.
+
+        By default the leaves that their regions intersect.
+        """
+        return self.route_regions(queries.regions)
+
+    def _route_by_space(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         return self.route_regions(queries.regions)
 
     @abstractmethod
@@ -75,6 +133,28 @@ class GlobalIndex(ABC):
     @abstractmethod
     def nearest_leaves(self, at: Floats) -> Codes:
         """The leaf nearest to each of n points float64[n, 2], which receives an SKQ first (section 6.2): int32[n]."""
+
+    def coverage(self, statistics: Statistics, cells: Ints) -> Floats:
+        """H, the fraction of query keywords that each leaf may hold (Eqn 1), by current statistics: float64[n, 2].
+
+        By default 1: a leaf may hold every word.
+
+        Args:
+            statistics: J.
+            cells: int64[n], the cell of J of each leaf.
+
+        Returns:
+            H_srq and H_skq of each leaf.
+        """
+        return np.ones((len(cells), 2))
+
+    def composition(self) -> Changes:
+        """What the index consists of; by default nothing that is worth a word."""
+        return Changes()
+
+    @abstractmethod
+    def weighed(self, objects: Floats, load: Floats) -> Self:
+        """The same index with new figures of its leaves: abs(O) and the workload, float64[n] each."""
 
     @abstractmethod
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.index.adjustment import Builder
 from spatialstream.index.base import GlobalIndex
-from spatialstream.index.construction import SPLITS, build_tree
+from spatialstream.index.kinds import DEFAULT, KINDS, kind_named
 from spatialstream.index.partition import karmarkar_karp
-from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model import hashing
 from spatialstream.model.arrays import Codes, Ints, pack_arrays, unpack_arrays
@@ -24,8 +25,6 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
 
 __all__ = ["RoutingVersion", "build", "prepare"]
-
-_KINDS: dict[str, type[GlobalIndex]] = {QTTree.kind: QTTree}
 
 _UNIFORM_SIDE = 64
 """Side of the uniform grid of points that replaces the sample of a stream without history."""
@@ -92,11 +91,12 @@ class RoutingVersion:
             StateError: the file is not a routing version, its kind of index is unknown, or another release wrote it.
         """
         arrays, meta = unpack_arrays(data, name)
-        if meta.get("kind") not in _KINDS:
+        if meta.get("kind") not in KINDS:
             raise StateError(f"{name} is not a routing version: its kind of index is {meta.get('kind')!r}")
+        kind = KINDS[meta["kind"]].implementation.index
         parts = {key.removeprefix("index."): array for key, array in arrays.items() if key.startswith("index.")}
         try:
-            index = _KINDS[meta["kind"]].from_arrays(parts, meta["index"])
+            index = kind.from_arrays(parts, meta["index"])
         except KeyError as error:
             raise StateError(f"{name} was written by another release: it has no {error}") from None
         return cls(meta["number"], index, arrays["mapping"], meta["slots"])
@@ -110,10 +110,11 @@ def build(
     slots: int,
     *,
     number: int = 0,
-    splits: Collection[str] = SPLITS,
+    kind: str = DEFAULT,
+    builder: Builder | None = None,
     levels: int | None = None,
 ) -> RoutingVersion:
-    """Build a routing version from a representative sample: statistics, QT-tree, assignment of leaves to slots.
+    """Build a routing version from a representative sample: statistics, global index, assignment of leaves to slots.
 
     One STQ over the whole space is added to the sampled queries. Its effect is negligible if there are many queries; if
     there are few or none, it weights leaves that no query concerns by their number of objects. Without sampled objects,
@@ -123,19 +124,24 @@ def build(
         space: the stream's space.
         objects: a sample of the objects, whose timestamps span the sampling period.
         queries: a sample of the queries of the same period.
-        leaves: θ, see :func:`spatialstream.index.construction.build_tree`.
+        leaves: θ, about how many leaves the index is to have.
         slots: number of slots.
         number: the version's number.
-        splits: kinds of split to try.
+        kind: the kind of index, of :data:`spatialstream.index.kinds.KINDS`.
+        builder: builds the index instead of the builder of the kind, for example with other settings.
         levels: depth of a complete J; None: J is adaptive.
+
+    Raises:
+        SettingError: there is no such kind of index.
     """
+    builder = builder or kind_named(kind).implementation.build
     if not len(objects):
         objects = _uniform_objects(space)
     span = max(float(objects.t.max() - objects.t.min()), 1.0)
     everywhere = Query("", 0, Predicate(), TopTerms(1), Lifetime(0))
     history = Statistics.of(space, objects, QueryBatch.concat([queries, QueryBatch.of([everywhere])]), span, levels)
-    tree = build_tree(objects, leaves, history, splits)
-    return RoutingVersion(number, tree, karmarkar_karp(tree.leaves.load, slots), slots)
+    index = builder(objects, leaves, history)
+    return RoutingVersion(number, index, karmarkar_karp(index.leaves.load, slots), slots)
 
 
 def _uniform_objects(space: Space) -> ObjectBatch:
@@ -149,12 +155,12 @@ def _uniform_objects(space: Space) -> ObjectBatch:
 
 
 def prepare() -> None:
-    """Compile all kernels of the global index."""
+    """Compile all kernels of the global indexes of every kind."""
     hashing.prepare()
     objects = ObjectBatch.of([SpatialObject(str(i), i, float(i), 0.0, ("a", "b")[: i + 1]) for i in range(2)])
     asked = QueryBatch.of([Query("", 0, Predicate(Circle(0.0, 0.0, 1.0), ("a",)), Everything(), Lifetime(1))])
-    for sample in (objects, ObjectBatch.of([])):
-        version = build(WGS84, sample, asked, 4, 1)
+    for sample, kind in product((objects, ObjectBatch.of([])), KINDS):
+        version = build(WGS84, sample, asked, 4, 1, kind=kind)
         version.route_objects(objects)
         version.route_queries(asked)
         version.index.nearest_leaves(np.zeros((1, 2)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-__all__ = ["aligned", "ratio"]
+__all__ = ["aligned", "counted", "ratio"]
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
@@ -25,3 +25,8 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collectio
 def ratio(value: float) -> str:
     """Format a ratio of loads, which may be infinite."""
     return "∞" if math.isinf(value) else f"{value:.2f}"
+
+
+def counted(count: float, one: str, many: str) -> str:
+    """Format a count and what is counted, in the singular or the plural."""
+    return f"{count:,.0f} {one if count == 1 else many}"

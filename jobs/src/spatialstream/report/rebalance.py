@@ -82,10 +82,8 @@ def _subtitle(proposal: Proposal) -> str:
         f"{moved:,} {'leaf changes' if moved == 1 else 'leaves change'} slot",
         f"about {proposal.queries_moved:,.0f} continuous queries move",
     ]
-    if proposal.strategy == "FG":
-        parts.append(f"{proposal.spatial} split by space, {proposal.textual} by text, {proposal.merges} merged")
-    if proposal.strategy == "rebuild":
-        parts.append(f"a new tree, {proposal.spatial} nodes split by space and {proposal.textual} by text")
+    if proposal.changes.text:
+        parts.append(proposal.changes.text)
     return " · ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""The QT-tree (SSTD, section 4.1.2) as text and as a picture.
+"""The leaves of a global index as text and as a picture.
 
 A leaf is a spatial cell, or a textual share of one: after a textual split, several leaves have one box, and a share
 may be split by space again. On the picture such a cell is divided into tiles, one a share; shares that were
@@ -17,7 +17,8 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.index.qttree import quarter
+from spatialstream.index.boxes import quarter
+from spatialstream.index.kinds import DEFAULT
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints
 from spatialstream.model.space import Space
@@ -38,6 +39,7 @@ class LeafTable:
         slot: int32[n]: the worker slot that serves the leaf, from 0.
         objects: int64[n]: objects counted in the leaf.
         slots: number of slots, where there may be some without a leaf; 0: up to the largest that has one.
+        kind: kind of the global index.
     """
 
     boxes: Floats
@@ -46,13 +48,14 @@ class LeafTable:
     slot: Codes
     objects: Ints
     slots: int = 0
+    kind: str = DEFAULT
 
     @classmethod
     def of(cls, version: RoutingVersion, load: Floats, objects: npt.NDArray[np.float64 | np.int64]) -> LeafTable:
         """Build the table of a routing version's leaves, with n loads and n object counts."""
         leaves = version.index.leaves
         counts = np.rint(objects).astype(np.int64)
-        return cls(leaves.box, leaves.textual, load, version.mapping, counts, version.slots)
+        return cls(leaves.box, leaves.textual, load, version.mapping, counts, version.slots, version.index.kind)
 
     def __len__(self) -> int:
         """Number of leaves."""
@@ -206,7 +209,7 @@ def tree_svg(table: LeafTable, space: Space, points: _Points | None = None, widt
     slots = table.slot_load
     below = max((inset.bottom for inset in insets), default=view.bottom + 24)
     height = max(below + 34, _MARGIN_TOP + 52 + 26 * min(len(slots), _MOST_BARS) + 20)
-    title = f"QT-tree: {len(table):,} leaves on {len(slots):,} slots, Lmax/Lmin {ratio(table.imbalance)}"
+    title = f"{table.kind}: {len(table):,} leaves on {len(slots):,} slots, Lmax/Lmin {ratio(table.imbalance)}"
     parts = [
         f'<text x="{view.left}" y="20" class="big">{escape(title)}</text>',
         *_map(table, space, view, everything, points),

@@ -28,6 +28,7 @@ from spatialstream.connectors.object_store import ObjectStorage
 from spatialstream.connectors.owned import REJECTED, RESULTS, RUN
 from spatialstream.connectors.places import storage_at
 from spatialstream.connectors.result_files import ResultFiles
+from spatialstream.index.kinds import DEFAULT, kind_named
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.space import WGS84, Space
@@ -80,8 +81,9 @@ class RunSettings:
         objects, queries: input files (JSON Lines, CSV, Parquet; the first two may be gzipped). Queries with one
             timestamp are in the order of the files.
         output: folder for ``results/`` and ``rejected/``.
-        slots: worker slots. Results do not depend on it, nor on ``leaves`` or ``epoch_records``.
-        leaves: minimum number of leaves of the QT-tree (θ).
+        slots: worker slots. Results do not depend on it, nor on ``index``, ``leaves`` or ``epoch_records``.
+        index: kind of the global index, ``"qt-tree"`` or ``"grid"``.
+        leaves: minimum number of leaves of the index (θ).
         interval: Δ: granularity in which old objects are dropped; this and the retention are ms, or text such as
             ``"30m"``, or time differences.
         retention: how far snapshot queries can look back; None keeps everything.
@@ -102,6 +104,7 @@ class RunSettings:
     queries: tuple[Path, ...]
     output: Path
     slots: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+    index: str = DEFAULT
     leaves: int = 64
     interval: int = 300_000
     retention: int | None = None
@@ -150,6 +153,7 @@ class RunSettings:
             if value < low or (high is not None and value > high):
                 allowed = f"at least {low}" if high is None else f"{low} to {high}"
                 raise SettingError(name, f"{value} is out of range; give {allowed}")
+        kind_named(self.index)
         if self.retention is not None and self.retention < self.interval:
             raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
         if not self.objects:
@@ -188,6 +192,7 @@ class RunSettings:
             "objects": [_file_identity(path) for path in self.objects],
             "queries": [_file_identity(path) for path in self.queries],
             "slots": self.slots,
+            "index": self.index,
             "leaves": self.leaves,
             "interval": self.interval,
             "retention": self.retention,
@@ -473,6 +478,7 @@ class _Run:
             stream,
             engine,
             list(source.bounds()),
+            index=settings.index,
             leaves=settings.leaves,
             now=lambda: 0,
         )

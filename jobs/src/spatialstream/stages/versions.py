@@ -6,8 +6,9 @@ from functools import lru_cache
 
 from spatialstream.connectors.contracts import Storage
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.errors import StateError
 
-__all__ = ["VERSIONS", "load_version", "number_of", "save_version", "version_name"]
+__all__ = ["VERSIONS", "check_kind", "load_version", "number_of", "save_version", "version_name"]
 
 VERSIONS = "versions/"
 """Prefix of their names."""
@@ -37,3 +38,21 @@ def load_version(storage: Storage, number: int) -> RoutingVersion:
     """
     name = version_name(number)
     return RoutingVersion.unpack(storage.get(name), f"{storage.place}/{name}")
+
+
+def check_kind(version: RoutingVersion, kind: str | None, stream: str) -> None:
+    """Refuse to go on with a stream under another kind of index than it has; None accepts every kind.
+
+    Args:
+        version: one of its versions.
+        kind: the kind that is asked for.
+        stream: its name.
+
+    Raises:
+        StateError: the stream has another kind.
+    """
+    if kind is not None and kind != version.index.kind:
+        raise StateError(
+            f"the index of {stream} is a {version.index.kind}, and a stream keeps its kind of index: it cannot go on "
+            f"with a {kind}"
+        )

@@ -15,6 +15,7 @@ import numpy as np
 from spatialstream.connectors.contracts import Storage, find
 from spatialstream.connectors.owned import STREAM
 from spatialstream.connectors.program import program
+from spatialstream.index.kinds import DEFAULT
 from spatialstream.index.version import build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.kinds import CANCEL
@@ -23,13 +24,14 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.records.decode import Decoded
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.records.reasons import common_reasons, told_reasons
-from spatialstream.stages.versions import save_version, version_name
+from spatialstream.stages.versions import VERSIONS, check_kind, load_version, number_of, save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
 from spatialstream.store.lease import FolderLease, Lease
 from spatialstream.stream.router import EPOCHS
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = [
+    "FirstIndex",
     "Refused",
     "check_incarnation",
     "claim",
@@ -61,6 +63,23 @@ class Refused:
         """Those of all parts."""
         found = [part.rejected.column("reason") for part in parts]
         return cls(sum(map(len, found)), common_reasons(chain.from_iterable(each.to_pylist() for each in found)))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstIndex:
+    """The global index that a new stream begins with.
+
+    Attributes:
+        kind: its kind; None: that of the stream if there is one, else the default.
+        leaves: number of its leaves.
+        objects: file of objects like those to come.
+        queries: file of queries like those to come.
+    """
+
+    kind: str | None = None
+    leaves: int = 64
+    objects: Path | None = None
+    queries: Path | None = None
 
 
 @contextmanager
@@ -109,9 +128,7 @@ def ensure_first_version(
     store: RoutingStore,
     storage: Storage,
     settings: StreamSettings,
-    leaves: int,
-    objects: Path | None,
-    queries: Path | None,
+    first: FirstIndex,
     patience: float = 60.0,
     incarnation: str = "",
     report: Callable[[str], None] = lambda text: None,
@@ -124,23 +141,24 @@ def ensure_first_version(
         store: the routing store.
         storage: of the stream's state.
         settings: of the stream.
-        leaves: number of leaves of the QT-tree.
-        objects: file of objects like those to come.
-        queries: file of queries like those to come.
+        first: the index of a new stream.
         patience: seconds to wait for the store.
         incarnation: id of the stream's incarnation.
         report: is told what a person should know.
 
     Raises:
         Unavailable: the store cannot be reached.
-        StateError: the stream in the store has another number of slots, or another incarnation.
+        StateError: the stream in the store has another number of slots, another incarnation, or another kind of index.
     """
     if storage.list(EPOCHS):
-        return check_incarnation(store, storage, settings.name, incarnation)
+        check_incarnation(store, storage, settings.name, incarnation)
+        if saved := storage.list(VERSIONS):
+            check_kind(load_version(storage, max(map(number_of, saved))), first.kind, settings.name)
+        return None
     ends = time.monotonic() + patience
     while True:
         try:
-            return _ensure(store, storage, settings, leaves, objects, queries, incarnation, report)
+            return _ensure(store, storage, settings, first, incarnation, report)
         except Unavailable:
             if time.monotonic() > ends:
                 raise
@@ -188,9 +206,7 @@ def _ensure(
     store: RoutingStore,
     storage: Storage,
     settings: StreamSettings,
-    leaves: int,
-    objects: Path | None,
-    queries: Path | None,
+    first: FirstIndex,
     incarnation: str,
     report: Callable[[str], None],
 ) -> None:
@@ -200,7 +216,9 @@ def _ensure(
         if state.slots != settings.slots:
             raise StateError(f"the stream in the routing store has {state.slots} slots, not {settings.slots}")
         version = store.load(state.active.number)
+        check_kind(version, first.kind, settings.name)
     else:
+        objects, queries = first.objects, first.queries
         known, no_objects = (ObjectBatch.of([]), Refused()) if objects is None else read_objects(objects, settings)
         asked, no_queries = (QueryBatch.of([]), Refused()) if queries is None else read_queries(queries, settings)
         for path, refused in ((objects, no_objects), (queries, no_queries)):
@@ -208,7 +226,8 @@ def _ensure(
                 told = "; ".join(told_reasons(refused.reasons))
                 report(f"{path}: {refused.count:,} records cannot be used, and are left out: {told}")
         asked = asked.take(np.flatnonzero(asked.code != CANCEL))
-        version = build(settings.space, _sample(known), _sample(asked), leaves, settings.slots)
+        kind = first.kind or DEFAULT
+        version = build(settings.space, _sample(known), _sample(asked), first.leaves, settings.slots, kind=kind)
         store.create(version, incarnation)
     if find(storage, version_name(version.number)) is None:
         save_version(storage, version)

@@ -17,6 +17,7 @@ import numpy as np
 
 from spatialstream.connectors.block_files import BlockFiles
 from spatialstream.connectors.contracts import Sink, Source, Storage, find
+from spatialstream.index.kinds import DEFAULT
 from spatialstream.index.version import build
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
@@ -25,7 +26,7 @@ from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.runs import sample
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Run
-from spatialstream.stages.versions import load_version, save_version, version_name
+from spatialstream.stages.versions import check_kind, load_version, save_version, version_name
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.driver import Ingestion, RouterTurns, WorkerTurns
 from spatialstream.stream.engine import Engine
@@ -69,12 +70,16 @@ class EmbeddedStream:
         settings: of the stream.
         engine: executes the stages; see :func:`embedded_world`.
         partitions: names of the partitions that are read.
-        leaves: number of leaves of the QT-tree.
-        history: returns objects like those to come, for the QT-tree; called once in the stream's incarnation; None:
+        index: kind of the global index; None: that of the checkpoint if it has one, else the default.
+        leaves: number of leaves of the index.
+        history: returns objects like those to come, for the index; called once in the stream's incarnation; None:
             the first objects that arrive are used.
         now: a clock, ms.
         step: called before each step, with its name; tests stop the stream there.
         due: called once per turn, returns whether it is to end with a checkpoint; None: by the time since the last one.
+
+    Raises:
+        StateError: the stream in the storage has another kind of index.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class EmbeddedStream:
         engine: Engine,
         partitions: Sequence[str],
         *,
+        index: str | None = None,
         leaves: int = 64,
         history: Callable[[], ObjectBatch] | None = None,
         now: Callable[[], int],
@@ -91,10 +97,12 @@ class EmbeddedStream:
     ) -> None:
         settings, storage = replace(settings, two_phase=False, measured=False), engine.world.storage
         self._settings, self._storage = settings, storage
-        self._leaves, self._history = leaves, history
+        self._kind, self._leaves, self._history = index or DEFAULT, leaves, history
         self._store = MemoryStore()
         if find(storage, version_name(0)) is not None:
-            self._store.create(load_version(storage, 0))
+            version = load_version(storage, 0)
+            check_kind(version, index, settings.name)
+            self._store.create(version)
         router_due, worker_due = due or Every(CHECKPOINT_SECONDS), due or Every(CHECKPOINT_SECONDS)
         self.router = Router(settings, storage, self._store, partitions, now, step, due=router_due)
         self.turns = RouterTurns(self.router, engine, step)
@@ -132,6 +140,7 @@ class EmbeddedStream:
         objects = self._history() if self._history else sample(self._storage, runs, ObjectBatch, _SAMPLE)
         queries = sample(self._storage, runs, QueryBatch, _SAMPLE)
         queries = queries.take(np.flatnonzero(queries.code != CANCEL))
-        version = build(self._settings.space, objects, queries, self._leaves, self._settings.slots)
+        settings = self._settings
+        version = build(settings.space, objects, queries, self._leaves, settings.slots, kind=self._kind)
         save_version(self._storage, version)
         self._store.create(version)

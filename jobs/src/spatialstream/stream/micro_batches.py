@@ -121,10 +121,11 @@ class LocalStream:
     Args:
         settings: of the stream.
         engine: executes the stages, over a storage that nobody else uses.
-        leaves: number of leaves of the QT-tree.
+        index: kind of the global index; None: that of the checkpoint if it has one, else the default.
+        leaves: number of leaves of the index.
         queries: name of the file of the queries given from the start, JSON Lines in the storage; None if they come as
             a stream.
-        history: returns objects like those to come, for the QT-tree; called once in the stream's incarnation.
+        history: returns objects like those to come, for the index; called once in the stream's incarnation.
         now: a clock that does not go back, ms.
         step: called before each step, with its name; tests stop the stream there.
         due: see :class:`~spatialstream.stream.embedded.EmbeddedStream`.
@@ -137,6 +138,7 @@ class LocalStream:
         settings: StreamSettings,
         engine: Engine,
         *,
+        index: str | None = None,
         leaves: int = 64,
         queries: str | None = None,
         history: Callable[[], ObjectBatch] | None = None,
@@ -151,6 +153,7 @@ class LocalStream:
             settings,
             engine,
             self._names,
+            index=index,
             leaves=leaves,
             history=history,
             now=lambda: self._clock(),

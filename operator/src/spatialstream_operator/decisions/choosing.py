@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spatialstream.balance.loads import LeafCounts
-from spatialstream.balance.proposal import STRATEGIES, BalanceSettings, Proposal, propose, usable
+from spatialstream.balance.proposal import BalanceSettings, Proposal, propose, usable
+from spatialstream.index.kinds import STRATEGIES, kind_named
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
@@ -38,7 +39,7 @@ def choose(
         counts: counts of its leaves.
         statistics: J.
         settings: λ, ε and the maximum number of leaves.
-        strategies: the allowed strategies, cheapest first.
+        strategies: the allowed strategies, cheapest first; those that the index does not have are skipped.
         number: number of the new version; the next one by default.
         sample: the sample that J was computed from.
 
@@ -49,7 +50,7 @@ def choose(
         SettingError: a strategy does not exist.
         StateError: the counts do not belong to the version's leaves.
     """
-    if tuple(strategies) == STRATEGIES:
+    if set(kind_named(version.index.kind).strategies) <= set(strategies):
         return propose(version, counts, statistics, settings, number=number, sample=sample)
     tried = []
     for strategy in usable(strategies, version, sample):

@@ -209,7 +209,8 @@ def _unbroken(since: int | None, last: int | None, now: int, settings: Rebalance
 
 def _is_first(seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> bool:
     """Whether the stream still has its initial tree, and enough objects have been seen to build a better one."""
-    return routing.rebuilt is None and settings.rebuild > 0 and seen.known >= max(settings.rebuild, ENOUGH)
+    wanted = settings.rebuild > 0 and "rebuild" in settings.strategies
+    return routing.rebuilt is None and wanted and seen.known >= max(settings.rebuild, ENOUGH)
 
 
 def _is_wanted(state: State, now: int, settings: RebalanceSettings) -> bool:
@@ -239,16 +240,17 @@ def _watching(state: State, seen: Observation, routing: RoutingState, settings: 
         return Step(state.at(Phase.COOLDOWN, now))
     state = replace(state, rested=None, until=None)
     if _is_first(seen, routing, settings) and _usable(seen, settings):
-        return _ask(replace(state, first=True, problem=""), routing.active.number, now)
+        return _ask(replace(state, first=True, problem=""), routing.active.number, now, settings)
     if state.over is None:
         return Step(state.at(Phase.WATCHING, now))
     if not _has_lasted(state, now, settings) or not _usable(seen, settings):
         return Step(state.at(Phase.STABILISING, now))
-    return _ask(replace(state, problem=""), routing.active.number, now)
+    return _ask(replace(state, problem=""), routing.active.number, now, settings)
 
 
-def _ask(state: State, base: int, now: int) -> Step:
-    asked = Propose(("rebuild",), base, first=True) if state.first else Propose(state.left, base)
+def _ask(state: State, base: int, now: int, settings: RebalanceSettings) -> Step:
+    left = state.left(settings.strategies)
+    asked = Propose(("rebuild",), base, first=True) if state.first else Propose(left, base)
     return Step(state.at(Phase.PROPOSING, now), (asked,))
 
 
@@ -258,7 +260,7 @@ def _proposing(state: State, seen: Observation, routing: RoutingState, settings:
         return _watching(_over(state), seen, routing, settings)
     if not _usable(seen, settings):
         return Step(state)
-    return _ask(state, routing.active.number, seen.now)
+    return _ask(state, routing.active.number, seen.now, settings)
 
 
 def _awaiting(state: State, seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> Step:
@@ -275,7 +277,7 @@ def _awaiting(state: State, seen: Observation, routing: RoutingState, settings: 
     if not _usable(seen, settings):
         return Step(state)
     if settings.mode == "auto" or seen.kept != proposal.id or _is_outdated(state, proposal, seen):
-        return _ask(state, proposal.base, seen.now) if _is_wanted(state, seen.now, settings) else Step(state)
+        return _ask(state, proposal.base, seen.now, settings) if _is_wanted(state, seen.now, settings) else Step(state)
     if seen.approval == proposal.id:
         used = replace(state, ignored=seen.approval)  # the annotation stays, but does not approve the next proposal
         return Step(used.at(Phase.PUBLISHING, seen.now), (Publish(proposal.id),))
@@ -315,7 +317,7 @@ def _publishing(state: State, seen: Observation, routing: RoutingState, settings
     if not _usable(seen, settings):
         return Step(state)
     if seen.kept != proposal.id:
-        return _ask(state, proposal.base, now)
+        return _ask(state, proposal.base, now, settings)
     return Step(state, (Publish(proposal.id),))
 
 
@@ -406,7 +408,7 @@ def _proposed(state: State, proposed: Proposed, settings: RebalanceSettings) -> 
         if proposed.ratio is not None and proposed.ratio <= settings.threshold:
             return Step(replace(_over(state), over=None, seen=None).at(Phase.WATCHING, now))
         return _helpless(state, now, settings)
-    if proposal.base != state.version or proposal.strategy not in state.left:
+    if proposal.base != state.version or proposal.strategy not in state.left(settings.strategies):
         return Step(state)
     known = state.proposal is not None and state.proposal.id == proposal.id
     state = replace(state, proposal=proposal)
@@ -517,10 +519,10 @@ def _unbalanced(state: State, seen: Observation, routing: RoutingState, settings
     tried = STRATEGIES[last : last + 1] if state.first else STRATEGIES[: last + 1]
     text = f"load is still out of balance under version {state.version} ({state.proposal.strategy})"
     state = replace(state, tried=tried, first=False)
-    if state.left:
+    if left := state.left(settings.strategies):
         state, finishes = _ended(state, now, "unbalanced", text)
-        note = Note("StillImbalanced", f"{text}; next: {state.left[0]}", warning=True)
-        following = _ask(replace(state, proposal=None), routing.active.number, now)
+        note = Note("StillImbalanced", f"{text}; next: {left[0]}", warning=True)
+        following = _ask(replace(state, proposal=None), routing.active.number, now, settings)
         if not _usable(seen, settings):
             following = Step(following.state)
         return _after_all((*finishes, note), following)

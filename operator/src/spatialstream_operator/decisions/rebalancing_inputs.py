@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from spatialstream.balance.proposal import STRATEGIES
+from spatialstream.index.kinds import STRATEGIES
 from spatialstream.store.state import RoutingState
 from spatialstream_operator.decisions import records
 
@@ -67,6 +67,7 @@ class RebalanceSettings:
             ten minutes, so 1 means 600 objects: with fewer, a ratio over several slots is mostly random.
         rebuild: number of objects that must be seen before the initial tree of a stream that began without history is
             rebuilt, once; at least the number that a tree is built from. 0: it is rebuilt only because of imbalance.
+        strategies: those of the kind of the stream's index (``spec.index.kind``), in the order of trying them.
     """
 
     mode: Mode = "auto"
@@ -77,6 +78,7 @@ class RebalanceSettings:
     timeout: int = 300_000
     arrivals: float = 1.0
     rebuild: int = 10_000
+    strategies: tuple[str, ...] = STRATEGIES
 
     @property
     def fresh(self) -> int:

@@ -6,7 +6,7 @@ it is sufficient to continue from any moment. Missing or invalid parts get their
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, get_args
@@ -140,10 +140,9 @@ class State:
         """The state in a phase, which begins now unless it is the current one."""
         return self if phase is self.phase else replace(self, phase=phase, since=now)
 
-    @property
-    def left(self) -> tuple[str, ...]:
-        """Strategies that have not been tried since balance was lost."""
-        return tuple(each for each in STRATEGIES if each not in self.tried)
+    def left(self, strategies: Sequence[str]) -> tuple[str, ...]:
+        """The strategies, of those that the index has, that have not been tried since balance was lost."""
+        return tuple(each for each in strategies if each not in self.tried)
 
     def to_status(self) -> dict[str, Any]:
         """Convert to the form of ``status.rebalance``; every key is present, so that a patch removes old values."""

@@ -68,6 +68,7 @@ def settings(context: ReconcileContext) -> RebalanceSettings:
         wanted.cooldown,
         wanted.timeout,
         rebuild=wanted.rebuild,
+        strategies=context.spec.index.kind.strategies,
     )
 
 

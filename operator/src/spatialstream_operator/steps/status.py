@@ -73,6 +73,7 @@ def _routing(context: ReconcileContext) -> dict[str, Any]:
     if context.routing is not None:
         pending = context.routing.pending
         fields = {
+            "kind": context.spec.index.kind.name,
             "version": context.routing.active.number,
             "pendingVersion": None if pending is None else pending.number,
             "rebuiltVersion": context.routing.rebuilt,

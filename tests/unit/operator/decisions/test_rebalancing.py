@@ -504,3 +504,17 @@ def test_what_is_said_about_balance():
     assert said(ADOPTING, look(routing=PENDING)) == ("False", "Rebalancing")
     assert said(in_phase(Phase.OFF), look(), OFF) == ("False", "RebalancingOff")
     assert said(in_phase(Phase.COOLDOWN, problem="StrategiesExhausted"), look()) == ("False", "StrategiesExhausted")
+
+
+def test_of_an_index_that_only_moves_leaves_nothing_else_is_asked_for():
+    grid = replace(AUTO, strategies=("PM", "FM"))
+
+    def after(strategy):
+        state = replace(VERIFYING, proposal=replace(PM, strategy=strategy), over=T - 200_000)
+        return advance(state, look(T, routing=ACTIVE), grid)
+
+    assert others(after("PM"))[1:] == [Propose(("FM",), 1)]
+    assert (others(after("FM"))[1:], after("FM").state.problem) == ([], "StrategiesExhausted")
+    watching = in_phase(Phase.WATCHING)
+    assert others(advance(watching, look(T, 2.0, known=1e9), AUTO)) == [Propose(("rebuild",), 0, first=True)]
+    assert others(advance(watching, look(T, 2.0, known=1e9), grid)) == []

@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default 4)")
     parser.add_argument(
-        "--leaves", type=shared.count, default=32, metavar="N", help="leaves of the QT-tree (default 32)"
+        "--leaves", type=shared.count, default=32, metavar="N", help="leaves of the global index (default 32)"
     )
     parser.set_defaults(function=_demo)
 

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spatialstream.index.base import GlobalIndex
-from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Bytes, Codes, Flags, Floats, Ints
-from spatialstream.model.hashing import find_all
+from spatialstream.model.hashing import Table, find_all
 
-__all__ = ["KeywordLists", "Path", "TreeLists", "hold", "leaf_coverage", "path_coverage"]
+__all__ = ["KeywordLists", "Path", "TreeLists", "hold", "path_coverage"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,19 +52,20 @@ class TreeLists:
     """The keyword lists of a tree's textual nodes.
 
     Args:
-        tree: the tree.
+        mask: uint8[r, g], the masks of the tree's textual nodes over its dictionary.
+        table: the dictionary.
         statistics: J, whose numbering of terms the lists use.
     """
 
-    def __init__(self, tree: QTTree, statistics: Statistics) -> None:
-        self._mask = tree.texts.mask
-        column = find_all(tree.table, statistics.terms)
+    def __init__(self, mask: Bytes, table: Table, statistics: Statistics) -> None:
+        self._mask = mask
+        column = find_all(table, statistics.terms)
         self._term = np.flatnonzero(column >= 0)
         self._column = column[self._term]
         self._made: dict[int, KeywordLists] = {}
 
     def along(self, path: tuple[tuple[int, int], ...]) -> Path:
-        """The keyword lists along a path of :meth:`QTTree.textual_paths`."""
+        """The keyword lists along a path of textual nodes: of each the row, and the child on the path."""
         return tuple((self._of_row(row), child) for row, child in path)
 
     def _of_row(self, row: int) -> KeywordLists:
@@ -104,19 +103,3 @@ def path_coverage(statistics: Statistics, cell: int, path: Path) -> tuple[float,
 def _held_share(path: Path, term: Codes, count: Floats) -> float:
     total = float(count.sum())
     return float(count[hold(path, term)].sum()) / total if total > 0.0 else 1.0
-
-
-def leaf_coverage(index: GlobalIndex, statistics: Statistics, cells: Ints) -> Floats:
-    """H_srq and H_skq of each leaf, float64[n, 2].
-
-    Args:
-        index: the index; if it is not a QT-tree, its leaves may hold every word.
-        statistics: J.
-        cells: int64[n], the cell of J of each leaf.
-    """
-    result = np.ones((len(cells), 2))
-    if isinstance(index, QTTree):
-        lists = TreeLists(index, statistics)
-        for leaf, path in enumerate(index.textual_paths()):
-            result[leaf] = path_coverage(statistics, int(cells[leaf]), lists.along(path))
-    return result

@@ -3,7 +3,7 @@
 A spatial node sends an object to the child whose quarter contains it; a quarter includes its west and south borders.
 The children of a textual node all have the node's box; an object goes to the child whose workload it increases least,
 under the keyword lists at the time the tree was built. The lists are frozen, so that a replay routes identically. Ties
-are broken by a stable hash of the object's id. :mod:`spatialstream.index.construction` builds trees.
+are broken by a stable hash of the object's id. :mod:`spatialstream.index.qt.construction` builds trees.
 
 The textual choice needs the sum of p_w over those terms of an object that a child does not have yet. The tree has one
 dictionary of its most used query keywords, sorted by use. Each textual node has a row of 4-bit masks over the
@@ -22,8 +22,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.index.base import GlobalIndex, Leaves
+from spatialstream.index.base import Changes, GlobalIndex, Leaves
+from spatialstream.index.boxes import BoxTuple
 from spatialstream.index.cost import keyword_coverage
+from spatialstream.index.qt.coverage import TreeLists, path_coverage
+from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Array, Bytes, Codes, Floats, Ints, Words, string_view
 from spatialstream.model.covers import region_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
@@ -32,18 +35,17 @@ from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
+from spatialstream.model.tables import counted
 
 __all__ = [
     "LEAF",
     "SPATIAL",
     "TEXTUAL",
     "UNIT",
-    "BoxTuple",
     "Nodes",
     "QTTree",
     "TextualNodes",
     "depth_first",
-    "quarter",
 ]
 
 LEAF, SPATIAL, TEXTUAL = 0, 1, 2
@@ -51,17 +53,6 @@ LEAF, SPATIAL, TEXTUAL = 0, 1, 2
 
 UNIT = 1 << 31
 """A probability of 1 in fixed point."""
-
-
-BoxTuple = tuple[float, float, float, float]
-"""(west, south, east, north)."""
-
-
-def quarter(box: BoxTuple, child: int) -> BoxTuple:
-    """The box of a child of a spatial node."""
-    west, south, east, north = box
-    x, y = 0.5 * (west + east), 0.5 * (south + north)
-    return x if child & 1 else west, y if child & 2 else south, east if child & 1 else x, north if child & 2 else y
 
 
 def depth_first(kind: Sequence[int], child: Sequence[int]) -> list[int]:
@@ -110,7 +101,7 @@ class TextualNodes(NamedTuple):
         mask: uint8[r, g]; bit i of term w is set if w is in the keyword list of child i.
         cell: int32[r], row of ``chance`` with the node's M_srq and M_skq.
         chance: uint32[c, g, 2], p_w in M_srq and in M_skq, as multiples of 1 / UNIT; see also
-            :mod:`spatialstream.index.wordlists`.
+            :mod:`spatialstream.index.qt.wordlists`.
         objects: float64[r, 4], abs(O) of each child.
         mass: int64[r, 4, 2], H_srq and H_skq of each child, as multiples of 1 / UNIT.
         weight: float64[r, 2], Pr(srq) p_srq and Pr(skq) p_skq.
@@ -396,8 +387,22 @@ class QTTree(GlobalIndex):
                 stack.append((first[node] + child, (*path, (row[node], child)) if kind[node] == TEXTUAL else path))
         return paths
 
+    def coverage(self, statistics: Statistics, cells: Ints) -> Floats:
+        """See :class:`GlobalIndex`: that of the keyword lists above each leaf (:mod:`.coverage`)."""
+        lists = TreeLists(self.texts.mask, self.table, statistics)
+        paths = [lists.along(path) for path in self.textual_paths()]
+        found = [path_coverage(statistics, int(cell), path) for cell, path in zip(cells, paths, strict=True)]
+        return np.array(found).reshape(-1, 2)
+
+    def composition(self) -> Changes:
+        """See :class:`GlobalIndex`: nodes that are split by space, and by text."""
+        kinds = np.bincount(self.nodes.kind, minlength=3)
+        spatial, textual = int(kinds[SPATIAL]), int(kinds[TEXTUAL])
+        text = f"{counted(spatial, 'node', 'nodes')} split by space and {counted(textual, 'node', 'nodes')} by text"
+        return Changes({"spatial_splits": spatial, "textual_splits": textual}, text)
+
     def weighed(self, objects: Floats, load: Floats) -> QTTree:
-        """The same tree with new figures of its leaves: abs(O) and the workload, float64[n] each."""
+        """See :class:`GlobalIndex`."""
         leaves = Leaves(self.leaves.box, self.leaves.textual, objects, load)
         return QTTree(self.space, self.nodes, self.texts, self.table, leaves)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.construction import SPLITS, build_tree
-from spatialstream.index.qttree import SPATIAL, TEXTUAL
+from spatialstream.index.qt.construction import SPLITS, build_tree
+from spatialstream.index.qt.tree import SPATIAL, TEXTUAL
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.objects import ObjectBatch, SpatialObject

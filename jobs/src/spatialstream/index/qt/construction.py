@@ -32,13 +32,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.index.base import Leaves
+from spatialstream.index.boxes import BoxTuple, quarter
 from spatialstream.index.cost import CellStatistics, workloads
-from spatialstream.index.qttree import (
+from spatialstream.index.qt.tree import (
     LEAF,
     SPATIAL,
     TEXTUAL,
     UNIT,
-    BoxTuple,
     Nodes,
     QTTree,
     TextualNodes,
@@ -46,7 +46,6 @@ from spatialstream.index.qttree import (
     choose,
     depth_first,
     growth,
-    quarter,
     tie_seed,
 )
 from spatialstream.index.statistics import SKQ, SRQ, Statistics

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.index.coverage import KeywordLists, Path, hold
-from spatialstream.index.qttree import UNIT
+from spatialstream.index.qt.coverage import KeywordLists, Path, hold
+from spatialstream.index.qt.tree import UNIT
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.arrays import Bytes, Codes, Floats, Ints
 

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.index.adjustment import TreeEditor
-from spatialstream.index.construction import DEEPEST, SPLITS, build_tree
-from spatialstream.index.coverage import leaf_coverage
-from spatialstream.index.qttree import SPATIAL, TEXTUAL
+from spatialstream.index.qt.construction import DEEPEST, SPLITS, build_tree
+from spatialstream.index.qt.editor import TreeEditor
+from spatialstream.index.qt.tree import SPATIAL, TEXTUAL
+from spatialstream.index.qt.wordlists import split_words
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
-from spatialstream.index.wordlists import split_words
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
+from tests.unit.index.qt.test_construction import HASHES
 from tests.unit.index.samples import (
     PLANE,
     adjust_at_random,
@@ -29,7 +29,6 @@ from tests.unit.index.samples import (
     split,
     trees,
 )
-from tests.unit.index.test_construction import HASHES
 
 EVERYWHERE = Box(0.0, 0.0, 4.0, 4.0)
 NO_OBJECTS = ObjectBatch.of([])
@@ -113,7 +112,7 @@ def test_loads_while_editing_are_those_of_the_finished_tree(data, space):
     loads = editor.loads(editor.leaf_order(), counts, rate)
 
     cells = statistics.cells_of(done.tree.leaves.box)
-    h = leaf_coverage(done.tree, statistics, cells)
+    h = done.tree.coverage(statistics, cells)
     carried = done.origins.carry_objects(counts), done.origins.carry_objects(rate)
     assert loads == pytest.approx(statistics.workloads(cells, *carried, h))
     # where it was counted that leaves are asked so many times what J says, new ones are too
@@ -262,7 +261,7 @@ def test_nested_lists_share_out_the_words_of_their_own_list():
 
     assert tree.nodes.kind[first] == TEXTUAL
     assert np.bincount(leaf, minlength=7)[:4].tolist().count(1) == 2  # two words had the first list, now apart
-    h = leaf_coverage(tree, statistics, np.zeros(7, np.int64))[:, SRQ]
+    h = tree.coverage(statistics, np.zeros(7, np.int64))[:, SRQ]
     assert h.tolist() == (np.bincount(leaf, minlength=7) / 8).tolist()
 
 
@@ -339,7 +338,7 @@ def test_coverage_against_plain_python(data, space):
     statistics = Statistics.of(space, *data.draw(samples(space)), 1000.0, levels=2)
     cells = statistics.cells_of(tree.leaves.box)
 
-    found = leaf_coverage(tree, statistics, cells)
+    found = tree.coverage(statistics, cells)
 
     column = {int(term): i for i, term in enumerate(tree.dictionary)}
     parent = {first + i: node for node, first in enumerate(tree.nodes.child.tolist()) if first >= 0 for i in range(4)}

@@ -1,0 +1,89 @@
+"""The kinds of global index. A kind is a package in this folder and a row of :data:`KINDS`.
+
+To add a kind:
+
+1. Write a package ``spatialstream/index/NAME/`` with a subclass of
+   :class:`~spatialstream.index.base.GlobalIndex` and a function that builds one from a sample
+   (:data:`~spatialstream.index.adjustment.Builder`). Its ``__init__.py`` has one name, ``IMPLEMENTATION``, an
+   :class:`~spatialstream.index.adjustment.Implementation`.
+2. Add a row here: name, package, and the strategies by which its load is balanced. PM and FM move leaves between slots
+   and need nothing of an index. FG needs its ``adjust``. ``rebuild`` builds an index anew from the stream's sample:
+   give it if that adapts the index to the sample.
+3. Add a strategy of random indexes of the kind to ``INDEXES`` in ``tests/unit/index/test_contract.py``, and the name to
+   the enum of ``spec.index.kind`` in the CRD; a test compares the two.
+
+Everything else - files, commands, the operator, pictures - uses this table. It imports nothing heavy: a package is
+imported when its index is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from spatialstream.model.errors import SettingError
+
+if TYPE_CHECKING:
+    from spatialstream.index.adjustment import Implementation
+
+__all__ = ["DEFAULT", "KINDS", "STRATEGIES", "Kind", "kind_named"]
+
+STRATEGIES = ("PM", "FM", "FG", "rebuild")
+"""The strategies that a kind may have: those of the paper and a rebuild of the index, in the order of trying them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of global index.
+
+    Attributes:
+        name: its name in settings and files.
+        package: the package that implements it.
+        strategies: strategies that balance its load, in the order of :data:`STRATEGIES`.
+        summary: what it is, in a few words, for help texts.
+    """
+
+    name: str
+    package: str
+    strategies: tuple[str, ...]
+    summary: str
+
+    @property
+    def implementation(self) -> Implementation:
+        """What its package provides; the first use imports the package."""
+        found: Implementation = import_module(self.package).IMPLEMENTATION
+        return found
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "qt-tree",
+            "spatialstream.index.qt",
+            ("PM", "FM", "FG", "rebuild"),
+            "the QT-tree of the paper: cells as small as the load requires, split by space or by text",
+        ),
+        Kind("grid", "spatialstream.index.grid", ("PM", "FM"), "a uniform grid of equal cells, which never change"),
+    )
+}
+"""Name -> kind."""
+
+DEFAULT = "qt-tree"
+"""The kind of a new stream, unless another one is set."""
+
+
+def kind_named(name: str, setting: str = "index") -> Kind:
+    """The kind of a name.
+
+    Args:
+        name: the name.
+        setting: the setting that has it, for the error.
+
+    Raises:
+        SettingError: there is no such kind; the message lists those that there are.
+    """
+    if name not in KINDS:
+        raise SettingError(setting, f"{name!r} is not a kind of index: {', '.join(KINDS)}")
+    return KINDS[name]
