@@ -38,7 +38,7 @@ def test_a_row_agrees_with_its_package(kind):
 def test_each_kind_is_built_and_read_by_its_name(kind):
     version = build(PLANE, SAMPLE, NO_QUERIES, 9, 3, kind=kind.name)
 
-    again = RoutingVersion.unpack(pa.py_buffer(b"".join(version.pack())), "0.arrays")
+    again = RoutingVersion.unpack(pa.py_buffer(bytearray(b"".join(version.pack()))), "0.arrays")
 
     assert type(again.index) is type(version.index) is kind.implementation.index
     assert again.route_objects(SAMPLE).tolist() == version.route_objects(SAMPLE).tolist()
@@ -79,6 +79,6 @@ def test_a_package_and_a_row_make_a_kind(monkeypatch):
 
     version = build(PLANE, SAMPLE, NO_QUERIES, 4, 2, kind="stripes")
 
-    again = RoutingVersion.unpack(pa.py_buffer(b"".join(version.pack())), "0.arrays")
+    again = RoutingVersion.unpack(pa.py_buffer(bytearray(b"".join(version.pack()))), "0.arrays")
     assert isinstance(again.index, Stripes)
     assert again.index.route_objects(SAMPLE).tolist() == [i // 25 for i in range(100)]
