@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import LocatedReadPoint
-from spatialstream.actors.wire import ActorLost, raised, told
+from spatialstream.actors.wire import ActorLost, error_json, raised
 from spatialstream.model.errors import Gone, RecordError, TooLarge, Unavailable
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.parsed_queries import unpacked
@@ -129,7 +129,7 @@ class QueryCoordinator:
         except _RefusedError as error:
             yield _head(refused=error.reasons)
         except Exception as error:  # noqa: BLE001 - sent to the caller
-            yield _head(failed=told(error))
+            yield _head(failed=error_json(error))
 
     def _answer(self, asked: _Asked) -> Iterator[bytes]:
         """The messages of the first attempt that succeeds."""
@@ -229,7 +229,7 @@ class QueryCoordinator:
                 blocks = [messages.pack(batch).to_pybytes() for batch in batches]
                 yield b"".join([_head(numbers=done, sizes=[len(block) for block in blocks]), b"\n", *blocks])
         except Exception as error:  # noqa: BLE001 - sent to the caller
-            yield _head(failed=told(error))
+            yield _head(failed=error_json(error))
 
 
 def _by_actor(slots: Iterable[int], here: Iterable[int], actors: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
