@@ -92,4 +92,4 @@ def test_what_is_watched_has_every_row_once(servers: Servers, tmp_path: Path, mo
         assert await_condition(lambda: len(rows_of(live, "each")) >= len(found), PATIENCE)
         assert found == rows_of(live, "each")
         assert nearest == rows_of(live, "nearest")[:10]
-        assert await_condition(lambda: not stream.continuous_query("nearest").queries, PATIENCE)
+        assert await_condition(lambda: not stream.query("nearest").queries, PATIENCE)

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, timestamp_millis, udf
 
 import spatialstream
-from spatialstream import AnswerStream
-from spatialstream.model.errors import AllRejected, RunError, SettingError, StateError
-from spatialstream.model.space import WGS84, Space
+from spatialstream import (
+    CRQ,
+    SKQ,
+    WGS84,
+    AllRejected,
+    AnswerStream,
+    Box,
+    Cancel,
+    RunError,
+    SettingError,
+    Space,
+    StateError,
+)
 from spatialstream.oracle import answers, check
 from spatialstream.records.decode import decode_objects
 from spatialstream.spark.frame_records import object_lines
@@ -57,12 +67,40 @@ QUERIES = [
 
 def test_answers_from_pandas(spark: SparkSession) -> None:
     answered = answer(OBJECTS, QUERIES, spark=spark, slots=2)
-    rows = {row.query: row for row in answered.collect()}
+    rows = {row.query: row for row in answered.dataframe.collect()}
     assert rows["berlin"].object.asDict() == {"id": "a", "t": 1_000, "lon": 13.4, "lat": 52.5}
     assert [each.id for each in rows["near"].objects] == ["a", "b"]
     assert rows["near"].objects[0].distance_m == 0.0
     assert [(each.term, each["count"]) for each in rows["top"].terms] == [("flood", 2)]
-    assert not answered.rejected.collect()
+    assert not answered.rejected_dataframe.collect()
+
+
+def test_a_result_has_its_rows_as_dictionaries_and_as_frames_of_both_kinds(spark: SparkSession) -> None:
+    bad = QUERIES[1] | {"id": "bad", "k": 0}
+    with pytest.warns(spatialstream.RejectedWarning):
+        answered = answer(OBJECTS, [*QUERIES, bad], spark=spark, slots=2)
+    expected = spatialstream.brute_force(OBJECTS.to_dict("records"), QUERIES)
+    assert not list(check(answered.rows, expected, 5))
+    assert answered.rows is answered.rows
+    (letter,) = answered.rejected
+    assert letter["line"] == 4
+    assert letter["reason"] == "k: 0 is out of range; give 1 to 2147483647"
+    frame = answered.to_pandas()
+    assert list(frame["query"]) == [row["query"] for row in answered.rows]
+    assert list(frame.columns) == answered.dataframe.columns
+
+
+def test_queries_may_be_dataclasses(spark: SparkSession) -> None:
+    berlin, near = Box(13, 52, 14, 53), [13.4, 52.5]
+    asked = [
+        CRQ(id="berlin", t=0, region=berlin, keywords=["flood"], duration=timedelta(hours=1)),
+        SKQ(id="near", t=datetime(1970, 1, 1, 0, 0, 5), at=near, k=2, duration="1h"),
+        Cancel(id="berlin", t=500),
+    ]
+    answered = answer(OBJECTS, asked, spark=spark, slots=2)
+    assert [(row["query"], [each["id"] for each in row["objects"]]) for row in answered.rows] == [("near", ["a", "b"])]
+    alone = answer(OBJECTS, asked[0], spark=spark, slots=2)
+    assert [row["object"]["id"] for row in alone.rows] == ["a"]
 
 
 @pytest.mark.parametrize("kind", ["long", "double", "string", "decimal(12,0)"])
@@ -81,7 +119,7 @@ def test_times_in_seconds_are_answered_when_that_is_said(spark: SparkSession) ->
     seconds = 1_517_966_773
     objects = OBJECTS.assign(t=[seconds, seconds + 1, seconds + 2])
     asked = {"id": "q", "type": "SRQ", "t": seconds + 1, "region": {"box": [0, 0, 90, 90]}, "duration": "1h"}
-    (found,) = spatialstream.answer(objects, asked, spark=spark, slots=1, time_unit="s").collect()
+    (found,) = spatialstream.answer(objects, asked, spark=spark, slots=1, time_unit="s").dataframe.collect()
     assert found.t == (seconds + 1) * 1000
     assert [each.t for each in found.objects] == [seconds * 1000, (seconds + 1) * 1000]
     with pytest.raises(SettingError, match="they look like seconds: give --time-unit s"):
@@ -96,17 +134,17 @@ def test_what_is_meant_is_answered_and_what_is_rejected_is_told(spark: SparkSess
     ) as told:
         rows = answer(objects, asked, spark=spark, slots=2)
     assert told[0].filename == __file__
-    found = {row.query: row for row in rows.collect()}
+    found = {row.query: row for row in rows.dataframe.collect()}
     assert found["berlin"].object.id == "1"
     assert [each.id for each in found["near"].objects] == ["1", "2"]
-    letters = sorted((row.source, row.line, row.reason[:13]) for row in rows.rejected.collect())
+    letters = sorted((row.source, row.line, row.reason[:13]) for row in rows.rejected_dataframe.collect())
     assert letters == [("objects", 3, "t: is require"), ("queries", 4, "t: 0.5 is not")]
     counts = {"id": [5, 6], "t": [5e3, 5e3], "k": [2.0, 0.5], "duration": [3.6e6, 3.6e6], "at": [[13.4, 52.5]] * 2}
     frames = spark.createDataFrame(objects), spark.createDataFrame(pd.DataFrame(counts).assign(type="SKQ"))
     with pytest.warns(spatialstream.RejectedWarning):
         again = answer(*frames, slots=2)
-    assert [(row.query, [each.id for each in row.objects]) for row in again.collect()] == [("5", ["1", "2"])]
-    assert sorted(row.reason[:13] for row in again.rejected.collect()) == ["k: 0.5 is not", "t: is require"]
+    assert [(row.query, [each.id for each in row.objects]) for row in again.dataframe.collect()] == [("5", ["1", "2"])]
+    assert sorted(row.reason[:13] for row in again.rejected_dataframe.collect()) == ["k: 0.5 is not", "t: is require"]
 
 
 def test_of_much_that_is_rejected_three_reasons_are_told_and_of_everything_an_error(spark: SparkSession) -> None:
@@ -169,7 +207,7 @@ def test_times_without_a_zone_are_utc_wherever_it_runs(
         plain = [(str(i), second.to_pydatetime(), 1.0, 1.0, "x") for i in range(3)]
         from_frames = answer(spark.createDataFrame(plain, schema), pd.DataFrame(asked), slots=1)
         for rows in (from_records, from_frames):
-            found = [(row.query, row.t, len(row.objects)) for row in rows.collect()]
+            found = [(row.query, row.t, len(row.objects)) for row in rows.dataframe.collect()]
             assert found == [("a", 1_517_966_773_000, 3), ("b", 1_517_966_773_000, 3)]
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
@@ -180,7 +218,7 @@ def test_times_without_a_zone_are_utc_wherever_it_runs(
 def test_threads_of_one_session_are_answered_at_once(spark: SparkSession) -> None:
     def ask(number: int) -> list[str]:
         asked = QUERIES[1] | {"id": f"q{number}"}
-        return [row.query for row in answer(OBJECTS, asked, slots=2, retention="1h", space="wgs84").collect()]
+        return [row.query for row in answer(OBJECTS, asked, slots=2, retention="1h", space="wgs84").dataframe.collect()]
 
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(ask, range(3))) == [["q0"], ["q1"], ["q2"]]
@@ -190,9 +228,9 @@ def test_an_output_folder_is_gone_on_with_and_never_emptied_of_what_is_not_ours(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    first = answer(OBJECTS, QUERIES, slots=2, output=out).collect()
+    first = answer(OBJECTS, QUERIES, slots=2, output=out).dataframe.collect()
     before = files_of(out)
-    assert answer(OBJECTS.copy(), list(QUERIES), slots=2, output=out).collect() == first
+    assert answer(OBJECTS.copy(), list(QUERIES), slots=2, output=out).dataframe.collect() == first
     with pytest.raises(StateError, match="belongs to a run with other queries; give another output"):
         answer(OBJECTS, QUERIES[1:], slots=2, output=out)
     thesis = out / "results" / "thesis.txt"
@@ -205,7 +243,7 @@ def test_an_output_folder_is_gone_on_with_and_never_emptied_of_what_is_not_ours(
     (out / "results" / next(iter(before))).unlink()
     with pytest.raises(StateError, match="results holds 0 of the 3 rows that this run has written; put them back"):
         answer(OBJECTS, QUERIES, slots=2, output=out)
-    rows = answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True).collect()
+    rows = answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True).dataframe.collect()
     assert rows == [row for row in first if row.query != "berlin"]
     assert len(list((out / ".checkpoint" / "frames").iterdir())) == 2
 
@@ -213,9 +251,9 @@ def test_an_output_folder_is_gone_on_with_and_never_emptied_of_what_is_not_ours(
 def test_nothing_in_nothing_out(spark: SparkSession) -> None:
     nothing = spark.createDataFrame([], "id string, t long, lon double, lat double, text string")
     for empty in (OBJECTS[:0], nothing):
-        rows = answer(empty, [QUERIES[1]], slots=1).collect()
+        rows = answer(empty, [QUERIES[1]], slots=1).dataframe.collect()
         assert [(row.query, row.objects) for row in rows] == [("near", [])]
-    assert answer(OBJECTS, pd.DataFrame(), slots=1).collect() == []
+    assert answer(OBJECTS, pd.DataFrame(), slots=1).rows == []
 
 
 OWN_SESSION = """
@@ -241,7 +279,7 @@ assert SparkSession.getActiveSession() is None
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 records = pd.read_json(objects, lines=True), pd.read_json(queries, lines=True)
-print([row["query"] for row in spatialstream.answer(*records, slots=1, time_unit="ms").collect()])
+print([row["query"] for row in spatialstream.answer(*records, slots=1, time_unit="ms").rows])
 """
 
 
@@ -259,7 +297,7 @@ def test_answers_from_spark_in_a_plane(spark: SparkSession) -> None:
     queries = spark.createDataFrame(
         pd.DataFrame([{"id": "q", "type": "SKQ", "t": 9, "at": [0.0, 0.0], "k": 1, "duration": 9}])
     )
-    rows = answer(objects, queries, space=Space.planar(0, 0, 100, 100)).collect()
+    rows = answer(objects, queries, space=Space.planar(0, 0, 100, 100)).dataframe.collect()
     assert [(row.query, row.objects) for row in rows] == [("q", [])]
 
 
@@ -351,7 +389,7 @@ def test_two_streams_are_answered_exactly_with_a_stop_in_between(
         objects.drop(things[200:])
         handle.flush()
         found = files_of(handle.output)
-        assert handle.results().count() == sum(text.count(b"\n") for text in found.values())
+        assert handle.results().dataframe.count() == sum(text.count(b"\n") for text in found.values())
     assert before.items() <= found.items()
     assert differences(stream, handle.output) == []
 
@@ -422,11 +460,11 @@ def test_a_silent_source_is_not_waited_for(spark: SparkSession, objects: Folder,
         time_unit="ms",
     ) as handle:
         assert handle.output == tmp_path / "out"
-        assert not handle.results().collect()
+        assert not handle.results().dataframe.collect()
         objects.drop([{"id": "a", "t": 5, "lon": 1.5, "lat": 2, "text": "a b"}])
         handle.process_all_available()
         assert handle.await_idle(60)
-        (row,) = handle.results().collect()
+        (row,) = handle.results().dataframe.collect()
         assert row.object.asDict() == {"id": "a", "t": 5, "x": 1.5, "y": 2.0}
     assert not handle.await_idle(0)
 
@@ -442,7 +480,7 @@ def test_an_unusable_row_is_rejected_and_nothing_else(spark: SparkSession, objec
         ]
         objects.drop(things)
         handle.flush()
-        (row,) = handle.results().collect()
+        (row,) = handle.results().dataframe.collect()
         assert [(term.term, term["count"]) for term in row.terms] == [("a", 2)]
         (letter,) = [json.loads(path.read_text()) for path in (handle.output / "rejected").glob("*.jsonl")]
     assert letter["record"]["id"] == "o1"
@@ -469,7 +507,7 @@ def test_a_stream_that_fails_says_why_and_can_be_begun_again(
         with pytest.raises(SettingError, match="is running on"):
             spatialstream.answer_stream(frame, asked, **more)
         handle.flush()
-        assert [o.id for o in handle.results().collect()[0].objects] == ["a"]
+        assert [o.id for o in handle.results().dataframe.collect()[0].objects] == ["a"]
     with pytest.raises(StateError, match="other queries"):
         spatialstream.answer_stream(frame, [], **more)
     with pytest.raises(StateError, match="slots"):
@@ -519,7 +557,7 @@ def test_streamed_times_that_look_like_seconds_are_refused_until_that_is_said(
         asked[0]["t"] = "2018-02-07"
     with spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2, time_unit="s") as handle:
         handle.flush()
-        (row,) = handle.results().collect()
+        (row,) = handle.results().dataframe.collect()
     assert [each.t for each in row.objects] == ([seconds * 1_000] if not streaming else [])
     with pytest.raises(SettingError, match="'h' is not a time unit"):
         spatialstream.answer_stream(frame, asked, checkpoint=state, time_unit="h")

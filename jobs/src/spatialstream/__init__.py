@@ -1,9 +1,21 @@
 """spatialstream: continuous and snapshot queries over a fast stream of objects with a place, a time and a text.
 
-The public API: :func:`answer` (DataFrames in and out), :func:`answer_stream` (streaming DataFrames; returns an
-:class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out), :func:`connect` (returns a
-:class:`Stream`, the client of a running stream), :class:`Map` (a map of objects for notebooks), and the types of
-:mod:`spatialstream.model`. All of them are loaded on first use.
+The public API; every name is loaded on first use.
+
+- Run queries: :func:`answer` (DataFrames in, :class:`Answers` out), :func:`answer_stream` (streaming DataFrames, an
+  :class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out, a :class:`RunSummary`),
+  :func:`brute_force` (records in and out, for tests).
+- Running streams: :func:`connect` returns a :class:`Stream` with ``ask``, ``register``, ``cancel``, ``send``, ``watch``
+  (a :class:`Subscription`), ``queries`` (:class:`RegisteredQueries`) and ``describe``; a row is an :class:`Answer`.
+  :class:`Connection` and :class:`TlsFiles` say how to reach protected servers.
+- Queries: :class:`SRQ`, :class:`SKQ`, :class:`STQ` (each a :class:`SnapshotQuery`), :class:`CRQ`, :class:`CKQ`,
+  :class:`CTQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`, :class:`Circle`. Wherever a
+  query is taken, a dictionary of the JSON form is taken too.
+- Space, time and text: :class:`Space` and ``WGS84``, :func:`parse_time`, :func:`extract_terms` and :class:`TermRule`.
+- Notebooks: :class:`Map`.
+- Other Kafka clients: ``CLOCK`` and :func:`watermark`, :class:`Deduplicator`, :class:`Assembler`.
+- Errors: :class:`SpatialStreamError` and the tree below it, in :mod:`spatialstream.model.errors`;
+  :class:`RejectedWarning`.
 """
 
 from __future__ import annotations
@@ -12,38 +24,140 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spatialstream.client.stream import Stream, connect
+    from spatialstream.client.answer import Answer
+    from spatialstream.client.stream import RegisteredQueries, Stream, connect
+    from spatialstream.client.subscription import Subscription
+    from spatialstream.connectors.delivery import Assembler, Deduplicator
+    from spatialstream.connectors.kafka import Connection
+    from spatialstream.model.errors import (
+        AllRejected,
+        Conflict,
+        Gone,
+        Lost,
+        Missing,
+        NoStorage,
+        RecordError,
+        Replaced,
+        RunError,
+        ServerError,
+        SettingError,
+        SpatialStreamError,
+        StateError,
+        Suspended,
+        TooLarge,
+        Unavailable,
+    )
+    from spatialstream.model.space import WGS84, Space
+    from spatialstream.model.terms import TermRule, extract_terms
+    from spatialstream.model.times import parse_time
+    from spatialstream.model.typed_queries import (
+        CKQ,
+        CRQ,
+        CTQ,
+        SKQ,
+        SRQ,
+        STQ,
+        Box,
+        Cancel,
+        Circle,
+        ContinuousQuery,
+        SnapshotQuery,
+    )
+    from spatialstream.oracle.records import brute_force
     from spatialstream.report.map import Map
     from spatialstream.spark.answer_stream import AnswerStream, answer_stream
-    from spatialstream.spark.answers import RejectedWarning, answer
+    from spatialstream.spark.answers import Answers, RejectedWarning, answer
     from spatialstream.spark.run import RunSettings, RunSummary, run
+    from spatialstream.stages.ingest import CLOCK, watermark
+    from spatialstream.store.tls import TlsFiles
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "client.stream": ("Stream", "connect"),
-    "report.map": ("Map",),
-    "spark.answers": ("RejectedWarning", "answer"),
-    "spark.answer_stream": ("AnswerStream", "answer_stream"),
-    "spark.run": ("RunSettings", "RunSummary", "run"),
-}
-
 __all__ = [
+    "CKQ",
+    "CLOCK",
+    "CRQ",
+    "CTQ",
+    "SKQ",
+    "SRQ",
+    "STQ",
+    "WGS84",
+    "AllRejected",
+    "Answer",
     "AnswerStream",
+    "Answers",
+    "Assembler",
+    "Box",
+    "Cancel",
+    "Circle",
+    "Conflict",
+    "Connection",
+    "ContinuousQuery",
+    "Deduplicator",
+    "Gone",
+    "Lost",
     "Map",
+    "Missing",
+    "NoStorage",
+    "RecordError",
+    "RegisteredQueries",
     "RejectedWarning",
+    "Replaced",
+    "RunError",
     "RunSettings",
     "RunSummary",
+    "ServerError",
+    "SettingError",
+    "SnapshotQuery",
+    "Space",
+    "SpatialStreamError",
+    "StateError",
     "Stream",
+    "Subscription",
+    "Suspended",
+    "TermRule",
+    "TlsFiles",
+    "TooLarge",
+    "Unavailable",
     "answer",
     "answer_stream",
+    "brute_force",
     "connect",
+    "extract_terms",
+    "parse_time",
     "run",
+    "watermark",
 ]
+
+_MODULES = {
+    "client.answer": ("Answer",),
+    "client.stream": ("RegisteredQueries", "Stream", "connect"),
+    "client.subscription": ("Subscription",),
+    "connectors.delivery": ("Assembler", "Deduplicator"),
+    "connectors.kafka": ("Connection",),
+    "model.space": ("WGS84", "Space"),
+    "model.terms": ("TermRule", "extract_terms"),
+    "model.times": ("parse_time",),
+    "model.typed_queries": (
+        *("CKQ", "CRQ", "CTQ", "SKQ", "SRQ", "STQ"),
+        *("Box", "Cancel", "Circle", "ContinuousQuery", "SnapshotQuery"),
+    ),
+    "oracle.records": ("brute_force",),
+    "report.map": ("Map",),
+    "spark.answer_stream": ("AnswerStream", "answer_stream"),
+    "spark.answers": ("Answers", "RejectedWarning", "answer"),
+    "spark.run": ("RunSettings", "RunSummary", "run"),
+    "stages.ingest": ("CLOCK", "watermark"),
+    "store.tls": ("TlsFiles",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"spatialstream.{module}"), name)
-    raise AttributeError(f"module 'spatialstream' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'spatialstream' has no attribute {name!r}")
+    return getattr(import_module(f"spatialstream.{_MODULE_OF.get(name, 'model.errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

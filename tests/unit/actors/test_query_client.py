@@ -253,21 +253,21 @@ def test_what_stands_is_listed_over_all_parts(ends: Endpoints) -> None:
         ends.stand(part, *((number, query) for number, query in queries.items() if number % 2 == part))
     records = [query.to_record() for query in queries.values()]
     with Stream(ends.store) as stream:
-        first = stream.standing(limit=3)
+        first = stream.queries(limit=3)
         assert (first.queries, first.as_of) == (records[:3], {"round": ends.slots.turn.number, "clock": 1_000})
-        assert stream.standing(first.last, 99).queries == records[3:]
-        assert stream.standing(6).queries == []
-        assert stream.continuous_query("q4").queries == records[4:5]
-        assert stream.continuous_query("q4").queries[0]["by"] == "anna"
-        assert stream.continuous_query("q4").so_far == [{"rows": 0, "last_row": None}]
-        assert stream.continuous_query("other").queries == []
+        assert stream.queries(first.last, 99).queries == records[3:]
+        assert stream.queries(6).queries == []
+        assert stream.query("q4").queries == records[4:5]
+        assert stream.query("q4").queries[0]["by"] == "anna"
+        assert stream.query("q4").so_far == [{"rows": 0, "last_row": None}]
+        assert stream.query("other").queries == []
         ends.parts[1] = None
         with pytest.raises(Unavailable, match="is moving"):
-            stream.standing(timeout=0.0)
+            stream.queries(timeout=0.0)
         ends.parts[1] = ends.actors[1].address
         ends.slots.round(2_000, [])
         with pytest.raises(Unavailable, match="no view of round"):
-            stream.standing(timeout=0.0)
+            stream.queries(timeout=0.0)
 
 
 def test_queries_may_be_larger_than_a_message(ends: Endpoints) -> None:
@@ -470,7 +470,7 @@ def test_who_asks_a_suspended_stream_is_told_so_and_at_once_when_it_is_known(end
         with pytest.raises(Suspended):
             stream.ask(SRQ, timeout=60.0)
         with pytest.raises(Suspended):
-            stream.standing(timeout=60.0)
+            stream.queries(timeout=60.0)
         assert time.monotonic() - began < 30.0
         save_suspended(ends.store, False)
         with pytest.raises(Unavailable, match="does not answer"):
@@ -645,5 +645,5 @@ def nobody(*given: object) -> NoReturn:
 
 
 def test_a_stream_of_which_no_broker_is_known_cannot_be_watched(ends: Endpoints) -> None:
-    with Stream(ends.store) as stream, pytest.raises(SettingError, match="broker: is required to watch"):
+    with Stream(ends.store) as stream, pytest.raises(SettingError, match="broker: is required"):
         stream.watch("q")

@@ -12,7 +12,7 @@ import pytest
 
 from spatialstream.client import subscription
 from spatialstream.client.record_writer import Sent
-from spatialstream.client.stream import Registered
+from spatialstream.client.stream import RegisteredQueries
 from spatialstream.client.subscription import Subscription
 from spatialstream.connectors.delivery import Place
 from spatialstream.model.errors import Gone, SettingError, Unavailable
@@ -39,12 +39,12 @@ class Stream:
     def as_of(self) -> dict[str, int]:
         return {"round": self.round, "clock": 1_000 * self.round}
 
-    def continuous_query(self, name: str) -> Registered:
+    def query(self, name: str) -> RegisteredQueries:
         if self.away:
             self.away -= 1
             raise Unavailable("its worker is away")
         found = [self.queries[name]] if name in self.queries else []
-        return Registered(found, None, self.as_of(), [{"rows": 0, "last_row": None} for _ in found])
+        return RegisteredQueries(found, None, self.as_of(), [{"rows": 0, "last_row": None} for _ in found])
 
     def rows(self, name: str, *numbers: int, t: int | None = None) -> None:
         """A round with these rows of a query, an object each."""

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi import checks
 
 from spatialstream.client.cursor import PATTERN
 from spatialstream.client.record_writer import Sent
-from spatialstream.client.stream import Registered
+from spatialstream.client.stream import RegisteredQueries
 from spatialstream.gateway import app
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
@@ -118,18 +118,18 @@ class Behind(Opened):
     def limits(self) -> TimeLimits:
         return TimeLimits()
 
-    def standing(self, after: int = -1, limit: int = 100) -> Registered:
+    def queries(self, after: int = -1, limit: int = 100) -> RegisteredQueries:
         names = list(self._stream.standing)
         numbers = range(after + 1, min(len(names), after + 1 + limit))
         found = [parse_query(self._stream.records[names[number]], WGS84).to_record() for number in numbers]
         had = [{"rows": n, "last_row": CLOCK if n else None} for n in numbers]
-        return Registered(found, numbers[-1] if numbers else None, self.as_of() or {}, had)
+        return RegisteredQueries(found, numbers[-1] if numbers else None, self.as_of() or {}, had)
 
-    def continuous_query(self, name: str) -> Registered:
-        every = self.standing(limit=10**6)
+    def query(self, name: str) -> RegisteredQueries:
+        every = self.queries(limit=10**6)
         found = [i for i, each in enumerate(every.queries) if each["id"] == name]
         queries, had = [every.queries[i] for i in found], [every.so_far[i] for i in found]
-        return Registered(queries, 0 if found else None, every.as_of, had)
+        return RegisteredQueries(queries, 0 if found else None, every.as_of, had)
 
 
 @dataclass

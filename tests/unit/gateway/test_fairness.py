@@ -64,9 +64,9 @@ class Held(Stream):
 class HeldAsker(Answering):
     stream: Held
 
-    def standing(self, after: int = -1, limit: int = 100) -> Any:
+    def queries(self, after: int = -1, limit: int = 100) -> Any:
         self.stream.hold("queries", after == 7)
-        return super().standing(after, limit)
+        return super().queries(after, limit)
 
     def describe(self) -> dict[str, Any]:
         return {"space": "wgs84"}

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import jsonschema
 import pytest
 
-from spatialstream.client.stream import Registered
+from spatialstream.client.stream import RegisteredQueries
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.streams import ServedStream
@@ -32,19 +32,19 @@ class Answering(QuerySession):
         routing = SimpleNamespace(active=SimpleNamespace(number=3, slots=4))
         return SimpleNamespace(round=(7, 0), clock=1_000, begun=True, routing=routing)
 
-    def standing(self, after: int = -1, limit: int = 100) -> Registered:
+    def queries(self, after: int = -1, limit: int = 100) -> RegisteredQueries:
         numbers = range(after + 1, min(len(self.registered_ids), after + 1 + limit))
         found = [
             CRQ | {"id": self.registered_ids[number], "t": 5} | ({"by": "anna"} if number else {}) for number in numbers
         ]
         so_far = [{"rows": number, "last_row": 900 if number else None} for number in numbers]
-        return Registered(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000}, so_far)
+        return RegisteredQueries(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000}, so_far)
 
-    def continuous_query(self, name: str) -> Registered:
-        known = self.standing()
+    def query(self, name: str) -> RegisteredQueries:
+        known = self.queries()
         at = [number for number, each in enumerate(known.queries) if each["id"] == name]
         queries, so_far = [known.queries[number] for number in at], [known.so_far[number] for number in at]
-        return Registered(queries, at[0] if at else None, known.as_of, so_far)
+        return RegisteredQueries(queries, at[0] if at else None, known.as_of, so_far)
 
     def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
         as_of = self.as_of()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Registered"]
+__all__ = ["RegisteredQueries"]
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredQueries:
     """A page of registered continuous queries.
 
     Attributes:

@@ -1,28 +1,37 @@
-"""A running stream, for programs: ``with spatialstream.connect("dev") as stream: stream.ask({...})``."""
+"""A running stream, for programs: ``with spatialstream.connect("dev") as stream: stream.ask(SRQ(...))``."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, overload
+
+import numpy as np
 
 from spatialstream.actors.query_endpoint import QueryClient
+from spatialstream.client.answer import Answer
 from spatialstream.client.description import StreamDescription
-from spatialstream.client.registered import Registered
+from spatialstream.client.registered import RegisteredQueries
 from spatialstream.client.snapshot_client import SnapshotClient
 from spatialstream.connectors.kafka import Connection
-from spatialstream.model.errors import Replaced, SettingError, StateError, Suspended, Unavailable
+from spatialstream.model.errors import RecordError, Replaced, SettingError, StateError, Suspended, Unavailable
+from spatialstream.model.objects import parse_object
 from spatialstream.model.space import Space
+from spatialstream.model.times import looks_like, looks_unlike
+from spatialstream.model.typed_queries import ContinuousQuery, SnapshotQuery, as_record
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import TimeLimits, read_limits
 from spatialstream.store.tls import TlsFiles
 from spatialstream.store.zookeeper import ZooKeeperStore
 
 if TYPE_CHECKING:
+    from spatialstream.client.record_writer import RecordWriter
     from spatialstream.client.subscription import Subscription
 
-__all__ = ["Registered", "Stream", "TimeLimits", "connect"]
+__all__ = ["RegisteredQueries", "Stream", "TimeLimits", "connect"]
 
 _PAUSE = 0.02
 _LIMITS_SECONDS = 5.0
@@ -37,12 +46,12 @@ def connect(
     credentials: tuple[str, str] | None = None,
     tls: TlsFiles | None = None,
 ) -> Stream:
-    """Connect to a running stream, to query and to watch it.
+    """Connect to a running stream, to query it, to watch it and to send objects.
 
     Args:
         stream: the stream's name.
         zookeeper: addresses of ZooKeeper, ``host:port,...``.
-        broker: addresses of the broker, or a connection; used only to watch.
+        broker: addresses of the broker, or a connection; used only to register, cancel, watch and send.
         credentials: user and password of ZooKeeper.
         tls: files for TLS to ZooKeeper; None: no encryption.
 
@@ -62,7 +71,7 @@ class Stream(SnapshotClient):
     Args:
         store: the stream's routing store.
         opened: closed with it.
-        broker: how to reach its topics; None: it cannot be watched.
+        broker: how to reach its topics; None: it can be asked and described only.
         name: the stream's name.
 
     Raises:
@@ -109,26 +118,162 @@ class Stream(SnapshotClient):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def standing(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> Registered:
+    @overload
+    def ask(
+        self,
+        query: SnapshotQuery | Mapping[str, Any],
+        *,
+        at_least: int | str | None = None,
+        timeout: float = 10.0,
+        sure: bool = False,
+    ) -> Answer: ...
+
+    @overload
+    def ask(
+        self,
+        query: Iterable[SnapshotQuery | Mapping[str, Any]],
+        *,
+        at_least: int | str | None = None,
+        timeout: float = 10.0,
+        sure: bool = False,
+    ) -> list[Answer]: ...
+
+    def ask(
+        self,
+        query: SnapshotQuery | Mapping[str, Any] | Iterable[SnapshotQuery | Mapping[str, Any]],
+        *,
+        at_least: int | str | None = None,
+        timeout: float = 10.0,
+        sure: bool = False,
+    ) -> Answer | list[Answer]:
+        """Return the answer to a snapshot query, or the answers to several, in their order.
+
+        An answer is the row that the stream gives for the query, which a notebook displays on a map, with ``as_of``,
+        such as ``{"round": 17, "clock": 1000}``: all objects with timestamps up to ``clock`` have been considered.
+
+        Args:
+            query: a snapshot query, or its record. Without ``t`` its time is the clock; with a ``t`` in the past it
+                considers the objects up to then. Without ``id`` it gets one.
+            at_least: ms or ISO 8601: wait until the clock has reached this time.
+            timeout: seconds for the answers to arrive, including the wait for ``at_least``, and retries if the stream
+                cannot be reached or proceeds to another round meanwhile. At least one try of a second is made.
+            sure: accept numeric times as ms even if they look like another unit.
+
+        Raises:
+            SettingError: a query is not a snapshot query of this stream, or its time is later than the clock or looks
+                like another unit than ms; names the query, and says what would be right.
+            Unavailable: there is no answer in time; a later try may succeed.
+            Suspended: the stream is suspended; raised as soon as that is known.
+            Replaced: the stream has been replaced by another one of its name.
+        """
+        if isinstance(query, SnapshotQuery | Mapping):
+            return super().ask(as_record(query), at_least=at_least, timeout=timeout, sure=sure)
+        records = [as_record(each) for each in query]
+        return super().ask(records, at_least=at_least, timeout=timeout, sure=sure)
+
+    def register(self, query: ContinuousQuery | Mapping[str, Any], *, timeout: float = 30.0) -> dict[str, Any]:
+        """Register a continuous query, and return its record when it is registered.
+
+        The query stays registered until its duration is over or it is cancelled; :meth:`watch` follows its rows.
+        An identical query that is registered already is no error.
+
+        Args:
+            query: a continuous query, or its record. Without ``t`` it starts at the stream's clock; without ``id`` it
+                gets one, which is in the record that is returned.
+            timeout: seconds within which it must be registered.
+
+        Raises:
+            SettingError: it is not a continuous query of this stream, or its id belongs to another query.
+            Unavailable: the broker or the stream does not answer in time; the query may be registered nevertheless.
+        """
+        with self.watch(query, timeout=timeout) as subscription:
+            return subscription.query
+
+    def cancel(self, id: str, *, timeout: float = 30.0) -> None:
+        """Cancel a continuous query, and return when it is no longer registered.
+
+        Args:
+            id: the query's id.
+            timeout: seconds within which it must be cancelled.
+
+        Raises:
+            SettingError: no query of this id is registered.
+            Unavailable: the broker or the stream does not answer in time; the query may be cancelled nevertheless.
+        """
+        until, writer = time.monotonic() + timeout, self._record_writer
+        registered = self.query(id, timeout).queries
+        if not registered:
+            raise SettingError("query", f"no query with the id {id!r} is registered")
+        as_of = self.as_of(timeout)
+        t = registered[0]["t"] if as_of is None else max(registered[0]["t"], as_of["clock"])
+        writer.queries({"id": id, "type": "CANCEL", "t": t})
+        while self.query(id, max(1.0, until - time.monotonic())).queries[:1] == registered:
+            if time.monotonic() > until:
+                raise Unavailable(f"the stream has not cancelled the query {id!r} in time")
+            time.sleep(_PAUSE)
+
+    def send(self, objects: Mapping[str, Any] | Iterable[Mapping[str, Any]], *, sure: bool = False) -> int:
+        """Send objects to the stream, all or none, and return their number when the broker has them.
+
+        The stream rejects objects whose times are beyond its limits (retention, and how far ahead of the wall clock
+        times may be); they become dead letters.
+
+        Args:
+            objects: a record or several, in the JSON form of objects.
+            sure: accept numeric times as ms even if they look like another unit.
+
+        Raises:
+            SettingError: an object is unusable, and which; or their times look as if they were not ms.
+            Unavailable: the broker may not have all of them.
+        """
+        records = [objects] if isinstance(objects, Mapping) else list(objects)
+        t = np.array([self._time_of(number, record) for number, record in enumerate(records)], np.int64)
+        if not sure and looks_like(t) is not None:
+            as_of = self.as_of()
+            if problem := looks_unlike(t, time.time_ns() // 1_000_000 if as_of is None else as_of["clock"]):
+                raise SettingError("objects", f"t: {problem}, or sure=True if they are right")
+        if records:
+            self._record_writer.objects(b"".join(json.dumps(dict(record)).encode() + b"\n" for record in records))
+        return len(records)
+
+    def _time_of(self, number: int, record: Mapping[str, Any]) -> int:
+        """The time of an object, which is checked."""
+        try:
+            return parse_object(dict(record), self.space, self.rule).t
+        except RecordError as error:
+            raise SettingError(f"object {number}", str(error)) from None
+
+    @cached_property
+    def _record_writer(self) -> RecordWriter:
+        from spatialstream.client.record_writer import RecordWriter
+
+        return RecordWriter(self._reached_broker(), self._name)
+
+    def _reached_broker(self) -> Connection:
+        if self._broker is None:
+            raise SettingError("broker", "is required for this; give its address")
+        return self._broker
+
+    def queries(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> RegisteredQueries:
         """Return a page of the registered continuous queries with their row counts, in the order of registration.
 
         Args:
-            after: :attr:`Registered.last` of the previous page.
+            after: :attr:`RegisteredQueries.last` of the previous page.
             limit: most queries to return.
             timeout: seconds to wait for the stream.
 
         Raises:
             Unavailable: it does not answer in time.
         """
-        return self._standing({"after": after, "limit": limit}, timeout, limit)
+        return self._registered({"after": after, "limit": limit}, timeout, limit)
 
-    def continuous_query(self, name: str, timeout: float = 10.0) -> Registered:
-        """Return the continuous query of an id, if it is registered; ``timeout`` and errors as in :meth:`standing`."""
-        return self._standing({"id": name}, timeout, 1)
+    def query(self, id: str, timeout: float = 10.0) -> RegisteredQueries:
+        """Return the continuous query of an id, if it is registered; ``timeout`` and errors as in :meth:`queries`."""
+        return self._registered({"id": id}, timeout, 1)
 
     def watch(
         self,
-        query: Mapping[str, Any] | str,
+        query: ContinuousQuery | Mapping[str, Any] | str,
         *,
         after: str | None = None,
         cancel: bool = False,
@@ -141,7 +286,7 @@ class Stream(SnapshotClient):
         thread.)
 
         Args:
-            query: the fields of a CRQ, CKQ or CTQ, which is registered unless an identical query with its id already
+            query: a continuous query, or its record, which is registered unless an identical query with its id already
                 is; or the id of a registered query. Without ``t`` the query starts at the stream's clock, and without
                 ``id`` it gets one.
             after: the :attr:`~spatialstream.client.subscription.Subscription.position` after which to start, or
@@ -158,11 +303,10 @@ class Stream(SnapshotClient):
         """
         from spatialstream.client.subscription import Subscription
 
-        if self._broker is None:
-            raise SettingError("broker", "is required to watch the stream; give its address")
-        return Subscription(self, self._broker, self._name, query, after, cancel, patience, timeout)
+        given = query if isinstance(query, str) else as_record(query)
+        return Subscription(self, self._reached_broker(), self._name, given, after, cancel, patience, timeout)
 
-    def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Registered:
+    def _registered(self, asked: Mapping[str, Any], timeout: float, limit: int) -> RegisteredQueries:
         until = time.monotonic() + timeout
         while True:
             try:
@@ -178,7 +322,7 @@ class Stream(SnapshotClient):
                 queries = found[:limit]
                 so_far: list[dict[str, int | None]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
                 last = queries[-1][0] if queries else None
-                return Registered([each[1] for each in queries], last, read_point.as_of, so_far)
+                return RegisteredQueries([each[1] for each in queries], last, read_point.as_of, so_far)
 
     def close(self) -> None:
         """Close all connections."""

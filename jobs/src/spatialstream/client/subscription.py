@@ -21,7 +21,7 @@ from spatialstream.client.answer import Answer
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.query_session import checked_query
 from spatialstream.client.record_writer import RecordWriter, probe_of
-from spatialstream.client.registered import Registered
+from spatialstream.client.registered import RegisteredQueries
 from spatialstream.client.results import Results, Row
 from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
@@ -57,7 +57,7 @@ class Queryable(Protocol):
         """Return the newest round and its clock; None before the clock has started."""
         ...
 
-    def continuous_query(self, name: str) -> Registered:
+    def query(self, id: str) -> RegisteredQueries:
         """Return the continuous query of an id, if it is registered."""
         ...
 
@@ -99,7 +99,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
             if place is not None:
                 begin.check(place)
             self._cursor = self._had = place or begin
-            self.query = self._stands(query, after is not None, time.monotonic() + timeout)
+            self.query = self._registered(query, after is not None, time.monotonic() + timeout)
         except BaseException:
             self._cancels = False
             self.close()
@@ -112,7 +112,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
 
     # ---------------------------------------------------------------------------------------------------- registering
 
-    def _stands(self, record_or_id: Mapping[str, Any] | str, resumed: bool, until: float) -> dict[str, Any]:
+    def _registered(self, record_or_id: Mapping[str, Any] | str, resumed: bool, until: float) -> dict[str, Any]:
         """Return the query's record as registered; register it first if it is given as a record and is not yet."""
         if isinstance(record_or_id, str):
             registered = self._look_for(record_or_id)
@@ -157,9 +157,9 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
     def _look_for(self, name: str) -> dict[str, Any] | None:
         if self._stream.as_of() is None:  # the stream has just started
             return None
-        standing = self._stream.continuous_query(name)
-        self._round = max(self._round, standing.as_of["round"])
-        return standing.queries[0] if standing.queries else None
+        registered = self._stream.query(name)
+        self._round = max(self._round, registered.as_of["round"])
+        return registered.queries[0] if registered.queries else None
 
     def _send(self, record: dict[str, Any], until: float) -> str | None:
         """Send a query, and wait until it is registered; return the reason if it is rejected."""
@@ -218,10 +218,10 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
     def _look(self) -> None:
         """If the query is no longer registered, record the ends of the results: all of its rows are before them."""
         with suppress(Unavailable):  # the next call tries again
-            standing = self._stream.continuous_query(self.query["id"])
-            if not standing.queries and standing.as_of["round"] >= self._round:
+            registered = self._stream.query(self.query["id"])
+            if not registered.queries and registered.as_of["round"] >= self._round:
                 self._ends = self._results.ends()
-            self._round = max(self._round, standing.as_of["round"])
+            self._round = max(self._round, registered.as_of["round"])
 
     def _fetching(self) -> Future[bool] | None:
         """Start :meth:`_fetch` in the thread; None if the subscription is closed."""

@@ -61,7 +61,7 @@ async def queries(request: Request, stream: ServedStream) -> Response:
     check_parameters(request, "after", "limit")
     limit = number_of(request, "limit", _DEFAULT_LISTED, 1, MOST_LISTED)
     after = number_of(request, "after", -1, -1, 2**63 - 1)
-    found = await stream.call(lambda opened: opened.standing(after, limit))
+    found = await stream.call(lambda opened: opened.queries(after, limit))
     record: dict[str, Any] = {"queries": found.queries, "so_far": found.so_far, "as_of": found.as_of}
     if len(found.queries) == limit:
         record["next"] = f"{request.url.path}?after={found.last}&limit={limit}"
@@ -72,7 +72,7 @@ async def query(request: Request, stream: ServedStream) -> Response:
     """One registered query."""
     check_parameters(request)
     name = request.path_params["query"]
-    found = await stream.call(lambda opened: opened.continuous_query(name))
+    found = await stream.call(lambda opened: opened.query(name))
     if not found.queries:
         raise Problem("not-found", f"no query with the id {name} is registered")
     return JSONResponse({"query": found.queries[0], "so_far": found.so_far[0], "as_of": found.as_of})

@@ -20,6 +20,7 @@ from spatialstream.model.queries import Nearest, Query, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS
 from spatialstream.model.times import parse_time
+from spatialstream.model.typed_queries import TypedQuery, as_record
 from spatialstream.report.land import land_rings
 from spatialstream.report.payload import moment
 from spatialstream.report.shapes import Ring, clip, outline
@@ -53,13 +54,13 @@ class Map:
 
     Attributes:
         objects: records with coordinates, as sent or as in result rows; records without coordinates are left out.
-        queries: records of queries whose regions and points are drawn; invalid ones are left out.
+        queries: queries, as dataclasses or records, whose regions and points are drawn; invalid ones are left out.
         space: the space of both.
         title: description of the picture for screen readers.
     """
 
     objects: Sequence[Mapping[str, Any]] = ()
-    queries: Sequence[Mapping[str, Any]] = ()
+    queries: Sequence[Mapping[str, Any] | TypedQuery] = ()
     space: Space = WGS84
     title: str = ""
 
@@ -116,7 +117,7 @@ class Map:
     def _asked(self) -> Iterator[Query]:
         for record in self.queries:
             with suppress(RecordError):
-                query = parse_query({"t": 0, "id": "", **record}, self.space, ANY_WORDS)
+                query = parse_query({"t": 0, "id": "", **as_record(record)}, self.space, ANY_WORDS)
                 if isinstance(query, Query):
                     yield query
 

@@ -41,7 +41,7 @@ from spatialstream.model.times import check_times, duration_of, whole_number
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.records.decode import decode_objects, decode_queries
 from spatialstream.spark.actor_launcher import SparkActorLauncher
-from spatialstream.spark.answers import Queries, rejected_records, result_schema
+from spatialstream.spark.answers import Answers, Queries, rejected_records, result_schema
 from spatialstream.spark.failures import explained
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
@@ -324,15 +324,11 @@ class AnswerStream:
 
     # ----------------------------------------------------------------------------------------------------- for the user
 
-    def results(self) -> DataFrame:
-        """The current result rows, see :func:`result_schema`."""
-        schema = result_schema(self._space)
-        return self._session.read.schema(schema).json((self.output / "results").as_uri())
-
-    def rejected(self) -> DataFrame:
-        """The records rejected so far: rows of source, offset, line, reason and record."""
+    def results(self) -> Answers:
+        """The result rows and the rejected records so far. What comes later is in the result of a later call."""
+        rows = self._session.read.schema(result_schema(self._space)).json((self.output / "results").as_uri())
         schema = "source string, offset long, line long, reason string, record string"
-        return rejected_records(self._session, self.output / "rejected", schema)
+        return Answers(rows, rejected_records(self._session, self.output / "rejected", schema))
 
     def process_all_available(self) -> None:
         """Wait until all available input is ingested. Records ahead of a source that is behind keep waiting.

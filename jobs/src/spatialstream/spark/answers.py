@@ -1,4 +1,4 @@
-"""Answering queries from a notebook: DataFrames in, a DataFrame out."""
+"""Answering queries from a notebook: DataFrames in, :class:`Answers` out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,17 @@ from spatialstream.connectors.disk import disk_errors, made
 from spatialstream.model.errors import AllRejected, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import time_unit as unit_of
+from spatialstream.model.typed_queries import TypedQuery
 from spatialstream.records.reasons import VALUES, all_rejected
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
 from spatialstream.spark.run import RunSettings, RunSummary, run
 from spatialstream.spark.session import used_session
 
-__all__ = ["Queries", "RejectedWarning", "answer", "rejected_records", "result_schema"]
+__all__ = ["Answers", "Queries", "RejectedWarning", "answer", "rejected_records", "result_schema"]
 
-Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[str, Any]
-"""Records in the JSON form of queries, or a single one, or a DataFrame with such columns."""
+Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any] | TypedQuery] | Mapping[str, Any] | TypedQuery
+"""Queries as dataclasses or records in their JSON form, or a single one, or a DataFrame with the fields as columns."""
 
 
 def result_schema(space: Space = WGS84) -> str:
@@ -47,7 +49,52 @@ def result_schema(space: Space = WGS84) -> str:
 
 
 class RejectedWarning(UserWarning):
-    """Some records were unusable; they are in the attribute ``rejected`` of the result of :func:`answer`."""
+    """Some records were unusable; they are in :attr:`Answers.rejected`."""
+
+
+class Answers:
+    """The result rows of queries, and the records that were rejected.
+
+    Nothing is read before it is used. ``rows`` and ``rejected`` are kept in memory then; for results larger than that
+    there are the DataFrames.
+
+    Args:
+        dataframe: see the attribute.
+        rejected_dataframe: see the attribute.
+
+    Attributes:
+        dataframe: the result rows as a Spark DataFrame, in the order of the files; its columns are those of
+            :func:`result_schema`.
+        rejected_dataframe: the rejected records as a Spark DataFrame: source (``objects`` or ``queries``; for a Spark
+            DataFrame with the number of its partition), line (for a pandas DataFrame: the row, from 1), reason and
+            record; ``offset`` too, where the input is a stream.
+    """
+
+    def __init__(self, dataframe: DataFrame, rejected_dataframe: DataFrame) -> None:
+        self.dataframe, self.rejected_dataframe = dataframe, rejected_dataframe
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The result rows as dictionaries, in the form of the result files; absent fields are left out."""
+        return _dictionaries(self.dataframe)
+
+    @cached_property
+    def rejected(self) -> list[dict[str, Any]]:
+        """The rejected records as dictionaries: ``source``, ``line``, ``reason`` and ``record``."""
+        return _dictionaries(self.rejected_dataframe)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The result rows as a pandas DataFrame, with the columns of :attr:`dataframe`."""
+        frame: pd.DataFrame = self.dataframe.toPandas()
+        return frame
+
+    def __repr__(self) -> str:
+        return f"Answers(dataframe={self.dataframe!r})"
+
+
+def _dictionaries(frame: DataFrame) -> list[dict[str, Any]]:
+    found = (row.asDict(recursive=True) for row in frame.collect())
+    return [{name: value for name, value in row.items() if value is not None} for row in found]
 
 
 def answer(
@@ -58,7 +105,7 @@ def answer(
     output: Path | str | None = None,
     time_unit: str | None = None,
     **settings: Any,
-) -> DataFrame:
+) -> Answers:
     """Answer queries over objects, exactly as ``spatialstream run`` does over files.
 
     Values are converted to what they mean, see :mod:`~spatialstream.spark.pandas_records`: whole numbers as ids, floats
@@ -68,7 +115,8 @@ def answer(
     Args:
         objects: columns ``id``, ``t`` (ms, or a time), ``lon``, ``lat`` (``x``, ``y`` in planar spaces) and ``text``,
             or ``terms`` (a list of strings).
-        queries: records in the JSON form of queries, or a single one, or a DataFrame with such columns.
+        queries: queries as dataclasses or as records in their JSON form, or a single one, or a DataFrame with the
+            fields as columns.
         spark: the session to use; default: the active one, else a new one on this machine.
         output: folder for results, rejected records and the checkpoint; default: a temporary one, until Python exits.
             With equal data and settings, the same folder gives the same rows again, without doing the work again.
@@ -77,9 +125,7 @@ def answer(
         settings: as in :class:`~spatialstream.spark.run.RunSettings`, such as ``space``, ``slots``, ``leaves``.
 
     Returns:
-        The result rows, see :func:`result_schema`; their order is that of the files. The frame has the attribute
-        ``rejected``: the unusable records, as rows of source (``objects`` or ``queries``; for a Spark DataFrame with
-        the number of its partition), line (for a pandas DataFrame: the row, from 1), reason and record.
+        The result rows, and the records that were rejected.
 
     Raises:
         SettingError: a setting is unusable, or a column is missing or has an unsuitable type.
@@ -116,8 +162,7 @@ def answer(
         raise AllRejected("\n".join([told, *_reasons(theirs, 3)]))
     if summary.rejected:
         warnings.warn(_told(rejected, summary), RejectedWarning, stacklevel=2)
-    rows.rejected = rejected  # type: ignore[attr-defined]  # a frame takes attributes; there is no other place for it
-    return rows
+    return Answers(rows, rejected)
 
 
 _KEPT_NAME = r"^.*/((objects|queries)(-\d+)?)-[0-9a-f]{16}\.jsonl$"

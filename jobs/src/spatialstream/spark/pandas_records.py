@@ -28,6 +28,7 @@ from spatialstream.model.queries import check_fields
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.times import in_milliseconds
+from spatialstream.model.typed_queries import TypedQuery, as_record
 from spatialstream.records.decode import object_fields
 
 __all__ = ["check_columns", "check_query_columns", "object_records", "query_records"]
@@ -60,13 +61,13 @@ def object_records(objects: pd.DataFrame, space: Space, setting: str = "objects"
 
 
 def query_records(
-    queries: pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[str, Any], unit: str = "ms"
+    queries: pd.DataFrame | Iterable[Mapping[str, Any] | TypedQuery] | Mapping[str, Any] | TypedQuery, unit: str = "ms"
 ) -> Iterator[bytes]:
     """Queries and cancellations likewise.
 
     Args:
-        queries: one record or several, in the form of their JSON; or a frame with such columns, of which ``id``,
-            ``type`` and ``t`` are required.
+        queries: one or several, as dataclasses or in the form of their JSON; or a frame with the fields as columns, of
+            which ``id``, ``type`` and ``t`` are required.
         unit: of numeric times.
 
     Raises:
@@ -77,7 +78,7 @@ def query_records(
             check_columns(list(queries.columns), "queries", _REQUIRED_OF_QUERIES)
             check_query_columns(queries.columns, "queries")
         return _frame_lines(queries, list(queries.columns), unit)
-    if isinstance(queries, Mapping):
+    if isinstance(queries, Mapping | TypedQuery):
         queries = [queries]
     given: Any = queries
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
@@ -148,7 +149,8 @@ def _values(field: str, column: pd.Series[Any], unit: str) -> list[Any]:
 
 
 def _query_lines(queries: Iterable[Any], unit: str) -> Iterator[bytes]:
-    for number, record in enumerate(queries, 1):
+    for number, each in enumerate(queries, 1):
+        record = as_record(each)
         if isinstance(record, Row):
             record = record.asDict()
         if not isinstance(record, Mapping):

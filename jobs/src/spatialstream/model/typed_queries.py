@@ -1,0 +1,259 @@
+"""The six types of query, and regions, as frozen dataclasses: the form in which Python programs write queries.
+
+Each class has the fields that its type takes, named as in the JSON form, and is checked when it is made: by
+:func:`~spatialstream.model.queries.parse_query` itself, so its rules and error texts are those of the JSON form. What
+depends on a stream (the bounds of its space, its term rule) is checked when the query is used there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+
+from spatialstream.model.queries import parse_query
+from spatialstream.model.regions import parse_region
+from spatialstream.model.space import LARGEST, Space
+from spatialstream.model.terms import ANY_WORDS
+
+__all__ = [
+    "CKQ",
+    "CRQ",
+    "CTQ",
+    "SKQ",
+    "SRQ",
+    "STQ",
+    "Box",
+    "Cancel",
+    "Circle",
+    "ContinuousQuery",
+    "SnapshotQuery",
+    "TypedQuery",
+    "as_record",
+]
+
+_ANYWHERE = Space(True, -LARGEST, -LARGEST, LARGEST, LARGEST)
+"""Contains the points of all spaces, and boxes across the antimeridian."""
+_SEQUENCES = ("at", "keywords", "any", "none")
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A closed box. In WGS84 ``west > east`` crosses the antimeridian.
+
+    Raises:
+        RecordError: a number is not finite, or ``south > north``.
+    """
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    def __post_init__(self) -> None:
+        parse_region(self.to_record(), _ANYWHERE)
+
+    def to_record(self) -> dict[str, Any]:
+        """The JSON form: ``{"box": [west, south, east, north]}``."""
+        return {"box": [_plain(each) for each in (self.west, self.south, self.east, self.north)]}
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """A closed circle around (x, y), longitude and latitude in WGS84; the radius is in metres or planar units.
+
+    Raises:
+        RecordError: a number is not finite, or the radius is negative.
+    """
+
+    x: float
+    y: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        parse_region(self.to_record(), _ANYWHERE)
+
+    def to_record(self) -> dict[str, Any]:
+        """The JSON form: ``{"circle": [x, y, radius]}``."""
+        return {"circle": [_plain(each) for each in (self.x, self.y, self.radius)]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedQuery:
+    """What all queries, and cancellations, have in common.
+
+    Attributes:
+        id: the query's id; None: it gets one where it is asked or registered (a run requires one).
+        t: time of issue: ms, text in ISO 8601, or a datetime, which is UTC unless it has a zone; None: the stream's
+            clock then (a run requires a time).
+
+    Raises:
+        RecordError: a field is unusable; the text is that of the same mistake in the JSON form.
+    """
+
+    _type: ClassVar[str]
+    _assumed: ClassVar[Mapping[str, Any]] = {"id": "q", "t": 0}
+    """Fields that may be added later, as they are checked until then."""
+
+    id: str | int | None = None
+    t: int | str | datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in _SEQUENCES:
+            if isinstance(given := getattr(self, name, None), list | np.ndarray):
+                object.__setattr__(self, name, _frozen(given))
+        parse_query({**self._assumed, **self.to_record()}, _ANYWHERE, ANY_WORDS)
+
+    def to_record(self) -> dict[str, Any]:
+        """The JSON form: the fields that are given, and the type."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("keywords", "none"):  # without conditions they are absent; ``any`` without groups is an error
+            given[name] = given.get(name) or None
+        return {"type": self._type} | {name: _plain(each) for name, each in given.items() if each is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Worded(TypedQuery):
+    """A query with conditions on the text.
+
+    Attributes:
+        keywords: terms that an object must have.
+        any: groups of terms, of one of which it must have all; not together with ``keywords``.
+        none: terms that it must not have.
+    """
+
+    keywords: Sequence[str] = ()
+    any: Sequence[Sequence[str]] | None = None
+    none: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotQuery(_Worded):
+    """A query that is answered once: :class:`SRQ`, :class:`SKQ` or :class:`STQ`.
+
+    Attributes:
+        duration: τ; objects of (t-τ, t] are considered: ms, text such as ``"1h"``, or a timedelta.
+    """
+
+    duration: int | str | timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousQuery(_Worded):
+    """A query that stays registered: :class:`CRQ`, :class:`CKQ` or :class:`CTQ`.
+
+    Attributes:
+        duration: τ; the query is active in [t, t+τ): ms, text, or a timedelta; None: until it is cancelled.
+        by: who registers it; None: it is not said.
+    """
+
+    duration: int | str | timedelta | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SRQ(SnapshotQuery):
+    """Snapshot range-keyword query: all matching objects in a region."""
+
+    _type: ClassVar[str] = "SRQ"
+
+    region: Box | Circle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SKQ(SnapshotQuery):
+    """Snapshot k-nearest query: the k matching objects nearest to the point ``at``."""
+
+    _type: ClassVar[str] = "SKQ"
+
+    at: Sequence[float]
+    k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class STQ(SnapshotQuery):
+    """Snapshot top-k-terms query: the k terms of most matching objects in a region."""
+
+    _type: ClassVar[str] = "STQ"
+
+    region: Box | Circle
+    k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CRQ(ContinuousQuery):
+    """Continuous range-keyword query: each matching object in a region, as it arrives."""
+
+    _type: ClassVar[str] = "CRQ"
+
+    region: Box | Circle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CKQ(ContinuousQuery):
+    """Continuous k-nearest query: the k matching objects nearest to ``at``, at each change.
+
+    Attributes:
+        window: for how long an object counts; None: until the query ends.
+    """
+
+    _type: ClassVar[str] = "CKQ"
+
+    at: Sequence[float]
+    k: int
+    window: int | str | timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CTQ(ContinuousQuery):
+    """Continuous top-k-terms query: the k terms of most matching objects in a region, at each step.
+
+    Attributes:
+        window: for how long an object counts.
+        step: interval between two rows.
+    """
+
+    _type: ClassVar[str] = "CTQ"
+
+    region: Box | Circle
+    k: int
+    window: int | str | timedelta
+    step: int | str | timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel(TypedQuery):
+    """The end of the continuous query of an id, among the queries of a run; a running stream has ``cancel``."""
+
+    _type: ClassVar[str] = "CANCEL"
+    _assumed: ClassVar[Mapping[str, Any]] = {"t": 0}
+
+
+def as_record(query: TypedQuery | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The JSON form of a query; what is not one of the classes here is returned as it is."""
+    return query.to_record() if isinstance(query, TypedQuery) else query
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, at all depths."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple | np.ndarray) else value
+
+
+def _plain(value: Any) -> Any:
+    """A value of a field as JSON has it."""
+    match value:
+        case Box() | Circle():
+            return value.to_record()
+        case tuple() | list():
+            return [_plain(each) for each in value]
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value // _MILLISECOND
+        case np.generic():
+            return value.item()
+    return value
