@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 import spatialstream
 from spatialstream import Box, RecordError, brute_force
+from spatialstream.cli import main
 from spatialstream.model import errors
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).parents[2]
 
 
 def test_importing_loads_nothing_else() -> None:
-    code = "import sys, spatialstream; print(*(name for name in sys.modules if name.startswith(('spatialstream', 'numpy', 'pyspark', 'pandas'))))"
+    heavy = "('spatialstream', 'numpy', 'pyspark', 'pandas')"
+    code = f"import sys, spatialstream; print(*(name for name in sys.modules if name.startswith({heavy})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["spatialstream"]
 
@@ -88,3 +91,19 @@ def test_brute_force_answers_records_and_refuses_bad_ones() -> None:
         brute_force([], [query, spatialstream.SRQ(id="q", t=2, region=Box(0, 0, 6, 7), duration="1h")])
     with pytest.raises(RecordError, match="lon: is required"):
         brute_force(objects, [query])
+
+
+def test_the_wheel_has_the_packages_and_their_types_and_no_servers_tests_or_benchmarks() -> None:
+    files = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_selected_project_files()}
+    assert {file.split("/")[0] for file in files} == {"spatialstream", "spatialstream_operator"}
+    assert {"spatialstream/py.typed", "spatialstream/__init__.py", "spatialstream/cli/demo/live.py"} <= files
+    assert not [file for file in files if "/servers/" in file or "bench" in file or "/tests/" in file]
+
+
+@pytest.mark.parametrize("command", [["cluster", "up"], ["cluster", "status"], ["demo-live"]], ids=" ".join)
+def test_what_starts_servers_says_that_the_wheel_has_none(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spatialstream.cli.cluster.find_spec", lambda name: importlib.util.find_spec(f"{name}_none"))
+    assert main(command) == 2
+    assert f"{command[0]}: starts ZooKeeper and Kafka, which are not part of the installed" in capsys.readouterr().err

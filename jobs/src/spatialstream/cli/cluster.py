@@ -8,6 +8,7 @@ import secrets
 import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -20,7 +21,7 @@ from spatialstream.model.errors import SettingError
 if TYPE_CHECKING:
     from spatialstream.servers.process import Server
 
-__all__ = ["PORTS", "add_parser", "check_port", "serve", "start"]
+__all__ = ["PORTS", "add_parser", "check_checkout", "check_port", "serve", "start"]
 
 PORTS = {"zookeeper": 2181, "kafka": 9092, "router": 9101, "worker": 9102}
 _GATEWAY = "gateway"
@@ -34,7 +35,7 @@ def add_parser(commands: Any) -> None:
         help="start and stop a live stream on this machine",
         description="Starts ZooKeeper, a Kafka broker, the router, the worker and a gateway of one stream on loopback, "
         "or stops them; prints the link of the console. All their files are in one folder; started again, the "
-        "stream resumes.",
+        "stream resumes. Needs a checkout of the repository.",
     )
     parser.add_argument("action", choices=("up", "down", "status"))
     add = parser.add_argument
@@ -72,7 +73,19 @@ def _chosen(ports: Mapping[str, int]) -> dict[str, int | None]:
     return {name: ports.get(name) or (port if _is_free(port) else None) for name, port in PORTS.items()}
 
 
+def check_checkout(command: str) -> None:
+    """Refuse a command that starts servers where they are not installed.
+
+    Raises:
+        SettingError: the package is the wheel, which has neither the servers for development nor Kafka's jars.
+    """
+    if find_spec("spatialstream.servers") is None:
+        problem = "starts ZooKeeper and Kafka, which are not part of the installed package"
+        raise SettingError(command, f"{problem}; use a checkout of the repository (make cluster-up, make demo-live)")
+
+
 def _cluster(options: argparse.Namespace) -> int:
+    check_checkout("cluster")
     return {"up": _up, "down": _down, "status": _status}[options.action](options)
 
 

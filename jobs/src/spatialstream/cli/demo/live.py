@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
-from spatialstream.cli.cluster import PORTS, check_port, serve, start
+from spatialstream.cli.cluster import PORTS, check_checkout, check_port, serve, start
 from spatialstream.cli.demo import OBJECTS
 from spatialstream.model.errors import ServerError, SettingError, Unavailable
 
@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
         description="Starts a live stream on this machine, replays a week of real earthquakes and a generated social "
         "stream with a flood, a festival and a blackout, registers continuous queries about them and prints the link "
         "of the console. The week is replayed again and again until the command is interrupted; then all processes "
-        "end, and their files are deleted.",
+        "end, and their files are deleted. Needs a checkout of the repository.",
     )
     add = parser.add_argument
     add("--speed", type=float, default=60.0, metavar="S", help="factor by which time is sped up (default %(default)g)")
@@ -131,6 +131,7 @@ def _demo_live(options: argparse.Namespace) -> int:
     from spatialstream.client import Sender, connect
     from spatialstream.model.space import WGS84
 
+    check_checkout("demo-live")
     _check(options)
     queries = [json.loads(line) for line in QUERIES.read_text("utf-8").splitlines()]
     with ExitStack() as opened:
