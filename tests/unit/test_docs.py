@@ -10,6 +10,13 @@ import pytest
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser
 
+import spatialstream
+from spatialstream import WGS84
+from spatialstream.connectors.folder import Folder
+from spatialstream.model import errors
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.stages.archive import write_archive
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 EXAMPLES = Sybil(parsers=[PythonCodeBlockParser()])
@@ -17,7 +24,7 @@ EXAMPLES = Sybil(parsers=[PythonCodeBlockParser()])
 
 def uses_spark(page):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    return re.search(r"^(import spatialstream$|from spatialstream import)", "".join(blocks), re.MULTILINE) is not None
+    return re.search(r"\b(answer|answer_stream|run)\(", "".join(blocks)) is not None
 
 
 def examples(page):
@@ -35,8 +42,21 @@ WITH_EXAMPLES = [page for page in PAGES if examples(page)]
 @pytest.mark.parametrize("page", [page for page in WITH_EXAMPLES if not uses_spark(page)], ids=lambda page: page.name)
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.name == "live.md":
+        write_small_archive(tmp_path / "archive")
 
     run_examples(page)
+
+
+def write_small_archive(folder):
+    """The archive that the page describes, written as the worker writes it."""
+    noon = 1_795_262_400_000  # 2026-11-21, 12:00 UTC
+    objects = [
+        SpatialObject("a", noon, 4.9, 52.4, ("flood", "in", "town")),
+        SpatialObject("b", noon + 1_000, 4.5, 51.9, ("flood",)),
+        SpatialObject("c", noon + 86_400_000, 13.4, 52.5, ("fire",)),
+    ]
+    write_archive(ObjectBatch.of(objects), WGS84, Folder(folder), "slot-0000-000000042-000")
 
 
 @pytest.mark.spark
@@ -89,6 +109,21 @@ def test_every_command_has_a_section_with_its_options():
 def test_links_to_files_lead_to_files(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_import_from_the_package_itself_alone(page):
+    text = page.read_text("utf-8")
+    assert not re.findall(r"^.*\b(?:from|import) +spatialstream\..*$", text, re.MULTILINE)
+    for names in re.findall(r"\bfrom spatialstream import +([^#\n(]+)", text):
+        assert {name.strip() for name in names.split(",")} <= {*spatialstream.__all__}
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = (ROOT / "docs" / "python.md").read_text("utf-8").partition("## Reference")[2]
+    described = set(re.findall(r"^\.\. auto(?:class|function):: spatialstream\.(\w+)$", reference, re.MULTILINE))
+    constants = {"CLOCK", "WGS84"}
+    assert described == {*spatialstream.__all__} - {*errors.__all__} - constants
 
 
 if __name__ == "__main__":

@@ -57,6 +57,16 @@ def test_the_papers_example():
     assert moved.sum() == continuous[[0, 3, 4, 5]].sum()
 
 
+def test_the_papers_example_with_the_queries_of_the_documentation():
+    queries = np.array([100.0, 10, 10, 10, 10, 10, 10])
+    subsets = np.array([0, 1, 0, 2, 1, 0, 2], np.int32)
+
+    after = assign(subsets, np.arange(3, dtype=np.int32), Origins.same(7), OLD, queries)
+
+    assert after.tolist() == [0, 1, 0, 2, 1, 0, 2]  # X1 stays where P1 is
+    assert moved_queries(after, Origins.same(7), OLD, queries).tolist() == [0, 10, 10, 10, 0, 10, 0]
+
+
 def test_between_equal_transfers_fewer_leaves_move():
     mapping = full_mapping(np.ones(6), 3, Origins.same(6), np.array([2, 2, 0, 0, 1, 1], np.int32), np.zeros(6))
     subsets = karmarkar_karp(np.ones(6), 3)
