@@ -55,6 +55,7 @@ class LiveStream:
         space: Space,
         slots: int = 3,
         *more: str,
+        idle: str = "10m",
         environment: dict[str, str] | None = None,
     ) -> None:
         assert name not in servers.streams, f"another test has a stream {name!r} on these servers"
@@ -66,9 +67,9 @@ class LiveStream:
             *("--stream", name, "--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts),
             *("--checkpoint", str(self.checkpoint), "--slots", str(slots), f"--space={space}", *more),
         ]
-        # records wait as long as it takes for the watermarks of other partitions: so answers are a function of the
-        # input
-        router = [*common, "--idle", "10m", "--leaves", "16", "--object-partitions", str(PARTITIONS), "--epoch", "2000"]
+        # by default records wait as long as it takes for the watermarks of other partitions: so answers are a function
+        # of the input
+        router = [*common, "--idle", idle, "--leaves", "16", "--object-partitions", str(PARTITIONS), "--epoch", "2000"]
         self.router = JobServer(folder / "router", "router", router, environment=environment)
         self.worker = JobServer(folder / "worker", "worker", common, environment=environment)
         self.store = ZooKeeperStore(servers.zookeeper.hosts, name, tls=servers.zookeeper.tls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,8 @@ from typing import Any
 import pytest
 
 import spatialstream
-from spatialstream.client import connect
-from spatialstream.client.stream import Stream
-from spatialstream.model.errors import SettingError
+from spatialstream import CRQ, SRQ, WGS84, Box, SettingError, Stream, connect
 from spatialstream.model.objects import SpatialObject
-from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import PATIENCE, LiveStream, Servers
 
@@ -93,3 +91,38 @@ def test_what_is_watched_has_every_row_once(servers: Servers, tmp_path: Path, mo
         assert found == rows_of(live, "each")
         assert nearest == rows_of(live, "nearest")[:10]
         assert await_condition(lambda: not stream.query("nearest").queries, PATIENCE)
+
+
+@pytest.mark.timeout(900)
+def test_a_program_sends_registers_asks_and_cancels(servers: Servers, tmp_path: Path) -> None:
+    with LiveStream(servers, "programmed", tmp_path, WGS84, idle="500ms") as live, opened(live) as stream:
+        now = time.time_ns() // 1_000_000
+        objects = [{"id": f"o{i}", "t": now + i, "lon": 13.4, "lat": 52.5, "text": "news"} for i in range(10)]
+        with pytest.raises(SettingError, match=r"^object 1: lat: 99 is out of range"):
+            stream.send([objects[0], objects[1] | {"lat": 99}])
+        with pytest.raises(SettingError, match=r"^objects: t: .*they look like seconds; .*, or sure=True"):
+            stream.send(objects[0] | {"t": now // 1000})
+
+        assert stream.send(objects) == 10
+        assert await_condition(lambda: stream.as_of() is not None, PATIENCE)
+        berlin = Box(13, 52, 14, 53)
+        row = stream.ask(SRQ(region=berlin, duration="1h"), at_least=now + 9, timeout=PATIENCE)
+        assert [each["id"] for each in row["objects"]] == [each["id"] for each in objects]
+        several = stream.ask(
+            [SRQ(region=berlin, duration="1h"), {"type": "SKQ", "at": [0, 0], "k": 1, "duration": "1h"}]
+        )
+        assert [len(each["objects"]) for each in several] == [10, 1]
+
+        query = CRQ(id="news", region=berlin, keywords=["news"])
+        record = stream.register(query, timeout=PATIENCE)
+        assert stream.query("news").queries == [record]
+        assert stream.register(query, timeout=PATIENCE) == record  # an identical one is no error
+        with pytest.raises(SettingError, match="another registered query"):
+            stream.register(CRQ(id="news", region=berlin), timeout=PATIENCE)
+        unnamed = stream.register(CRQ(region=berlin), timeout=PATIENCE)
+        assert [each["id"] for each in stream.queries().queries] == ["news", unnamed["id"]]
+
+        stream.cancel("news", timeout=PATIENCE)
+        assert [each["id"] for each in stream.queries().queries] == [unnamed["id"]]
+        with pytest.raises(SettingError, match="no query with the id 'news' is registered"):
+            stream.cancel("news", timeout=PATIENCE)

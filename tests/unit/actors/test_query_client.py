@@ -645,5 +645,12 @@ def nobody(*given: object) -> NoReturn:
 
 
 def test_a_stream_of_which_no_broker_is_known_cannot_be_watched(ends: Endpoints) -> None:
-    with Stream(ends.store) as stream, pytest.raises(SettingError, match="broker: is required"):
-        stream.watch("q")
+    with Stream(ends.store) as stream:
+        for needs_broker in (
+            lambda: stream.watch("q"),
+            lambda: stream.register({"type": "CRQ", "region": {"box": [0, 0, 1, 1]}}),
+            lambda: stream.cancel("q"),
+            lambda: stream.send({"id": "a", "t": "2018-02-07", "x": 0, "y": 0, "text": ""}),
+        ):
+            with pytest.raises(SettingError, match="broker: is required"):
+                needs_broker()
