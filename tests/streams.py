@@ -17,17 +17,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from spatialstream.model.expressions import absorbed
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import (
     MOST_STEPS,
     Cancellation,
-    Everything,
     Lifetime,
     Nearest,
     Predicate,
     Query,
-    TopTerms,
     endless,
 )
 from spatialstream.model.regions import Box, Circle, Region
@@ -82,7 +80,7 @@ class Stream:
 def streams(
     draw: st.DrawFn,
     spaces: Sequence[Space] = (WGS84, PLANE),
-    types: Sequence[QueryType] = tuple(QueryType),
+    types: Sequence[str] = tuple(QueryType),
     max_objects: int = 24,
     max_queries: int = 10,
     cancellations: bool = True,
@@ -170,26 +168,24 @@ def queries(
     space: Space,
     pool: Sequence[tuple[float, float]],
     times: st.SearchStrategy[int],
-    types: Sequence[QueryType] = tuple(QueryType),
+    types: Sequence[str] = tuple(QueryType),
 ) -> Query:
     """Queries of the given types, with few distinct ids."""
-    kind = draw(st.sampled_from(types))
+    kind = KINDS[CODE[draw(st.sampled_from(types))]]
     keywords, groups, none = draw(expressions())
     k = draw(st.sampled_from([1, 1, 2, 3, 100]))
     window = step = None
-    if kind is QueryType.CTQ or (kind is QueryType.CKQ and draw(st.booleans())):
+    if "window" in kind.required or ("window" in kind.optional and draw(st.booleans())):
         window = draw(st.sampled_from(_WINDOWS))
-    if kind is QueryType.CTQ:
+    if kind.steps:
         step = draw(st.sampled_from(_STEPS))
-    if kind in (QueryType.SKQ, QueryType.CKQ):
+    x, y, region = 0.0, 0.0, None
+    if kind.has_point:
         x, y = draw(st.one_of(st.sampled_from(pool), places(space)))
-        selection: Everything | Nearest | TopTerms = Nearest(x, y, k)
-        region = None
     else:
         region = draw(regions(space, pool))
-        selection = Everything() if kind in (QueryType.SRQ, QueryType.CRQ) else TopTerms(k)
     duration = draw(st.sampled_from(_DURATIONS))
-    if kind.value.startswith("C") and draw(st.integers(0, 4)) == 0:
+    if kind.continuous and draw(st.integers(0, 4)) == 0:
         duration = endless(step)
     elif step is not None:
         duration = min(duration, step * MOST_STEPS)
@@ -197,8 +193,8 @@ def queries(
         draw(st.sampled_from(_NAMES)),
         draw(times),
         Predicate(region, keywords, groups, none),
-        selection,
-        Lifetime(duration, kind.value.startswith("C"), window, step),
+        kind.selection.of(k, x, y),
+        Lifetime(duration, kind.continuous, window, step),
     )
 
 
@@ -211,7 +207,7 @@ def random_stream(
     queries_per_type: int,
     space: Space = WGS84,
     *,
-    types: Sequence[QueryType] = tuple(QueryType),
+    types: Sequence[str] = tuple(QueryType),
     span: int = 3_600_000,
     start: int = 1_517_966_773_840,
     vocabulary: int = 500,
@@ -248,7 +244,9 @@ def random_stream(
     asked: list[Query | Cancellation] = []
     for kind in types:
         for i in range(queries_per_type):
-            query = _random_query(rng, f"{kind.value.lower()}{i}", kind, rng.choice(found), space, span, expressions)
+            query = _random_query(
+                rng, f"{kind.lower()}{i}", KINDS[CODE[kind]], rng.choice(found), space, span, expressions
+            )
             asked.append(query)
             if rng.random() < repeated:
                 asked.append(query)
@@ -263,7 +261,7 @@ def _anywhere(rng: random.Random, space: Space) -> tuple[float, float]:
 
 
 def _random_query(
-    rng: random.Random, name: str, kind: QueryType, focus: SpatialObject, space: Space, span: int, expressions: float
+    rng: random.Random, name: str, kind: Kind, focus: SpatialObject, space: Space, span: int, expressions: float
 ) -> Query:
     keywords = tuple(rng.sample(focus.terms, min(len(focus.terms), rng.randrange(4))))
     groups: tuple[tuple[str, ...], ...] = ()
@@ -273,27 +271,26 @@ def _random_query(
     width, height = space.east - space.west, space.north - space.south
     side = rng.choice([0.01, 0.05, 0.3])
     region: Region | None = None
-    selection: Everything | Nearest | TopTerms = Everything()
-    if kind in (QueryType.SKQ, QueryType.CKQ):
-        selection = Nearest(focus.x, focus.y, rng.choice([1, 5, 10]))
+    k = 0
+    if kind.has_point:
+        k = rng.choice([1, 5, 10])
     else:
         region = _random_region(rng, focus, space, side * width / 2, side * height / 2)
-    if kind in (QueryType.STQ, QueryType.CTQ):
-        selection = TopTerms(rng.choice([1, 5, 10]))
+    if kind.rows == "terms":
+        k = rng.choice([1, 5, 10])
         keywords = keywords[:1]
-    continuous = kind.value.startswith("C")
     window = step = None
-    if kind is QueryType.CTQ:
+    if kind.steps:
         window, step = rng.choice([span // 60, span // 6]), span // 40
-    elif kind is QueryType.CKQ and rng.random() < 0.5:
+    elif "window" in kind.optional and rng.random() < 0.5:
         window = span // rng.choice([200, 10])
     distance = rng.randrange(span // 4)
     return Query(
         name,
-        focus.t - distance if continuous else focus.t + distance,
+        focus.t - distance if kind.continuous else focus.t + distance,
         Predicate(region, keywords, groups, none),
-        selection,
-        Lifetime(rng.randrange(span), continuous, window, step),
+        kind.selection.of(k, focus.x, focus.y),
+        Lifetime(rng.randrange(span), kind.continuous, window, step),
     )
 
 
@@ -320,7 +317,7 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
     """The JSON form of a query or cancellation."""
     if isinstance(query, Cancellation):
         return {"id": query.id, "type": "CANCEL", "t": query.t}
-    record: dict[str, Any] = {"id": query.id, "type": query.type.value, "t": query.t}
+    record: dict[str, Any] = {"id": query.id, "type": query.type, "t": query.t}
     match query.predicate.region:
         case Box(west, south, east, north):
             record["region"] = {"box": [west, south, east, north]}

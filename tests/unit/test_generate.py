@@ -355,8 +355,8 @@ def test_lifetimes_are_the_chosen_ones():
     times = [query.t for query in queries if not query.lifetime.continuous]
     assert 250_000 <= min(times) < 270_000
     assert 480_000 < max(times) <= 500_000
-    assert {(q.lifetime.window, q.lifetime.step) for q in queries if q.type is QueryType.CTQ} == {(6, 7)}
-    assert sorted(str(q.lifetime.window) for q in queries if q.type is QueryType.CKQ) == ["6"] * 20 + ["None"] * 20
+    assert {(q.lifetime.window, q.lifetime.step) for q in queries if q.type == QueryType.CTQ} == {(6, 7)}
+    assert sorted(str(q.lifetime.window) for q in queries if q.type == QueryType.CKQ) == ["6"] * 20 + ["None"] * 20
     assert {query.k for query in queries} == {0, 8}
 
 

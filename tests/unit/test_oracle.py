@@ -22,7 +22,7 @@ from spatialstream.model.queries import Cancellation, parse_query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check, check_files, read_objects, read_queries, read_rows
-from spatialstream.oracle.semantics import _containment, _distance
+from spatialstream.oracle.objects import _containment, _distance
 from tests import streams
 
 DEMO = Path(__file__).parents[2] / "jobs/src/spatialstream/cli/demo"

@@ -122,7 +122,7 @@ def test_answers_to_several_come_in_their_order_all_as_of_one_round(stream: Stre
     assert stream.session().ask(asked) == [stream.right(each) for each in asked]
     assert stream.slots_searched[0] == [0, 1, 2]
     assert len(stream.slots_searched) == 2, "all second phases are one call"
-    assert {each.query.type.value for each in stream.actors.searched[1][2]} == {"SKQ"}
+    assert {each.query.type for each in stream.actors.searched[1][2]} == {"SKQ"}
     assert stream.session().ask([]) == []
     assert len(stream.session().ask([SRQ, SRQ])) == 2
     assert [row["query"] for row in stream.session().ask([SRQ | {"id": "same"}] * 2)] == ["same", "same"]

@@ -129,7 +129,7 @@ class Indexed:
         found = []
         for i, number in enumerate(numbers.tolist()):
             query = queries[i]
-            assert query.type is QueryType.CRQ
+            assert query.type == QueryType.CRQ
             predicate, end = query.predicate, query.t + query.lifetime.duration
             found.append((number, query.id, predicate.region, set(predicate.expression.literals), query.t, end))
         return found

@@ -88,7 +88,7 @@ def said(queries):
 def test_the_six_presets(kind, predicate, selection, lifetime):
     query = parse_query(record(kind), WGS84)
     assert query == Query("q", 9, predicate, selection, lifetime)
-    assert query.type is QueryType(kind)
+    assert query.type == QueryType(kind)
     assert query.k == (0 if kind in ("SRQ", "CRQ") else 3)
 
 

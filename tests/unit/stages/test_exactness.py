@@ -21,8 +21,9 @@ from spatialstream.model.space import LARGEST, SMALLEST, WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.stages import merge as merging
 from spatialstream.stages import snapshots
-from spatialstream.stages import work as working
 from spatialstream.stages.external_sort import Spool
+from spatialstream.stages.kinds import base as kinds_base
+from spatialstream.stages.kinds import rows as kinds_rows
 from tests.harness import Outcome, Shape, run_stream
 from tests.lengths import examples
 from tests.streams import Stream, random_stream, streams
@@ -72,9 +73,10 @@ def test_results_are_the_same_bytes_for_any_shape(stream: Stream, one: Shape, ot
 def small_pieces() -> Iterator[None]:
     """Whatever is done in bounded pieces is done in pieces of a few rows, and nothing waits in memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(working, "BLOCK_BYTES", 150)
+        patch.setattr(kinds_base, "BLOCK_BYTES", 150)
         patch.setattr(snapshots, "BLOCK_BYTES", 150)
-        patch.setattr(merging, "Spool", partial(Spool, block_bytes=150, bytes_in_memory=0))
+        for module in (merging, kinds_rows):
+            patch.setattr(module, "Spool", partial(Spool, block_bytes=150, bytes_in_memory=0))
         patch.setattr(ContinuousRangeIndex, "match", partialmethod(ContinuousRangeIndex.match, limit=2))
         patch.setattr(ContinuousTermsIndex, "steps", partialmethod(ContinuousTermsIndex.steps, rows=2, counts=3))
         patch.setattr(NearestMerger, "changes", partialmethod(NearestMerger.changes, shown=3))

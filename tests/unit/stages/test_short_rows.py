@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from spatialstream.model.kinds import KINDS, Kind
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.space import WGS84, Space
-from spatialstream.stages import short_rows
+from spatialstream.stages.kinds import terms as kinds_terms
+from spatialstream.stages.kinds.base import Columns, stack
 from spatialstream.stages.messages import columns
 from spatialstream.stages.short_rows import SHORT, short_row
-from spatialstream.stages.snapshots import Columns, rows_of, stack
+from spatialstream.stages.snapshots import rows_of
 
 PLANE = Space.planar(-1e150, -1e150, 1e150, 1e150)
-SNAPSHOTS = {kind.type.value: kind for kind in KINDS if not kind.continuous}
+SNAPSHOTS = {kind.type: kind for kind in KINDS if not kind.continuous}
 
 texts = st.text(max_size=6) | st.sampled_from(["a", "b", '"', "\\", "\x7f", "\u2028", "ß"])
 times = st.integers(0, 3) | st.integers(-(2**62), 2**62)
@@ -31,7 +32,7 @@ counts = st.lists(st.tuples(texts, st.integers(1, 3) | st.integers(1, 2**40)), u
 
 
 def asked(kind: Kind, name: str, k: int) -> Query:
-    record: dict[str, Any] = {"id": name, "type": kind.type.value, "t": 5_000, "duration": 4_000}
+    record: dict[str, Any] = {"id": name, "type": kind.type, "t": 5_000, "duration": 4_000}
     record |= {"at": [0.0, 0.0]} if "at" in kind.required else {"region": {"box": [0.0, 0.0, 1.0, 1.0]}}
     query = parse_query(record | ({"k": k} if "k" in kind.required else {}), WGS84)
     assert isinstance(query, Query)
@@ -48,7 +49,7 @@ def by_columns(query: Query, parts: list[Columns], after: int | None, space: Spa
         whole=np.array([after is None]),
     )
     found = stack(parts)
-    (line,) = rows_of(SNAPSHOTS[query.type.value], head, [found] if len(found) else [], space, None).lines.to_pylist()
+    (line,) = rows_of(SNAPSHOTS[query.type], head, [found] if len(found) else [], space, None).lines.to_pylist()
     return str(line)
 
 
@@ -105,5 +106,5 @@ def test_of_terms(name: str, k: int, slots: list[list[tuple[str, int]]], after: 
         for found in slots
     ]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(short_rows, "SHORT", short)  # of more they are not counted one by one
+        patched.setattr(kinds_terms, "_FEW", short)  # of more they are not counted one by one
         assert short_row(query, parts, after, WGS84) == by_columns(query, parts, after, WGS84)

@@ -69,12 +69,12 @@ def by_merge(stream: Stream, queries: list[Query], retention: int | None = None)
     for slot, store in enumerate(stream.stores):
         for _, kind, block in snapshots.answer(slot, store, batch, np.arange(len(queries)), looked_at, two_phase=False):
             by_kind.setdefault(kind, []).append(block)
-    lists, terms = (Spool("number") for _ in range(2))
-    for spool, kind in ((lists, messages.SNAPSHOT_LISTS), (terms, messages.SNAPSHOT_TERMS)):
+    spools = {kind: Spool("number") for kind in (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_TERMS)}
+    for kind, spool in spools.items():
         for block in by_kind.get(kind, ()):
             spool.add(block)
     lines = dict[int, bytes]()
-    for some in snapshots.answers(by_kind, lists, terms, PLANE, None, None):
+    for some in snapshots.answers(by_kind, spools, PLANE, None, None):
         lines |= zip(some.number.tolist(), map(str.encode, some.lines.to_pylist()), strict=True)
     return [lines[i] for i in range(len(queries))]
 

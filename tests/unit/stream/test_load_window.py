@@ -60,11 +60,11 @@ def test_slots_report_what_came(stream: Stream, tmp_path: Path) -> None:
     loads = [load for *_, by_slot in reported(stream, tmp_path, 0.0) for load in by_slot.values()]
 
     assert sum(load["objects"] for load in loads) == len(stream.objects)
-    kinds = [query.type.value for query in stream.queries if isinstance(query, Query)]
-    came = {kind: sum(load.get("queries", {}).get(kind.value, 0) for load in loads) for kind in QueryType}
+    kinds = [query.type for query in stream.queries if isinstance(query, Query)]
+    came = {kind: sum(load.get("queries", {}).get(kind, 0) for load in loads) for kind in QueryType}
     assert came[QueryType.SKQ] == kinds.count("SKQ"), "first they come to one slot"
     assert came[QueryType.CKQ] == SLOTS * kinds.count("CKQ"), "these are on every slot"
-    assert all(kinds.count(kind.value) <= count <= SLOTS * kinds.count(kind.value) for kind, count in came.items())
+    assert all(kinds.count(kind) <= count <= SLOTS * kinds.count(kind) for kind, count in came.items())
     for load in loads:
         assert sum(load.get("leaf_matches", ())) in (0, load["matches"])
         assert len(json.dumps(load)) < 4_000
@@ -83,7 +83,7 @@ def test_the_times_of_leaves_add_up(rebalances: float, stream: Stream, tmp_path:
             parts = load["spent"]
             assert sum(parts.values()) <= load["seconds"] + 1e-6
             spent += parts["match"] + parts["results"] + parts["objects"] if "leaves" in load else 0.0
-            spent += parts["queries"] if any(kind.value in load.get("leaf_queries", {}) for kind in SNAPSHOT) else 0.0
+            spent += parts["queries"] if any(kind in load.get("leaf_queries", {}) for kind in SNAPSHOT) else 0.0
             whole += "leaves" in load
         assert window.seconds.sum() == pytest.approx(spent, rel=1e-4)
     assert whole
@@ -102,7 +102,7 @@ def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path) -> None:
     counts = window.counts()
     assert counts is not None
     for kind in STANDING:
-        asked = [query for query in stream.queries if isinstance(query, Query) and query.type is kind]
+        asked = [query for query in stream.queries if isinstance(query, Query) and query.type == kind]
         ended = [min(each.t + each.lifetime.duration, ends.get(each.id, math.inf)) for each in asked]
         batch = QueryBatch.of([each for each, end in zip(asked, ended, strict=True) if end > began])
         expected = np.bincount(version.index.route_queries(batch)[1], minlength=window.leaves)
@@ -130,14 +130,14 @@ def test_queries_counted_by_leaf_are_those_that_came(slots: int, stream: Stream,
     asked = [each for each in stream.queries if isinstance(each, Query)]
     first = {(each.id, each.t): each for each in reversed(asked)}  # others of one id and time are rejected
     for kind in SNAPSHOT:
-        batch = QueryBatch.of([each for each in first.values() if each.type is kind])
+        batch = QueryBatch.of([each for each in first.values() if each.type == kind])
         pairs = version.index.route_regions(batch.regions)[1]
-        of_leaf = version.index.nearest_leaves(batch.at) if kind is QueryType.SKQ else pairs
+        of_leaf = version.index.nearest_leaves(batch.at) if kind == QueryType.SKQ else pairs
         expected = [sum(1 for each in of_leaf.tolist() if each == leaf) for leaf in range(window.leaves)]
         assert counts.queries[CODE[kind]].tolist() == expected
     for kind in STANDING:
         assert counts.queries[CODE[kind]].tolist() == window.continuous[kind].tolist()
-    assert set(counts.queries[CODE[QueryType.CKQ]].tolist()) == {window.nearest}
+    assert set(counts.queries[CODE[QueryType.CKQ]].tolist()) == {window.everywhere["CKQ"]}
 
 
 def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> No
         window.take(record.round.watermark, loads)
         for kind in STANDING:
             batch = QueryBatch.of(
-                [query for query in asked if query.type is kind and query.t <= record.round.watermark]
+                [query for query in asked if query.type == kind and query.t <= record.round.watermark]
             )
             most = np.bincount(version.index.route_queries(batch)[1], minlength=window.leaves)
             assert (window.continuous[kind] <= most).all(), kind
@@ -194,7 +194,7 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
 def cells(counts: dict[QueryType, np.ndarray], mine: np.ndarray) -> dict[str, list[list[int]]]:
     """Cells as a slot reports them: of its own leaves, without zeros."""
     where = {kind: np.flatnonzero(mine & (each > 0)) for kind, each in counts.items()}
-    return {kind.value: [at.tolist(), counts[kind][at].tolist()] for kind, at in where.items() if len(at)}
+    return {kind: [at.tolist(), counts[kind][at].tolist()] for kind, at in where.items() if len(at)}
 
 
 def test_records_of_an_earlier_release_are_taken(version: RoutingVersion) -> None:

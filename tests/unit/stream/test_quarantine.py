@@ -210,9 +210,9 @@ def test_a_record_on_which_a_stage_fails_is_left_out_and_everything_else_is_the_
     ].t  # what is left out has moved the clock all the same, and the oracle's ends with the input
     asked = [each for each in stream.queries if not isinstance(each, Cancellation)]
     asked = [each for each in asked if each.id not in cancelled and each.t < end]
-    chosen = [next(each for each in asked if each.type is kind) for kind in kinds]
+    chosen = [next(each for each in asked if each.type == kind) for kind in kinds]
     if stage == "second":
-        chosen = [each for each in asked if each.type is QueryType.SKQ]
+        chosen = [each for each in asked if each.type == QueryType.SKQ]
     bad = {each.id for each in chosen} | {stream.objects[at].id for at in (0, 40, 41, 99)}
     _poison(monkeypatch, stage, bad)
     setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=40, mergers=2)
@@ -246,7 +246,7 @@ def test_a_query_that_stands_already_ends_when_it_is_left_out(
     rows_of: dict[str, list[int]] = {}
     for row in expected:
         # a change of a CKQ by what leaves its window is no arrival, at which it could be poison
-        if row["type"] == kind.value and any(each.get("t", row["t"]) == row["t"] for each in row.get("objects", [{}])):
+        if row["type"] == kind and any(each.get("t", row["t"]) == row["t"] for each in row.get("objects", [{}])):
             rows_of.setdefault(row["query"], []).append(row["t"])
     name = max(rows_of, key=lambda each: rows_of[each][-1] - rows_of[each][0])
     bound = rows_of[name][len(rows_of[name]) // 2]

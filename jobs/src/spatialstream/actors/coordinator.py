@@ -28,7 +28,6 @@ from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import LocatedReadPoint
 from spatialstream.actors.wire import ActorLost, error_json, raised
 from spatialstream.model.errors import Gone, RecordError, TooLarge, Unavailable
-from spatialstream.model.kinds import QueryType
 from spatialstream.model.parsed_queries import unpacked
 from spatialstream.model.queries import Query
 from spatialstream.model.times import check_time
@@ -311,7 +310,7 @@ class _Asked:
         return max(0.001, self.until - time.monotonic())
 
     @property
-    def types(self) -> list[QueryType]:
+    def types(self) -> list[str]:
         """Of the queries."""
         return [each.type for each in self.queries]
 

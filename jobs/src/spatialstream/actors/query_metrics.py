@@ -13,11 +13,11 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.model.kinds import KINDS, QueryType
+from spatialstream.model.kinds import KINDS
 
 __all__ = ["ASKED", "LIMITS", "OUTCOMES", "Counts", "QueryMetrics", "none_asked"]
 
-ASKED: tuple[QueryType, ...] = tuple(kind.type for kind in KINDS if not kind.continuous)
+ASKED: tuple[str, ...] = tuple(kind.type for kind in KINDS if not kind.continuous)
 """The query types that are asked between rounds: a count has a row for each."""
 
 OUTCOMES = ("answered", "again", "failed", "abandoned")
@@ -47,7 +47,7 @@ class QueryMetrics:
         self.counts = none_asked()
         self._lock = threading.Lock()
 
-    def count(self, types: Iterable[QueryType], outcome: str, seconds: float) -> None:
+    def count(self, types: Iterable[str], outcome: str, seconds: float) -> None:
         """Count queries that were asked together, by type; each took as long as all of them.
 
         Args:

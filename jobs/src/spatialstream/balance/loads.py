@@ -23,14 +23,14 @@ from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.errors import StateError
-from spatialstream.model.kinds import CODE, STANDING, TYPES, QueryType
+from spatialstream.model.kinds import STANDING, TYPES, Route, having
 
 __all__ = ["LeafCounts", "asked_of", "imbalance", "leaf_loads", "model_error", "slot_loads"]
 
 _FEW = 64.0
 """Weight of J's distribution of a type's snapshot queries over leaves, in queries."""
 
-_CKQ = CODE[QueryType.CKQ]
+_EVERYWHERE = np.flatnonzero(having(lambda kind: kind.route is Route.EVERYWHERE))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +129,9 @@ def asked_of(index: GlobalIndex, counts: LeafCounts, statistics: Statistics) -> 
     few = _FEW * expected.any(axis=1, keepdims=True)
     came = (counts.queries + few * spread) * total / np.maximum(total + few, 1e-300)
     continuous = counts.queries.copy()
-    if statistics.queries[_CKQ]:
-        continuous[_CKQ] *= statistics.reach(cells)[_CKQ]
+    here = _EVERYWHERE[statistics.queries[_EVERYWHERE] > 0]
+    if len(here):
+        continuous[here] *= statistics.reach(cells)[here]
     a_ms = float(statistics.queries.sum()) / max(statistics.span, 1.0) or 1.0  # arrivals of queries of all types per ms
     result: Floats = np.where(STANDING[: len(TYPES), np.newaxis], continuous, came / counts.span) / a_ms
     return result

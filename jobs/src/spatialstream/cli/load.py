@@ -170,7 +170,7 @@ def own_rows(queries: QueryBatch) -> Callable[[str, str], bool]:
     """
     ids = frozenset(queries.ids.to_pylist())
     if not ids:
-        standing = {kind.type.value for kind in KINDS if kind.continuous}
+        standing = {kind.type for kind in KINDS if kind.continuous}
         return lambda name, kind: kind in standing
     return lambda name, kind: name in ids or name.rpartition("#")[0] in ids
 

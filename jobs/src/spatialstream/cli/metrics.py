@@ -26,7 +26,7 @@ from spatialstream.connectors.process_memory import resident_bytes
 from spatialstream.connectors.requests import REQUESTS, Requests, no_requests
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import SettingError
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import TYPES
 from spatialstream.records.reasons import REASONS
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
@@ -207,9 +207,9 @@ class _SnapshotQueries(_ReadAtScrape[Counts]):
         times = HistogramMetricFamily("spatialstream_snapshot_query_seconds", text, labels=["type"])
         for kind, counts in zip(ASKED, self._read().tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=False):
-                asked.add_metric([kind.value, outcome], count)
+                asked.add_metric([kind, outcome], count)
             upto = accumulate(counts[len(OUTCOMES) : -1])
-            times.add_metric([kind.value], list(zip(map(floatToGoString, LIMITS), upto, strict=True)), counts[-1])
+            times.add_metric([kind], list(zip(map(floatToGoString, LIMITS), upto, strict=True)), counts[-1])
         yield asked
         yield times
 
@@ -315,8 +315,8 @@ class _RoundSeries:
         self._left = series.counter("left_out", "Records quarantined from failing rounds.")
         self._version = series.gauge("active_version", "Number of the active routing version.")
         self._last = series.gauge("last_round_timestamp_seconds", "When the last round ended.")
-        for kind in QueryType:
-            self._results.labels(kind.value)
+        for kind in TYPES:
+            self._results.labels(kind)
 
     def observe(
         self, record: RoundRecord, summary: Summary, seconds: float, parts: Mapping[str, float], now: float
@@ -335,8 +335,8 @@ class _RoundSeries:
         self._rejected.inc(summary.rejected - len(order.left))
         self._repeated.set(summary.counts.get("repeated", 0))
         self._left.inc(len(order.left))
-        for kind in QueryType:
-            self._results.labels(kind.value).set(summary.counts.get(kind.value, 0))
+        for kind in TYPES:
+            self._results.labels(kind).set(summary.counts.get(kind, 0))
         self._last.set(now)
 
 
@@ -357,10 +357,10 @@ class _SlotSeries:
         for slot in range(slots):
             for metric in of_slot:
                 metric.labels(slot)
-            for kind in QueryType:
-                self._queries.labels(slot, kind.value)
+            for kind in TYPES:
+                self._queries.labels(slot, kind)
                 if kind not in SNAPSHOT:
-                    self._standing.labels(slot, kind.value)
+                    self._standing.labels(slot, kind)
 
     def observe(self, slot: int, load: Mapping[str, Any]) -> None:
         """Record a slot's load in a round."""
@@ -393,7 +393,7 @@ class _LeafSeries:
         self._held = series.gauge("held_objects", text)
         self._standing = series.gauge("continuous_queries", "Continuous queries that concern a leaf.", "type")
         self._queries = series.gauge("queries", "Snapshot queries that concerned a leaf in the last minutes.", "type")
-        self._series: dict[tuple[Gauge, QueryType | None], list[Gauge]] = {}
+        self._series: dict[tuple[Gauge, str | None], list[Gauge]] = {}
 
     def begin(self, leaves: int) -> None:
         """Replace all series by those of this number of leaves."""
@@ -404,7 +404,7 @@ class _LeafSeries:
         # looked up once: there may be thousands of leaves, and they are written every few seconds
         self._series = {(metric, None): [metric.labels(leaf) for leaf in range(leaves)] for metric in plain}
         for metric, kind in typed:
-            self._series[metric, kind] = [metric.labels(leaf, kind.value) for leaf in range(leaves)]
+            self._series[metric, kind] = [metric.labels(leaf, kind) for leaf in range(leaves)]
 
     def observe(self, view: WindowView, counts: LeafCounts) -> None:
         """Set the metrics to a window's measurements and counts."""
@@ -417,7 +417,7 @@ class _LeafSeries:
         for kind, queries in view.queries.items():
             self._set(self._queries, queries, kind)
 
-    def _set(self, metric: Gauge, values: Floats, kind: QueryType | None = None) -> None:
+    def _set(self, metric: Gauge, values: Floats, kind: str | None = None) -> None:
         for series, value in zip(self._series[metric, kind], values.tolist(), strict=True):
             series.set(value)
 

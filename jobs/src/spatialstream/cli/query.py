@@ -23,6 +23,7 @@ from spatialstream.cli import options as shared
 from spatialstream.cli.results import print_row
 from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError
+from spatialstream.model.kinds import kind_of, listed
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, QUERY_WORDS, TermRule, extract_terms
 
@@ -69,7 +70,7 @@ def add_parser(commands: Any) -> None:
 def _add_fields(parser: argparse.ArgumentParser) -> None:
     """Add options for the fields of a query."""
     add = parser.add_argument_group("a query without JSON").add_argument
-    add("--type", metavar="TYPE", help="SRQ, SKQ, STQ, CRQ, CKQ or CTQ; CANCEL with --id ends a query sent with --keep")
+    add("--type", metavar="TYPE", help=f"{listed(lambda kind: True)}; CANCEL with --id ends a query sent with --keep")
     for name, form in (("box", "W S E N"), ("circle", "LON LAT METRES"), ("point", "LON LAT")):
         add(f"--{name}", nargs="+", metavar="N", help=f"{form}, separated by spaces or commas")
     add("--keywords", action="append", metavar="A,B", help="an object's text must have all of these terms")
@@ -81,8 +82,8 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how far a snapshot query looks back, or how long a continuous query runs",
     )
-    add("--window", metavar="TIME", help="window of a CTQ or a CKQ")
-    add("--step", metavar="TIME", help="step of a CTQ")
+    for name in ("window", "step"):
+        add(f"--{name}", metavar="TIME", help=f"{name} of a {listed(lambda kind, name=name: name in kind.fields)}")
     add("--time", metavar="TIME", help="timestamp of the query: milliseconds or ISO 8601 (default: now)")
     add("--id", metavar="ID", help="the query's id (default: a new one)")
 
@@ -126,7 +127,8 @@ def _check_anywhere(records: Sequence[Place], space: Space | None) -> None:
 
 
 def _is_snapshot(record: Any) -> bool:
-    return isinstance(record, dict) and record.get("type") in ("SRQ", "SKQ", "STQ")
+    kind = kind_of(record.get("type")) if isinstance(record, dict) else None
+    return kind is not None and not kind.continuous
 
 
 def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, TermRule]:

@@ -19,7 +19,7 @@ from typing import Any
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import RunError, SettingError
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import TYPES
 
 __all__ = ["add_parser", "hand_over", "print_row"]
 
@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("--query", action="append", default=[], metavar="ID", help="only rows of this query; may be repeated")
     text = "only rows of this query type; may be repeated"
-    add("--type", action="append", default=[], choices=[kind.value for kind in QueryType], help=text)
+    add("--type", action="append", default=[], choices=TYPES, help=text)
     add("--new", action="store_true", help="start with rows that arrive from now on (default: with the oldest)")
     add("--position", type=Path, metavar="FILE", help="resume from the position in this file, and keep it up to date")
     add("--count", type=shared.count, metavar="N", help="end after N rows")

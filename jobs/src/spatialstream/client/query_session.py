@@ -140,10 +140,10 @@ class PendingQueries:
         """Record a row; return whether it answers one of the queries. A snapshot query is then no longer pending."""
         name, t = row["query"], row["t"]
         if (query := self.snapshots.get(name)) is not None:
-            if (row["type"], t) != (query.type.value, query.t):
+            if (row["type"], t) != (query.type, query.t):
                 return False
             del self.snapshots[name]
-        elif (query := self.standing.get(name)) is None or row["type"] != query.type.value or t < query.t:
+        elif (query := self.standing.get(name)) is None or row["type"] != query.type or t < query.t:
             return False
         self.latest[name] = max(t, self.latest.get(name, t))
         self.rows += 1

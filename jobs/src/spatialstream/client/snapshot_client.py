@@ -22,6 +22,7 @@ from spatialstream.client.answer import Answer
 from spatialstream.client.query_session import checked_query
 from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds
 from spatialstream.model.errors import RecordError, Replaced, SettingError, Suspended, Unavailable
+from spatialstream.model.kinds import listed
 from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
@@ -35,6 +36,7 @@ MOST = 1_000
 Ask = Callable[[Request], Generator[tuple[list[int], list[bytes]]]]
 """Has an actor answer queries, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
 
+_SNAPSHOT = listed(lambda kind: not kind.continuous)
 _PAUSES = (0.002, 0.1)
 """Seconds between two polls of the newest round: the first, and the longest."""
 
@@ -210,7 +212,7 @@ class SnapshotClient:
         record, query = checked_query(place, given, self.space, self.rule)
         if not isinstance(query, Query) or query.lifetime.continuous:
             raise SettingError(
-                place, f"type: {record['type']} is not a snapshot query (SRQ, SKQ or STQ); send it through the stream"
+                place, f"type: {record['type']} is not a snapshot query ({_SNAPSHOT}); send it through the stream"
             )
         return _Asked(place, query, record.get("t"))
 

@@ -54,6 +54,7 @@ from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.threads import CLIENT
 from spatialstream.gateway.writing import Outcome, Writer
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.kinds import kind_of
 from spatialstream.model.times import parse_time
 
 __all__ = ["Gateway", "Limits"]
@@ -567,12 +568,12 @@ def _parsed_place(word: str) -> Cursor | str | None:
 
 
 def _check_geojson(asked: Any) -> None:
-    """Refuse STQs, whose answers have no coordinates."""
+    """Refuse queries whose answers have no coordinates, such as STQs."""
     for each in asked if isinstance(asked, list) else [asked]:
-        if isinstance(each, Mapping) and each.get("type") == "STQ":
-            raise Problem(
-                "not-acceptable", "the answer to an STQ is terms without coordinates; accept application/json"
-            )
+        kind = kind_of(each.get("type")) if isinstance(each, Mapping) else None
+        if kind is not None and not kind.continuous and not kind.has_places:
+            answer = f"the answer to an {kind.type} is {kind.rows} without coordinates"
+            raise Problem("not-acceptable", f"{answer}; accept application/json")
 
 
 def _moment(request: Request, name: str) -> int | None:

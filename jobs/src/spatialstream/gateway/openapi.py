@@ -59,7 +59,7 @@ def _of_kind(kind: Kind, *, listed: bool = False) -> dict[str, Any]:
     The gateway knows who registers a query: ``by`` is in a listed query, not in one that is sent.
     """
     optional = [name for name in kind.optional if listed or name != "by"]
-    properties: dict[str, Any] = {"type": {"const": kind.type.value}}
+    properties: dict[str, Any] = {"type": {"const": kind.type}}
     for name in QUERY_FIELDS:
         if name in kind.required:
             properties[name] = QUERY_JSON["properties"][name]

@@ -27,6 +27,7 @@ from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.threads import CLIENT, Threads
 from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import RecordError, Unavailable
+from spatialstream.model.kinds import listed
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query, check_by
 from spatialstream.model.times import check_time, format_duration, looks_like, looks_unlike
@@ -35,6 +36,7 @@ from spatialstream.records.reasons import in_the_future, reason_class, too_old
 
 __all__ = ["Outcome", "Writer"]
 
+_CONTINUOUS = listed(lambda kind: kind.continuous)
 _THREADS, _SHARE = 8, 4
 _MOST_REGISTERING = 1_024
 """Most pending registrations of all clients, and most pending cancellations."""
@@ -174,7 +176,7 @@ class Writer:
         stream = await self._stream.opened()
         record, query = checked_query("#", fields, stream.space, stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
-            raise of_record("#", f"type: {record['type']} is not a continuous query (CRQ, CKQ or CTQ); POST it to /ask")
+            raise of_record("#", f"type: {record['type']} is not a continuous query ({_CONTINUOUS}); POST it to /ask")
         if not sure and "t" in record and looks_like(np.array([query.t])) is not None:
             as_of = await self._stream.as_of()
             try:

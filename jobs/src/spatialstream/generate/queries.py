@@ -19,7 +19,7 @@ from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.arrays import Flags, Ints
 from spatialstream.model.expressions import Expression, absorbed
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
-from spatialstream.model.kinds import STANDING, TYPES, Selects, having
+from spatialstream.model.kinds import STANDING, TYPES, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, endless, nobody
 from spatialstream.model.regions import Regions
@@ -27,8 +27,9 @@ from spatialstream.model.terms import TermLists
 
 __all__ = ["focuses", "query_batch", "query_batch_around"]
 
-_NEAREST = having(lambda kind: kind.selects is Selects.NEAREST)
-_TOP_TERMS = having(lambda kind: kind.selects is Selects.TERMS)
+_NEAREST = having(lambda kind: kind.has_point)
+_TOP_TERMS = having(lambda kind: kind.rows == "terms")
+_WITH_K = having(lambda kind: "k" in kind.required)
 _WINDOWED = having(lambda kind: "window" in kind.required)
 _MAYBE_WINDOWED = having(lambda kind: "window" in kind.optional)
 _STEPS = having(lambda kind: kind.steps)
@@ -75,7 +76,7 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
     keywords = _keywords(settings, random, objects.terms, ~_TOP_TERMS[code])
     queries = QueryBatch(
         pc.binary_join_element_wise(
-            pa.array([kind.value.lower() for kind in TYPES]).take(pa.array(code)),
+            pa.array([kind.lower() for kind in TYPES]).take(pa.array(code)),
             pa.array(number).cast(pa.string()),
             "",
         ),
@@ -84,7 +85,7 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         duration,
         window,
         step,
-        np.where(nearest | _TOP_TERMS[code], settings.k, 0).astype(np.int32),
+        np.where(_WITH_K[code], settings.k, 0).astype(np.int32),
         np.where(nearest[:, None], np.stack([objects.x, objects.y], axis=1), 0.0),
         regions,
         _alternatives(keywords) if settings.alternatives else keywords,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spatialstream.model.errors import SettingError
-from spatialstream.model.kinds import QueryType
 from spatialstream.model.queries import MOST_STEPS
 from spatialstream.model.schema import LARGEST_K
 from spatialstream.model.space import WGS84, Space
@@ -77,7 +76,7 @@ class GenerateSettings:
     terms: int = 8
     vocabulary: int = 100_000
     zipf: float = 1.0
-    queries: Mapping[QueryType, int] = field(default_factory=dict)
+    queries: Mapping[str, int] = field(default_factory=dict)
     region: tuple[float, float] = (0.01, 0.01)
     circles: float = 0.0
     keywords: tuple[int, int] = (1, 3)

@@ -54,7 +54,10 @@ _WORDS = 64.0
 """Minimum number of keywords for a cell to use its own keyword frequencies instead of an ancestor's; also the minimum
 number of queries to use its own shapes and lifetimes."""
 
-SRQ, SKQ, CKQ = (CODE[kind] for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.CKQ))
+SRQ, SKQ = (CODE[kind] for kind in (QueryType.SRQ, QueryType.SKQ))
+
+_NEAREST = having(lambda kind: kind.has_point)
+"""Whether each code is of a query about a point, bool[codes]."""
 
 _REGIONAL = having(lambda kind: kind.route is Route.REGION)
 """Whether each code is of a query with a region, bool[codes]."""
@@ -141,7 +144,7 @@ def _centres(space: Space, queries: QueryBatch) -> tuple[Floats, Floats]:
     """A point for each query with a location: ρ, or the centre of its region."""
     parts = region_parts(space, queries.regions)[:, 0]
     regional = np.flatnonzero(_REGIONAL[queries.code] & (parts[:, 0] <= parts[:, 2]))
-    nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
+    nearest = np.flatnonzero(_NEAREST[queries.code])
     x = np.append((parts[regional, 0] + parts[regional, 2]) / 2.0, queries.at[nearest, 0])
     y = np.append((parts[regional, 1] + parts[regional, 3]) / 2.0, queries.at[nearest, 1])
     return x, y
@@ -259,7 +262,7 @@ class Statistics:
         if has_marks(queries.keywords):
             queries = replace(queries, keywords=searched(queries.keywords))
         parts = region_parts(space, queries.regions)
-        nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
+        nearest = np.flatnonzero(_NEAREST[queries.code])
         if len(nearest):
             parts[nearest] = _nearest_boxes(space, objects, weight, counts, span, cells, queries.take(nearest))
         visits = cells.visits(parts)

@@ -16,7 +16,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 
-__all__ = ["ContinuousIndex", "LocalIndex", "MovableIndex"]
+__all__ = ["ContinuousIndex", "ContinuousMerger", "LocalIndex", "MovableIndex"]
 
 
 class LocalIndex(ABC):
@@ -77,6 +77,10 @@ class ContinuousIndex(LocalIndex):
     def expire(self, now: int) -> None:
         """Advance the watermark to ``now``: drop the queries that no later object concerns."""
 
+    def tested(self) -> dict[str, int]:
+        """With how many objects queries were compared since the last call, by id, those with most; by default none."""
+        return {}
+
 
 class MovableIndex(ContinuousIndex):
     """Continuous queries that concern only some slots, and can move between slots."""
@@ -107,3 +111,15 @@ class MovableIndex(ContinuousIndex):
         Returns:
             int64[n], numbers, ascending; and n queries, whose durations are shortened by their cancellations.
         """
+
+
+class ContinuousMerger(LocalIndex):
+    """What MERGE keeps of continuous queries of one kind, to make their rows of what all slots find."""
+
+    @abstractmethod
+    def register(self, numbers: Ints, queries: QueryBatch) -> None:
+        """Add queries; those that it has already are ignored. See :meth:`ContinuousIndex.register`."""
+
+    @abstractmethod
+    def end_at(self, numbers: Ints, t: Ints) -> None:
+        """Cancel queries, see :meth:`ContinuousIndex.end_at`."""

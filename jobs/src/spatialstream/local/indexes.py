@@ -7,6 +7,7 @@ from spatialstream.local.nearest.ckq import ContinuousNearestIndex
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
+from spatialstream.model.plugins import plugged
 
 __all__ = ["INDEXES"]
 
@@ -15,4 +16,4 @@ INDEXES: dict[str, type[LocalIndex]] = {
     "range": ContinuousRangeIndex,
     "nearest": ContinuousNearestIndex,
     "terms": ContinuousTermsIndex,
-}
+} | {name: index for module in plugged("indexes") for name, index in module.INDEXES.items()}

@@ -1,8 +1,9 @@
 """The query registry: which ids are in use, and until when.
 
 Every query is assigned a *number*, by which all structures identify it; numbers ascend in the order of registration. An
-id is in use from the query's t until its lifetime ends: for a CRQ or CKQ while now < min(t + τ, cancellation), for a
-CTQ while now <= t + τ and now < cancellation (its last step may fall on t + τ), for a snapshot query at its own t only.
+id is in use from the query's t until its lifetime ends: for a continuous query while now < min(t + τ, cancellation), or
+for one that reports at steps, such as a CTQ, while now <= t + τ and now < cancellation (its last step may fall on
+t + τ); for a snapshot query at its own t only.
 
 If an identical query arrives while its id is in use, it is not an error but a repetition, because producers retry. For
 this the registry stores a digest of each query (:mod:`spatialstream.local.contents`).

@@ -1,24 +1,44 @@
-"""The kinds of queries, as the rows of one table: the fields, routing and index of each.
+"""The kinds of queries, as the rows of one table.
 
-The kinds are the paper's six types (section 3.1). All code that depends on a query's kind reads this table; the order
-of its rows has no meaning. In columns, a kind is a *code*, its row number, which is valid only within a process: stored
-and sent data identifies kinds by name (:data:`NAMES`).
+Six of them are the paper's types (section 3.1). All code that depends on a query's kind reads this table, or a table of
+its own layer by the names in this one; the order of the rows has no meaning. In columns, a kind is a *code*, its row
+number, which is valid only within a process: stored and sent data identifies kinds by name (:data:`NAMES`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CANCEL", "CODE", "KINDS", "NAMES", "STANDING", "TYPES", "Kind", "QueryType", "Route", "Selects", "having"]
+from spatialstream.model.kind import CONTINUOUS, TEXT, Kind, Route, Wording
+from spatialstream.model.plugins import plugged
+from spatialstream.model.selections import Everything, Nearest, TopTerms
+
+__all__ = [
+    "CANCEL",
+    "CODE",
+    "KINDS",
+    "NAMES",
+    "STANDING",
+    "TYPES",
+    "Kind",
+    "QueryType",
+    "Route",
+    "having",
+    "kind_of",
+    "listed",
+]
 
 
 class QueryType(StrEnum):
-    """The six types: snapshot or continuous, combined with range-keyword, k nearest or top-k terms."""
+    """The paper's types: snapshot or continuous, combined with range-keyword, k nearest or top-k terms.
+
+    They are named where a formula of the paper, or a benchmark, is about one of them. Other code takes any name in
+    :data:`TYPES`.
+    """
 
     SRQ = "SRQ"
     SKQ = "SKQ"
@@ -28,72 +48,77 @@ class QueryType(StrEnum):
     CTQ = "CTQ"
 
 
-class Selects(Enum):
-    """What a query selects from the objects that match its predicate."""
-
-    OBJECTS = auto()
-    NEAREST = auto()
-    TERMS = auto()
-
-
-class Route(Enum):
-    """Which slots a query is sent to.
-
-    Attributes:
-        REGION: the slots with a leaf that intersects the query's region.
-        NEAREST: the slot of the leaf nearest to ρ, then the slots within the radius of its answer (section 6.2).
-        EVERYWHERE: all slots, including those without a leaf.
-    """
-
-    REGION = auto()
-    NEAREST = auto()
-    EVERYWHERE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A row of the table.
-
-    Attributes:
-        type: the query type.
-        selects: what it selects.
-        continuous: whether it is registered and matched against each arriving object; a snapshot is answered once.
-        route: which slots the router stage sends it to.
-        index: the index that answers it in the worker stage, a name in :data:`spatialstream.local.indexes.INDEXES`.
-        required: required fields, besides id, type and t.
-        optional: optional fields.
-        steps: whether it reports at steps, the last of which may coincide with the end of its lifetime.
-    """
-
-    type: QueryType
-    selects: Selects
-    continuous: bool
-    route: Route
-    index: str
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-    steps: bool = False
-
-
-_TEXT = ("keywords", "any", "none")
-_STANDING = (*_TEXT, "duration", "by")
-
-KINDS = (
-    Kind(QueryType.SRQ, Selects.OBJECTS, False, Route.REGION, "objects", ("region", "duration"), _TEXT),
-    Kind(QueryType.SKQ, Selects.NEAREST, False, Route.NEAREST, "objects", ("at", "k", "duration"), _TEXT),
-    Kind(QueryType.STQ, Selects.TERMS, False, Route.REGION, "objects", ("region", "k", "duration"), _TEXT),
-    Kind(QueryType.CRQ, Selects.OBJECTS, True, Route.REGION, "range", ("region",), _STANDING),
+KINDS: tuple[Kind, ...] = (
     Kind(
-        *(QueryType.CKQ, Selects.NEAREST, True, Route.EVERYWHERE, "nearest"),
-        required=("at", "k"),
-        optional=(*_STANDING, "window"),
+        *("SRQ", Everything, False, Route.REGION, "objects"),
+        required=("region", "duration"),
+        optional=TEXT,
+        rows="objects",
+        wording=Wording(
+            "Range, once",
+            "objects in a region",
+            "Objects {region}{having}, {back}.",
+            ("match", "matches"),
+        ),
     ),
     Kind(
-        *(QueryType.CTQ, Selects.TERMS, True, Route.REGION, "terms"),
+        *("SKQ", Nearest, False, Route.NEAREST, "objects"),
+        required=("at", "k", "duration"),
+        optional=TEXT,
+        rows="objects",
+        wording=Wording(
+            "Nearest, once", "the k objects nearest to a point", "The {k} objects nearest to {near}{having}, {back}."
+        ),
+    ),
+    Kind(
+        *("STQ", TopTerms, False, Route.REGION, "objects"),
+        required=("region", "k", "duration"),
+        optional=TEXT,
+        rows="terms",
+        wording=Wording(
+            "Top words, once",
+            "the k most frequent words in a region",
+            "The {k} terms found in most objects {region}{having}, {back}.",
+        ),
+    ),
+    Kind(
+        *("CRQ", Everything, True, Route.REGION, "range"),
+        required=("region",),
+        optional=CONTINUOUS,
+        rows="object",
+        wording=Wording(
+            "Range, continuous",
+            "each object in a region, as it arrives",
+            "Each object {region}{having}, as it arrives, {life}.",
+            ("match", "matches"),
+        ),
+    ),
+    Kind(
+        *("CKQ", Nearest, True, Route.EVERYWHERE, "nearest"),
+        required=("at", "k"),
+        optional=(*CONTINUOUS, "window"),
+        rows="objects",
+        wording=Wording(
+            "Nearest, continuous",
+            "the k nearest objects, at each change",
+            "The {k} objects{over} nearest to {near}{having}, at each change, {life}.",
+            ("change", "changes"),
+        ),
+    ),
+    Kind(
+        *("CTQ", TopTerms, True, Route.REGION, "terms"),
         required=("region", "k", "window", "step"),
-        optional=_STANDING,
+        optional=CONTINUOUS,
+        rows="terms",
+        wording=Wording(
+            "Top words, continuous",
+            "the k most frequent words in a region, at every step",
+            "The {k} terms found in most objects{over} {region}{having}, every {every}, {life}.",
+            ("step", "steps"),
+        ),
         steps=True,
     ),
+    *(kind for module in plugged("kinds") for kind in module.KINDS),
 )
 """The table."""
 
@@ -106,8 +131,15 @@ CODE = {kind: code for code, kind in enumerate(TYPES)}
 CANCEL = len(KINDS)
 """The code of a cancellation, which is not a kind of query."""
 
-NAMES = (*(kind.value for kind in TYPES), "CANCEL")
+NAMES = (*TYPES, "CANCEL")
 """The name of each code, as used in records."""
+
+_KIND = {kind.type: kind for kind in KINDS}
+
+
+def kind_of(name: object) -> Kind | None:
+    """The kind of a name; None if there is none."""
+    return _KIND.get(name) if isinstance(name, str) else None
 
 
 def having(test: Callable[[Kind], bool]) -> npt.NDArray[np.bool_]:
@@ -116,6 +148,12 @@ def having(test: Callable[[Kind], bool]) -> npt.NDArray[np.bool_]:
     False for cancellations.
     """
     return np.array([*map(test, KINDS), False])
+
+
+def listed(test: Callable[[Kind], bool]) -> str:
+    """The names of the kinds for which ``test`` holds, for a sentence: ``SRQ, SKQ or STQ``."""
+    *names, last = (kind.type for kind in KINDS if test(kind))
+    return f"{', '.join(names)} or {last}" if names else last
 
 
 STANDING = having(lambda kind: kind.continuous)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, Selection, TopTerms
+from spatialstream.model.kinds import CODE, KINDS
+from spatialstream.model.queries import Lifetime, Predicate, Query
 from spatialstream.model.regions import Box, Circle, Region
 
 __all__ = ["packed", "unpacked"]
@@ -21,13 +22,6 @@ _REGIONS: dict[int, type[Box] | type[Circle]] = {4: Box, 3: Circle}
 def packed(query: Query) -> list[Any]:
     """The JSON form of a snapshot query."""
     predicate = query.predicate
-    match query.selection:
-        case Nearest(x, y, k):
-            selects: Sequence[float] = (x, y, k)
-        case TopTerms(k):
-            selects = (k,)
-        case _:
-            selects = ()
     match predicate.region:
         case Box(west, south, east, north):
             shape: Sequence[float] = (west, south, east, north)
@@ -43,7 +37,8 @@ def packed(query: Query) -> list[Any]:
         predicate.keywords,
         predicate.any,
         predicate.none,
-        selects,
+        query.type,
+        query.selection.columns,
     ]
 
 
@@ -53,14 +48,8 @@ def unpacked(form: Sequence[Any]) -> Query:
     Raises:
         ValueError, TypeError, LookupError: it is not the form of a query.
     """
-    name, t, duration, shape, keywords, groups, none, selects = form
+    name, t, duration, shape, keywords, groups, none, kind, (k, x, y) = form
     region: Region | None = _REGIONS[len(shape)](*map(float, shape)) if shape else None
     predicate = Predicate(region, tuple(keywords), tuple(map(tuple, groups)), tuple(none))
-    return Query(str(name), int(t), predicate, _selection(selects), Lifetime(int(duration)))
-
-
-def _selection(selects: Sequence[Any]) -> Selection:
-    if not selects:
-        return Everything()
-    *at, k = selects
-    return Nearest(float(at[0]), float(at[1]), int(k)) if at else TopTerms(int(k))
+    selection = KINDS[CODE[kind]].selection.of(int(k), float(x), float(y))
+    return Query(str(name), int(t), predicate, selection, Lifetime(int(duration)))

@@ -21,9 +21,10 @@ from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.expressions import MOST_GIVEN, MOST_GROUPS, Expression, absorbed
 from spatialstream.model.ids import parse_id
-from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, QueryType, Selects
+from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, Kind, kind_of
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON
+from spatialstream.model.selections import Everything, Nearest, Selection, TopTerms
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import FOREVER, parse_duration, parse_time
@@ -78,32 +79,8 @@ class Predicate:
         return Expression(self.keywords, self.any, self.none)
 
 
-@dataclass(frozen=True, slots=True)
-class Everything:
-    """Select all matching objects."""
-
-
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """Select the k objects nearest to (x, y); ties by (distance, timestamp descending, id)."""
-
-    x: float
-    y: float
-    k: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopTerms:
-    """Select the k terms that occur in most objects; ties by term."""
-
-    k: int
-
-
-Selection = Everything | Nearest | TopTerms
-
-_SELECTS = {Everything: Selects.OBJECTS, Nearest: Selects.NEAREST, TopTerms: Selects.TERMS}
 _NAMES = pa.array(NAMES)
-_TYPES = {(kind.selects, kind.continuous): kind.type for kind in KINDS}
+_KINDS = {(kind.selection, kind.continuous): kind for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,28 +116,34 @@ class Query:
     by: str = field(default="", compare=False)
 
     @property
-    def type(self) -> QueryType:
-        """The type of this query."""
-        return _TYPES[_SELECTS[type(self.selection)], self.lifetime.continuous]
+    def kind(self) -> Kind:
+        """The kind of this query."""
+        return _KINDS[type(self.selection), self.lifetime.continuous]
+
+    @property
+    def type(self) -> str:
+        """The name of its kind."""
+        return self.kind.type
 
     @property
     def k(self) -> int:
-        """K of the selection; 0 if all objects are selected."""
-        return 0 if isinstance(self.selection, Everything) else self.selection.k
+        """K of the selection; 0 if it has none."""
+        return self.selection.columns[0]
 
     def to_record(self) -> dict[str, Any]:
         """The JSON form that :func:`parse_query` reads; times and durations in ms."""
-        record: dict[str, Any] = {"id": self.id, "type": self.type.value, "t": self.t}
+        record: dict[str, Any] = {"id": self.id, "type": self.type, "t": self.t}
         match self.predicate.region:
             case Box(west, south, east, north):
                 record["region"] = {"box": [west, south, east, north]}
             case Circle(x, y, radius):
                 record["region"] = {"circle": [x, y, radius]}
-        if isinstance(self.selection, Nearest):
-            record["at"] = [self.selection.x, self.selection.y]
+        k, x, y = self.selection.columns
+        if "at" in self.kind.fields:
+            record["at"] = [x, y]
         record |= self.predicate.expression.to_record()
-        if self.k:
-            record["k"] = self.k
+        if k:
+            record["k"] = k
         lifetime = self.lifetime
         if not lifetime.continuous or lifetime.duration != endless(lifetime.step):
             record["duration"] = self.lifetime.duration
@@ -213,12 +196,11 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     if record.get("type") == "CANCEL":
         faults.check()
         return Cancellation(name, t)
-    try:
-        kind = KINDS[CODE[QueryType(str(record.get("type")))]]
-    except ValueError:
+    kind = kind_of(record.get("type"))
+    if kind is None:
         if record.get("type") is not None:
             faults.add("type", f"{record['type']!r} is not one of {', '.join(NAMES)}")
-        raise RecordError.of(faults) from None  # which other fields there have to be, it says
+        raise RecordError.of(faults)  # which other fields there have to be, it says
     present = {field for field in QUERY_FIELDS if record.get(field) is not None}
     required = {"id", "type", "t", *kind.required}
     for each in sorted(present - required - {*kind.optional}):
@@ -230,13 +212,9 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     region = faults.of(None, parse_region, record["region"], space) if "region" in present else None
     text = {field: record[field] for field in ("keywords", "any", "none") if field in present}
     predicate = Predicate(region, *faults.of(_NO_TEXT, _expression, text, rule))
-    selection: Selection = Everything()
     k = faults.of(1, _count, record["k"]) if "k" in present else 1
-    if kind.selects is Selects.TERMS:
-        selection = TopTerms(k)
-    elif kind.selects is Selects.NEAREST:
-        at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in present else (0.0, 0.0)
-        selection = Nearest(*at, k)
+    at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in present else (0.0, 0.0)
+    selection = kind.selection.of(k, *at)
     step = faults.of(None, _step, record["step"]) if "step" in present else None
     duration = endless(step)
     if "duration" in present:
@@ -244,7 +222,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     if step is not None and duration // step > MOST_STEPS:
         problem = f"{record['step']!r} is too short for a duration of {record['duration']!r}: {duration // step} steps"
         least = duration // (MOST_STEPS + 1) + 1
-        right = f"a CTQ has at most {MOST_STEPS}; give a step of at least {least} ms, or a shorter duration"
+        right = f"a {kind.type} has at most {MOST_STEPS}; give a step of at least {least} ms, or a shorter duration"
         faults.add("step", f"{problem}, and {right}")
     window = faults.of(None, parse_duration, record["window"], "window") if "window" in present else None
     by = faults.of("", check_by, record["by"]) if "by" in present else ""
@@ -456,11 +434,7 @@ class QueryBatch(Batch):
         if code == CANCEL:
             return Cancellation(name, t)
         kind, k = KINDS[code], int(self.k[index])
-        selection: Selection = Everything()
-        if kind.selects is Selects.NEAREST:
-            selection = Nearest(float(self.at[index, 0]), float(self.at[index, 1]), k)
-        elif kind.selects is Selects.TERMS:
-            selection = TopTerms(k)
+        selection = kind.selection.of(k, float(self.at[index, 0]), float(self.at[index, 1]))
         window, step = int(self.window[index]), int(self.step[index])
         text = Expression.of(self.keywords[index])
         return Query(
@@ -485,11 +459,10 @@ class QueryBatch(Batch):
         for i, query in enumerate(queries):
             if isinstance(query, Query):
                 lifetime = query.lifetime
-                code[i], duration[i], k[i] = CODE[query.type], lifetime.duration, query.k
+                code[i], duration[i] = CODE[query.type], lifetime.duration
+                k[i], *at[i] = query.selection.columns
                 window[i] = -1 if lifetime.window is None else lifetime.window
                 step[i] = -1 if lifetime.step is None else lifetime.step
-                if isinstance(query.selection, Nearest):
-                    at[i] = query.selection.x, query.selection.y
         return cls(
             pa.array([query.id for query in queries], pa.string()),
             code,

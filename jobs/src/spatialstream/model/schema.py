@@ -137,7 +137,7 @@ QUERY_JSON: dict[str, Any] = {
     "required": ["id", "type", "t"],
     "additionalProperties": False,
     "allOf": [
-        {"if": {"properties": {"type": {"const": kind.type.value}}}, "then": {"required": list(kind.required)}}
+        {"if": {"properties": {"type": {"const": kind.type}}}, "then": {"required": list(kind.required)}}
         for kind in KINDS
     ],
 }
@@ -167,7 +167,7 @@ RESULT_JSON: dict[str, Any] = {
     "type": "object",
     "properties": {
         "query": {"type": "string"},
-        "type": {"enum": [kind.type.value for kind in KINDS]},
+        "type": {"enum": [kind.type for kind in KINDS]},
         "t": {"type": "integer", "description": "ms"},
         "objects": {"type": "array", "items": _PLACED},
         "object": _PLACED,
@@ -181,7 +181,7 @@ RESULT_JSON: dict[str, Any] = {
         },
     },
     "required": ["query", "type", "t"],
-    "oneOf": [{"required": ["objects"]}, {"required": ["object"]}, {"required": ["terms"]}],
+    "oneOf": [{"required": [rows]} for rows in dict.fromkeys(["objects", "object", "terms", *(k.rows for k in KINDS)])],
 }
 """JSON Schema of one result row."""
 

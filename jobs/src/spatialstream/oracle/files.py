@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spatialstream.model.errors import RecordError, SettingError
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import SpatialObject, parse_object
 from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import Space
@@ -120,7 +120,7 @@ def check_files(
     return Check(
         objects=len(known_objects),
         queries=len(placed_queries),
-        rows={kind.value: counts[kind.value] for kind in QueryType},
+        rows={kind: counts[kind] for kind in TYPES},
         differences=differences,
         rejected=len(rejected),
         rejected_compared=rejected_by_run is not None,

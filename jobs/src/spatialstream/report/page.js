@@ -9,19 +9,10 @@ import { Timeline } from "./timeline.js";
 const PLAYED = 24; // s that all of the time takes
 const LISTED = 100; // objects, and as many more whenever one asks for more
 const [TERMS, OFTEN] = [60, 14]; // of a row, and of all of them
-const KINDS = {
-  SRQ: ["Range, once", "objects in a region"],
-  SKQ: ["Nearest, once", "the k objects nearest to a point"],
-  STQ: ["Top words, once", "the k most frequent words in a region"],
-  CRQ: ["Range, continuous", "each object in a region, as it arrives"],
-  CKQ: ["Nearest, continuous", "the k nearest objects, at each change"],
-  CTQ: ["Top words, continuous", "the k most frequent words in a region, at every step"],
-};
-const UNITS = { SRQ: ["match", "matches"], CRQ: ["match", "matches"], CKQ: ["change"], CTQ: ["step"] };
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const { places, queries, time, space } = data;
+const { places, queries, time, space, kinds: KINDS } = data; // of each type: title, summary, what a row is
 const extent = Math.max(1, time.last - time.first);
 const brief = (t) => utc(t, extent);
 const at = (i) => [places.x[i], places.y[i]];
@@ -264,7 +255,7 @@ function listQueries() {
     if (query.type !== type) parts.push(el("h3", { style: tinted(query.type) }, el("b", { text: KINDS[query.type][0] }), ` (${query.type})`));
     type = query.type;
     const total = type === "SRQ" ? query.rows.reduce((sum, row) => sum + row.n, 0) : query.total;
-    parts.push(item(query.title || query.id, `${query.title ? `${query.id} · ` : ""}${counted(total, ...(UNITS[type] ?? ["answer"]))}`, {
+    parts.push(item(query.title || query.id, `${query.title ? `${query.id} · ` : ""}${counted(total, ...(KINDS[type][2].length ? KINDS[type][2] : ["answer"]))}`, {
       class: "object tall query", style: tinted(type), "data-query": q, "aria-pressed": String(q === state.query), onclick: () => select(q === state.query ? -1 : q),
     }));
   });

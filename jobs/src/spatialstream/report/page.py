@@ -108,7 +108,7 @@ def _summary(data: Mapping[str, Any], given: Summary) -> dict[str, Any]:
     summary: dict[str, Any] = {"objects": data["objects"], "queries": data["asked"], "results": data["totals"]}
     summary.update({key: value for key, value in given.items() if value is not None})
     results = summary["results"]
-    summary["results"] = {kind.value: results[kind.value] for kind in TYPES if results.get(kind.value)}
+    summary["results"] = {kind: results[kind] for kind in TYPES if results.get(kind)}
     return summary
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import Expression
-from spatialstream.model.kinds import TYPES, QueryType
+from spatialstream.model.kinds import KINDS, TYPES
 from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query, parse_query
 from spatialstream.model.regions import Box, Region, Regions
 from spatialstream.model.space import Space
@@ -67,7 +67,7 @@ def payload(
     answered = [_query_value(each, space, places) for each in shown]
     places.sample()
     for value, each in zip(answered, shown, strict=True):
-        if each.query.type in (QueryType.STQ, QueryType.CTQ):
+        if not each.query.kind.has_places:
             value["counted"] = places.inside(each.query.predicate)
     moments = [places.span, *((row["t"], row["t"]) for value in answered for row in value["rows"])]
     known = [moment for moment in moments if moment is not None]
@@ -81,6 +81,7 @@ def payload(
         "queries": answered,
         "asked": len(asked),
         "totals": totals,
+        "kinds": {kind.type: [kind.wording.title, kind.wording.summary, kind.wording.row] for kind in KINDS},
     }
 
 
@@ -123,12 +124,12 @@ def _collect(results: Iterable[Record], by_id: Mapping[str, list[_Asked]]) -> di
         if len(one.rows) > most:
             one.rows.popleft()
         one.total += 1
-    return {kind.value: totals[kind.value] for kind in TYPES if totals[kind.value]}
+    return {kind: totals[kind] for kind in TYPES if totals[kind]}
 
 
 def _choose(asked: list[_Asked]) -> list[_Asked]:
     """Choose at most ``MOST_QUERIES``, ordered by type and then as given; of each type those with the most rows."""
-    by_type: dict[QueryType, list[_Asked]] = {}
+    by_type: dict[str, list[_Asked]] = {}
     for one in asked:
         by_type.setdefault(one.query.type, []).append(one)
     most = MOST_QUERIES // max(1, len(by_type))
@@ -223,7 +224,7 @@ def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
     return {
         "id": query.id,
         "title": _title(one.record),
-        "type": query.type.value,
+        "type": query.type,
         "t": query.t,
         "span": [start, one.end],
         "window": lifetime.window if lifetime.continuous else lifetime.duration,
@@ -293,20 +294,9 @@ def sentence(query: Query, end: int, space: Space) -> str:
     at = query.selection
     near = _point_words(at.x, at.y, space) if isinstance(at, Nearest) else ""
     over = f" of the last {format_duration(lifetime.window)}" if lifetime.window is not None else ""
-    match query.type:
-        case QueryType.SRQ:
-            return f"Objects {region}{having}, {back}."
-        case QueryType.SKQ:
-            return f"The {k} objects nearest to {near}{having}, {back}."
-        case QueryType.STQ:
-            return f"The {k} terms found in most objects {region}{having}, {back}."
-        case QueryType.CRQ:
-            return f"Each object {region}{having}, as it arrives, {life}."
-        case QueryType.CKQ:
-            return f"The {k} objects{over} nearest to {near}{having}, at each change, {life}."
-        case QueryType.CTQ:
-            every = format_duration(lifetime.step or 0)
-            return f"The {k} terms found in most objects{over} {region}{having}, every {every}, {life}."
+    every = format_duration(lifetime.step or 0)
+    words = {"near": near, "region": region, "having": having, "back": back, "life": life, "over": over, "every": every}
+    return query.kind.wording.sentence.format(k=k, **words)
 
 
 def _text_words(text: Expression) -> str:

@@ -99,12 +99,10 @@ def _regional(statistics: Statistics) -> list[_Regional]:
         cells = asked, np.flatnonzero(asked & (statistics.cells.first < 0))
         if STANDING[code]:
             numbers = statistics.lifetimes[code], statistics.basis[code]
-            regional.append(
-                _Regional(kind.value, "duration", "duration of queries", *numbers, *cells, _lasting, _LASTING)
-            )
+            regional.append(_Regional(kind, "duration", "duration of queries", *numbers, *cells, _lasting, _LASTING))
         if code in (SRQ, SKQ):
             numbers = statistics.keywords(code)
-            regional.append(_Regional(kind.value, "keywords", "number of keywords", *numbers, *cells, _number, _WORDS))
+            regional.append(_Regional(kind, "keywords", "number of keywords", *numbers, *cells, _number, _WORDS))
     return [each for each in regional if each.highest > _ALIKE * each.lowest]
 
 
@@ -133,7 +131,7 @@ def statistics_text(statistics: Statistics) -> str:
         reached = float(statistics.reached[code, finest].sum()) / count
         stands = _lasting(lasts) if STANDING[code] else ""
         part = f"{100 * count / whole:.1f} %"
-        rows.append([kind.value, f"{count:,.0f}", part, _number(words), stands, f"{reached:,.1f}"])
+        rows.append([kind, f"{count:,.0f}", part, _number(words), stands, f"{reached:,.1f}"])
     head = ["type", "queries", "part", "keywords", "duration", "cells reached"]
     lines = [*aligned(head, rows, right={1, 2, 3, 4, 5}), ""] if rows else ["no queries", ""]
     lines += _regions_text(statistics)
@@ -242,7 +240,7 @@ def statistics_svg(statistics: Statistics, width: int = 960) -> str:
         raise ValueError(f"width is {width}; the picture needs at least 480 pixels")
     panels = [_density("objects", float(statistics.objects[0]), statistics.objects)]
     panels += [
-        _density(kind.value, float(statistics.queries[code]), statistics.shares[code])
+        _density(kind, float(statistics.queries[code]), statistics.shares[code])
         for code, kind in enumerate(TYPES)
         if statistics.queries[code]
     ]

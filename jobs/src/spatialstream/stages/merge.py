@@ -33,28 +33,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spatialstream.connectors.contracts import Storage
+from spatialstream.local.base import ContinuousMerger
 from spatialstream.local.catalogue import Catalogue
-from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
-from spatialstream.local.row_counts import Counts, RowCounts
+from spatialstream.local.row_counts import RowCounts
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.local.terms.steps import merge_steps
 from spatialstream.model.errors import Lost
-from spatialstream.model.kinds import QueryType, Route, having
+from spatialstream.model.kinds import CODE, KINDS
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.stages import messages, views
 from spatialstream.stages.external_sort import Spool
+from spatialstream.stages.kinds import CONTINUOUS, SNAPSHOT
+from spatialstream.stages.kinds.rows import SNAPSHOT as ROW_OF_SNAPSHOT
+from spatialstream.stages.kinds.rows import RowLines, RowSink
 from spatialstream.stages.messages import Block, numbers
-from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
+from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import Second, answer_second, second_phase
 from spatialstream.stages.views import ListingView
-from spatialstream.stages.work import slot_objects, steps_from_arrow
+from spatialstream.stages.work import slot_objects
 
 __all__ = [
     "Merged",
@@ -68,18 +69,21 @@ __all__ = [
     "view",
 ]
 
-_EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
-
 _SPOOLED = {
-    messages.ARRIVALS: "t",
-    messages.SNAPSHOT_LISTS: "number",
-    messages.SNAPSHOT_TERMS: "number",
-    messages.STEPS: "now",
+    **{stage.partial: "number" for stage in SNAPSHOT.values() if stage.waits},
+    **{kind: key for stage in CONTINUOUS.values() for kind, key in stage.spooled.items()},
 }
 """Partials that wait in a spool: kind -> the key by which they are grouped."""
 
-_MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
-"""Classes of rows with one timestamp, in the order in which they are written."""
+_TAKEN = {kind: stage for stage in CONTINUOUS.values() for kind in stage.taken}
+"""Partials that are taken as they come, and by what."""
+
+_MERGERS = {
+    kind.type: (kind.index, merger)
+    for kind in KINDS
+    if kind.continuous and (merger := CONTINUOUS[kind.type].merger) is not None
+}
+"""For each kind of which MERGE keeps something: (name in the manifest, class)."""
 
 
 @dataclass(slots=True)
@@ -87,16 +91,29 @@ class Merged:
     """The state of a part of MERGE.
 
     Attributes:
-        nearest: the answers of its CKQs.
+        mergers: what it keeps of its continuous queries, by type, such as the answers of CKQs.
         catalogue: its continuous queries.
     """
 
-    nearest: NearestMerger
+    mergers: dict[str, ContinuousMerger]
     catalogue: Catalogue = field(default_factory=Catalogue)
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
-        return {"nearest": self.nearest.checkpoint(write), "catalogue": self.catalogue.checkpoint(write)}
+        mergers = {_MERGERS[kind][0]: merger.checkpoint(write) for kind, merger in self.mergers.items()}
+        return {**mergers, "catalogue": self.catalogue.checkpoint(write)}
+
+    def register(self, number: npt.NDArray[np.int64], queries: QueryBatch) -> None:
+        """Add continuous queries."""
+        self.catalogue.register(number, queries)
+        for kind, merger in self.mergers.items():
+            rows = np.flatnonzero(queries.code == CODE[kind])
+            merger.register(number[rows], queries.take(rows))
+
+    def end_at(self, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
+        """Cancel queries: their lifetimes end at t, if not earlier. Unknown numbers are ignored."""
+        for each in (*self.mergers.values(), self.catalogue):
+            each.end_at(number, t)
 
 
 @dataclass(slots=True)
@@ -148,7 +165,7 @@ def merge(
         Lost: the state of the round before is not in memory any more.
     """
     with ExitStack() as unfinished:
-        lines, spools = _Lines(), {kind: Spool(key) for kind, key in _SPOOLED.items()}
+        lines, spools = RowLines(), {kind: Spool(key) for kind, key in _SPOOLED.items()}
         unfinished.callback(lines.close)
         for spool in spools.values():
             unfinished.callback(spool.close)
@@ -164,15 +181,14 @@ def _merge(
     storage: Storage,
     limits: RowLimits | None,
     part: int,
-    lines: _Lines,
+    lines: RowLines,
     spools: Mapping[str, Spool],
 ) -> RoundResults:
     kept, counted = list[Block](), RowCounts()
+    sink = RowSink(lines, counted, space, limits, turn.known)
     for slot, kind, content in rows:
-        if kind == messages.COUNTED:
-            counted.add(Counts(numbers(content, "number"), numbers(content, "rows"), numbers(content, "last")))
-        elif kind == messages.LINES:
-            lines.add(QueryType.CRQ, numbers(content, "t"), _MATCH, numbers(content, "seq"), content.column("line"))
+        if kind in _TAKEN:
+            _TAKEN[kind].take((kind, content), sink)
         elif kind in spools:
             spools[kind].add(content)
         else:
@@ -181,16 +197,12 @@ def _merge(
     by_kind = _by_kind(kept)
     state = merger_state(part, turn, storage)
     merged = state.begin(partial(restored, space))
-    nearest = merged.nearest
-
     _register(by_kind, merged)
-    shown = None if turn.known else lines
-    _add_changes(_changes(spools[messages.ARRIVALS], nearest, turn.watermark), space, shown, counted, limits)
+    for kind, stage in CONTINUOUS.items():
+        stage.merge(spools, merged.mergers.get(kind), turn.watermark, sink)
     second = second_phase(kept, turn.routing(storage), space) if turn.two_phase else None
     later = None if second is None else second.numbers
-    lists, terms = spools[messages.SNAPSHOT_LISTS], spools[messages.SNAPSHOT_TERMS]
-    _add_snapshots(lines, answers(by_kind, lists, terms, space, later, limits))
-    _merge_steps(spools[messages.STEPS], shown, counted, limits)
+    _add_snapshots(lines, answers(by_kind, spools, space, later, limits))
     merged.catalogue.count(counted.total())
 
     rejected = [] if part else [left.letter for left in turn.left]
@@ -200,7 +212,7 @@ def _merge(
     repeated = sum(content["count"][0].as_py() for content in by_kind.get(messages.REPEATED, []))
     counts = {**lines.counts, "rejected": len(rejected)} | ({"repeated": repeated} if repeated else {})
     if second is not None:
-        counts[QueryType.SKQ.value] = counts.get(QueryType.SKQ.value, 0) + len(second.numbers)
+        counts["SKQ"] = counts.get("SKQ", 0) + len(second.numbers)
     if turn.checkpoint:
         merged.catalogue.drop(turn.watermark)
     state.end(merged)
@@ -219,8 +231,8 @@ def merge_second(rows: Sequence[Block], space: Space, limits: RowLimits | None =
         space: the stream's space.
         limits: maximum length of rows; None: unlimited.
     """
-    lines = _Lines()
-    _add_snapshots(lines, answers(_by_kind(rows), (), (), space, None, limits))
+    lines = RowLines()
+    _add_snapshots(lines, answers(_by_kind(rows), {}, space, None, limits))
     return lines
 
 
@@ -243,9 +255,9 @@ def _by_kind(rows: Iterable[Block]) -> dict[str, list[pa.RecordBatch]]:
 def restored(space: Space, manifest: Manifest | None, read: ReadFile) -> Merged:
     """The state of a part at a checkpoint; without a manifest an empty one."""
     if manifest is None:
-        return Merged(NearestMerger(space))
-    nearest = NearestMerger.restore(space, manifest["nearest"], read)
-    return Merged(nearest, Catalogue.restore(manifest["catalogue"], read))
+        return Merged({kind: merger(space) for kind, (_, merger) in _MERGERS.items()})
+    mergers = {kind: merger.restore(space, manifest[name], read) for kind, (name, merger) in _MERGERS.items()}
+    return Merged(mergers, Catalogue.restore(manifest["catalogue"], read))
 
 
 def view(part: int, turn: Round, space: Space, storage: Storage) -> ListingView:
@@ -264,108 +276,15 @@ def view(part: int, turn: Round, space: Space, storage: Storage) -> ListingView:
     return ListingView.of(merged.catalogue, turn)
 
 
-class _Lines:
-    """Takes lines with their keys (t, class, rank), and returns them in order."""
-
-    def __init__(self) -> None:
-        self._spool = Spool("key", "rank")
-        self.counts: dict[str, int] = {}
-
-    @property
-    def rows(self) -> int:
-        """The number of lines."""
-        return self._spool.rows
-
-    def add(
-        self,
-        kind: QueryType,
-        t: npt.NDArray[np.int64],
-        row_class: int,
-        rank: npt.NDArray[np.int64],
-        lines: pa.StringArray | pa.LargeStringArray,
-        row: npt.NDArray[np.int64] | None = None,
-    ) -> None:
-        """Add lines of one class; equal (t, rank) keep the order in which they are added.
-
-        Args:
-            kind: type of the queries.
-            t: the time of each row.
-            row_class: one of the four.
-            rank: of each row.
-            lines: its text.
-            row: the row of each line, if rows have several; None: one each.
-        """
-        if len(lines):
-            # |t| is below 2**53, so one integer holds (t, class); 64-bit offsets, because chunks are put together
-            key, texts = t * 8 + row_class, pc.cast(lines, pa.large_string())
-            if row is not None:
-                key, rank = key[row], rank[row]
-            self._spool.add(messages.columns(key=key, rank=rank, line=texts))
-            self.counts[kind.value] = self.counts.get(kind.value, 0) + len(t)
-
-    def close(self) -> None:
-        """Discard lines that nobody wants."""
-        self._spool.close()
-
-    def __iter__(self) -> Iterator[pa.LargeStringArray]:
-        """All lines in order; can be iterated over once."""
-        for table in self._spool:
-            yield table.column("line").combine_chunks()
-
-
 def _register(by_kind: dict[str, list[pa.RecordBatch]], merged: Merged) -> None:
     registered = by_kind.get(messages.REGISTERED, [])
     if registered:
         batches = [QueryBatch.from_arrow(content.drop_columns(["number"])) for content in registered]
-        number, queries = np.concatenate([numbers(each, "number") for each in registered]), QueryBatch.concat(batches)
-        merged.catalogue.register(number, queries)
-        rows = np.flatnonzero(_EVERYWHERE[queries.code])
-        merged.nearest.register(number[rows], queries.take(rows))
+        merged.register(np.concatenate([numbers(each, "number") for each in registered]), QueryBatch.concat(batches))
     for content in by_kind.get(messages.ENDED, []):
-        for each in (merged.nearest, merged.catalogue):
-            each.end_at(numbers(content, "number"), numbers(content, "t"))
+        merged.end_at(numbers(content, "number"), numbers(content, "t"))
 
 
-def _add_changes(
-    all_changes: Iterable[Changes], space: Space, lines: _Lines | None, counted: RowCounts, limits: RowLimits | None
-) -> None:
-    rank = 0
-    for changes in all_changes:
-        counted.add(Counts.of(changes.number, changes.t))
-        if lines is None:
-            continue
-        items = object_texts(space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
-        texts, row = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=limits)
-        lines.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(rank, rank + len(changes)), texts, row)
-        rank += len(changes)
-
-
-def _changes(arrivals: Spool, nearest: NearestMerger, watermark: int) -> Iterator[Changes]:
-    """The changes of CKQs up to ``watermark``, in order."""
-    waiting = Arrivals.concat([])
-    for table in arrivals:
-        if len(waiting):
-            yield from nearest.changes(waiting, int(waiting.t.max()))
-        waiting = Arrivals.concat([_arrivals(content) for content in table.to_batches()])
-    yield from nearest.changes(waiting, watermark)
-
-
-def _arrivals(content: pa.RecordBatch) -> Arrivals:
-    places = (numbers(content, name) for name in ("t", "x", "y", "distance"))
-    return Arrivals(numbers(content, "number"), content.column("id"), *places)
-
-
-def _add_snapshots(lines: _Lines, rows: Iterable[Answers]) -> None:
+def _add_snapshots(lines: RowLines, rows: Iterable[Answers]) -> None:
     for each in rows:
-        lines.add(each.kind, each.t, _SNAPSHOT, each.number, each.lines, each.row)
-
-
-def _merge_steps(partials: Spool, lines: _Lines | None, counted: RowCounts, limits: RowLimits | None) -> None:
-    for table in partials:
-        steps = merge_steps([steps_from_arrow(content) for content in table.to_batches()])
-        counted.add(Counts.of(steps.number, steps.t))
-        if lines is None:
-            continue
-        items = term_texts(steps.terms, steps.counts)
-        texts, row = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, items, limits=limits)
-        lines.add(QueryType.CTQ, steps.t, _STEP, steps.number, texts, row)
+        lines.add(each.kind, each.t, ROW_OF_SNAPSHOT, each.number, each.lines, each.row)

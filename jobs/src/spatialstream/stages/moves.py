@@ -8,14 +8,14 @@ now. In terms of the control records of epochs:
    cancellations that come.
 2. *load N*, once all slots have done so: the receivers register what was exported for them, and apply the remembered
    cancellations.
-3. *activate N*: the version is active from this epoch on, once all slots have done so. A slot then drops the range
-   queries that do not concern it any more. A terms query is kept as long as its windows reach back to objects that the
-   slot holds; until then its counts are the sum over the old and the new slots, of different objects.
+3. *activate N*: the version is active from this epoch on, once all slots have done so. A slot then drops the queries
+   that do not concern it any more. One that reports at steps is kept as long as its windows reach back to objects that
+   the slot holds; until then its counts are the sum over the old and the new slots, of different objects.
 4. *abort N* cancels 1 and 2: what was registered stays, unused, until the next change of version; no object of its
    region comes to the slot.
 
-Nearest queries are on all slots anyway. Every step may be repeated: files are named after version and slots, and a
-query that is known is not registered again.
+Queries that are routed everywhere are on all slots anyway. Every step may be repeated: files are named after version
+and slots, and a query that is known is not registered again.
 
 Cost: routing the slot's queries under both versions, about 1 us each, once per change.
 """
@@ -30,9 +30,9 @@ import numpy.typing as npt
 
 from spatialstream.connectors.contracts import Storage, find
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.range.crq import ContinuousRangeIndex
+from spatialstream.local.base import MovableIndex
 from spatialstream.local.state import Manifest
-from spatialstream.local.terms.ctq import ContinuousTermsIndex
+from spatialstream.model.kinds import Kind
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import queries_with_numbers
@@ -62,8 +62,8 @@ class Moves:
         version: number of the version under which the slot has its queries; None before the first epoch.
         pending: number of the version that is being prepared.
         ended: (number, t) of the cancellations since ``prepare``.
-        fading: number of a terms query that does not concern this slot any more -> time from which its windows contain
-            none of the slot's objects.
+        fading: number of a query with steps that does not concern this slot any more -> time from which its windows
+            contain none of the slot's objects.
     """
 
     version: int | None = None
@@ -110,7 +110,7 @@ def export_queries(
 
     Args:
         slot: this slot.
-        continuous: its range queries, its terms queries.
+        continuous: its queries, kind by kind.
         active: the version under which they are here.
         coming: the version that is being prepared.
         storage: of the transfers, shared by all slots.
@@ -162,12 +162,7 @@ def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterat
 
 
 def release_queries(
-    slot: int,
-    watermark: int,
-    moves: Moves,
-    coming: RoutingVersion,
-    ranges: ContinuousRangeIndex,
-    terms: ContinuousTermsIndex,
+    slot: int, watermark: int, moves: Moves, coming: RoutingVersion, movable: Sequence[tuple[Kind, MovableIndex]]
 ) -> None:
     """After a change of version: drop the queries that do not concern this slot any more, or let them fade.
 
@@ -176,18 +171,20 @@ def release_queries(
         watermark: objects up to this time may have come to the slot under the old version.
         moves: what the slot remembers; its ``fading`` is updated.
         coming: the version that is active now.
-        ranges: the slot's range queries.
-        terms: its terms queries.
+        movable: the slot's queries.
     """
-    number, queries = ranges.continuous(watermark)
-    ranges.drop(number[_foreign(slot, queries, coming)])
-    number, queries = terms.continuous(watermark)
-    foreign = _foreign(slot, queries, coming)
-    kept = set(number[~foreign].tolist())
+    kept = set[int]()
+    for kind, index in movable:
+        number, queries = index.continuous(watermark)
+        foreign = _foreign(slot, queries, coming)
+        if not kind.steps:
+            index.drop(number[foreign])
+            continue
+        kept.update(number[~foreign].tolist())
+        until = np.where(queries.window < 0, queries.t + queries.duration, watermark + queries.window)[foreign]
+        for each, deadline in zip(number[foreign].tolist(), until.tolist(), strict=True):
+            moves.fading.setdefault(each, deadline)
     moves.fading = {each: until for each, until in moves.fading.items() if each not in kept}
-    until = watermark + queries.window[foreign]
-    for each, deadline in zip(number[foreign].tolist(), until.tolist(), strict=True):
-        moves.fading.setdefault(each, deadline)
 
 
 def _foreign(slot: int, queries: QueryBatch, version: RoutingVersion) -> npt.NDArray[np.bool_]:
@@ -199,10 +196,12 @@ def _foreign(slot: int, queries: QueryBatch, version: RoutingVersion) -> npt.NDA
     return foreign
 
 
-def drop_faded(moves: Moves, terms: ContinuousTermsIndex, watermark: int) -> None:
-    """Drop the terms queries whose windows contain none of the slot's objects any more."""
+def drop_faded(moves: Moves, movable: Sequence[tuple[Kind, MovableIndex]], watermark: int) -> None:
+    """Drop the queries whose windows contain none of the slot's objects any more."""
     faded = [number for number, until in moves.fading.items() if until <= watermark]
     if faded:
-        terms.drop(np.array(sorted(faded), np.int64))
+        for kind, index in movable:
+            if kind.steps:
+                index.drop(np.array(sorted(faded), np.int64))
         for number in faded:
             del moves.fading[number]

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints, string_view
 from spatialstream.model.space import Space
 
-__all__ = ["RowLimits", "match_lines", "object_texts", "quoted", "row_lines", "term_texts"]
+__all__ = ["RowLimits", "joined", "match_lines", "object_texts", "quoted", "row_heads", "row_lines", "term_texts"]
 
 _ESCAPED = r'["\\\x00-\x1f\x7f]'
 _IS_ESCAPED = np.array([bool(re.search(_ESCAPED, chr(byte))) for byte in range(256)])
@@ -47,7 +47,7 @@ class RowLimits:
     part: int = 4 << 20
 
 
-def _joined(*parts: Any) -> pa.StringArray | pa.LargeStringArray:
+def joined(*parts: Any) -> pa.StringArray | pa.LargeStringArray:
     """Arrays and texts concatenated row by row; with 64-bit offsets if 32 bits may not suffice."""
     arrays = [part for part in parts if isinstance(part, pa.Array)]
     size = sum(each.nbytes for each in arrays) + len(arrays[0]) * sum(len(p) for p in parts if isinstance(p, str))
@@ -67,11 +67,11 @@ def _as(kind: pa.DataType, strings: pa.Array) -> pa.Array:
 def quoted(strings: pa.StringArray | pa.LargeStringArray) -> pa.StringArray | pa.LargeStringArray:
     """Each string as a JSON string."""
     if not _has_escaped(strings):
-        return _joined('"', strings, '"')
+        return joined('"', strings, '"')
     special = pc.match_substring_regex(strings, _ESCAPED)
     if strings.nbytes * _MOST_ESCAPED > _ROOM:
         strings = strings.cast(pa.large_string())
-    result = _joined('"', strings, '"')
+    result = joined('"', strings, '"')
     escaped = [json.dumps(text, ensure_ascii=False) for text in pc.filter(strings, special).to_pylist()]
     return pc.replace_with_mask(result, special, pa.array(escaped, result.type))
 
@@ -103,7 +103,7 @@ def object_texts(
     ]
     if distance is not None:
         parts += [f', "{space.distance_field}": ', shown[2 * n :]]
-    return _joined(*parts, "}")
+    return joined(*parts, "}")
 
 
 def match_lines(
@@ -119,10 +119,21 @@ def match_lines(
     """
     used, positions = np.unique(which, return_inverse=True)
     times = pc.cast(pa.array(t[used]), pa.string())
-    tails = _joined(', "type": "CRQ", "t": ', times, ', "object": ', objects.take(pa.array(used)), "}")
+    tails = joined(', "type": "CRQ", "t": ', times, ', "object": ', objects.take(pa.array(used)), "}")
     if tails.nbytes // max(1, len(used)) * len(which) > _ROOM:
         tails = tails.cast(pa.large_string())
-    return _joined('{"query": ', quoted(queries), tails.take(pa.array(positions)))
+    return joined('{"query": ', quoted(queries), tails.take(pa.array(positions)))
+
+
+def row_heads(
+    kind: str, queries: pa.StringArray, t: Ints, complete_after: pa.Int64Array | None = None
+) -> pa.LargeStringArray:
+    """The beginnings of result lines, up to the answer; the arguments are those of :func:`row_lines`."""
+    head = ['{"query": ', quoted(queries), f', "type": "{kind}", "t": ', pc.cast(pa.array(t), pa.string())]
+    if complete_after is not None and complete_after.null_count < len(complete_after):
+        notes = pc.binary_join_element_wise(', "complete_after": ', pc.cast(complete_after, pa.string()), "")
+        head.append(pc.fill_null(notes, ""))
+    return _as(pa.large_string(), joined(*head))
 
 
 def row_lines(
@@ -152,11 +163,8 @@ def row_lines(
         m lines, and int64[m], the row of each line. The lines are in the order of the rows, and the parts of a row in
         their order.
     """
-    head = ['{"query": ', quoted(queries), f', "type": "{kind}", "t": ', pc.cast(pa.array(t), pa.string())]
-    if complete_after is not None and complete_after.null_count < len(complete_after):
-        notes = pc.binary_join_element_wise(', "complete_after": ', pc.cast(complete_after, pa.string()), "")
-        head.append(pc.fill_null(notes, ""))
-    heads, items = _as(pa.large_string(), _joined(*head)), _as(pa.large_string(), items)
+    heads = row_heads(kind, queries, t, complete_after)
+    items = _as(pa.large_string(), items)
     before, after = f', "{field}": [', "]}"
     row = np.arange(len(t))
     if limits is not None:
@@ -175,8 +183,8 @@ def row_lines(
             lists = _lists(offsets, items)
             tails = _tails(whole, lost, row, number, parts, before, limits)
             ends_of = pc.if_else(pa.array(lost[row]), "", after)
-            return _joined(heads, tails, lists, ends_of), row
-    return _joined(heads, before, _lists(offsets, items), after), row
+            return joined(heads, tails, lists, ends_of), row
+    return joined(heads, before, _lists(offsets, items), after), row
 
 
 def _lists(offsets: Codes, items: pa.LargeStringArray) -> pa.LargeStringArray:
@@ -227,4 +235,4 @@ def _tails(
 
 def term_texts(terms: pa.StringArray, counts: Ints) -> pa.StringArray | pa.LargeStringArray:
     """Each term and its count as the JSON object that results contain."""
-    return _joined('{"term": ', quoted(terms), ', "count": ', pc.cast(pa.array(counts), pa.string()), "}")
+    return joined('{"term": ', quoted(terms), ', "count": ', pc.cast(pa.array(counts), pa.string()), "}")

@@ -22,15 +22,17 @@ import pyarrow as pa
 
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import Gone, Missing
-from spatialstream.model.kinds import CODE, KINDS, QueryType
+from spatialstream.model.kinds import CODE, KINDS
 from spatialstream.model.parsed_queries import packed, unpacked
-from spatialstream.model.queries import Everything, Nearest, Query
+from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
+from spatialstream.stages.kinds import SNAPSHOT
+from spatialstream.stages.kinds.base import Columns, Objects, stack
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.short_rows import SHORT, items_of, short_row
-from spatialstream.stages.snapshots import BLOCK_BYTES, Columns, Objects, nbytes, reach_of, rows_of, search, stack
+from spatialstream.stages.snapshots import BLOCK_BYTES, nbytes, reach_of, rows_of, search
 from spatialstream.stages.two_phase import others_of
 from spatialstream.stages.views import RoundId, view_of
 
@@ -109,14 +111,14 @@ def _searched(objects: Objects, wanted: Wanted) -> Columns:
     return search(objects, wanted.query, wanted.number, wanted.since, alone=wanted.alone, within=wanted.within)
 
 
-def scattered(parts: Iterable[Part], types: Mapping[int, QueryType]) -> Iterator[Blocks]:
+def scattered(parts: Iterable[Part], types: Mapping[int, str]) -> Iterator[Blocks]:
     """What slots of one process have found, as blocks of some megabytes, for :func:`gathered` in another one.
 
     Args:
         parts: of queries, ascending by number.
         types: of the queries.
     """
-    done, found, size = list[int](), dict[QueryType, list[Columns]](), 0
+    done, found, size = list[int](), dict[str, list[Columns]](), 0
     for number, some in parts:
         for piece in (piece for part in some for piece in _pieces(part)):
             found.setdefault(types[number], []).append(piece)
@@ -232,7 +234,7 @@ class SnapshotRows:
 
     def _counted(self, number: int, parts: Sequence[Columns], tally: Tally) -> int:
         size = sum(map(nbytes, parts))
-        tally.found(size, listed=isinstance(self._wanted[number].query.selection, Everything))
+        tally.found(size, listed=SNAPSHOT[self._wanted[number].query.type].listed)
         return size
 
     def _of_group(self, group: deque[Part], find: Find, tally: Tally) -> Iterator[Lines]:
@@ -273,7 +275,7 @@ class SnapshotRows:
 
     def _made(self, batch: Mapping[int, Sequence[Columns]], size: int, tally: Tally) -> Lines:
         """The rows of queries of which all is found."""
-        rows, by_type = dict[int, bytes](), dict[QueryType, list[int]]()
+        rows, by_type = dict[int, bytes](), dict[str, list[int]]()
         for number in batch:
             by_type.setdefault(self._wanted[number].query.type, []).append(number)
         with tally.making(size):
@@ -294,7 +296,7 @@ class SnapshotRows:
         query, since = self._wanted[number].query, self._wanted[number].since
         return None if since == query.t - query.lifetime.duration else since
 
-    def _columnwise(self, kind: QueryType, rows: Sequence[int], batch: Mapping[int, Sequence[Columns]]) -> list[bytes]:
+    def _columnwise(self, kind: str, rows: Sequence[int], batch: Mapping[int, Sequence[Columns]]) -> list[bytes]:
         """Rows of queries of one type, of any length."""
         queries, after = [self._wanted[i].query for i in rows], [self._after(i) for i in rows]
         asked = messages.columns(

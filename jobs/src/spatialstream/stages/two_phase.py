@@ -25,9 +25,9 @@ from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
+from spatialstream.stages.kinds.base import Objects, found_columns, stack
 from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.routing import Routing
-from spatialstream.stages.snapshots import Objects, found_columns, stack
 from spatialstream.stages.state import get_records, records_file, turn_name
 from spatialstream.stages.turns import Round
 

@@ -16,43 +16,38 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.balance.attribution import Spent
 from spatialstream.connectors.contracts import Storage
 from spatialstream.connectors.keys import read_key
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.base import ContinuousIndex
-from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
-from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
-from spatialstream.local.row_counts import Counts
+from spatialstream.local.base import ContinuousIndex, MovableIndex
+from spatialstream.local.indexes import INDEXES
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.local.terms.ctq import ContinuousTermsIndex
-from spatialstream.local.terms.steps import StepPartials
-from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import Lost, StateError
-from spatialstream.model.kinds import CODE, KINDS, STANDING, TYPES, Kind, QueryType, Route, having
-from spatialstream.model.objects import ObjectBatch, terms_from_arrow
+from spatialstream.model.kinds import CODE, KINDS, STANDING, TYPES, Kind, Route, having
+from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
-from spatialstream.stages.division import parts_of
+from spatialstream.stages.kinds import CONTINUOUS
+from spatialstream.stages.kinds.base import Arrived
+from spatialstream.stages.load import Load
 from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
 from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord
-from spatialstream.stages.rows import match_lines, object_texts
-from spatialstream.stages.snapshots import BLOCK_BYTES, answer, reach
+from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Round
 from spatialstream.stages.versions import load_version
@@ -66,16 +61,9 @@ __all__ = [
     "slot_objects",
     "slot_owner",
     "slot_state",
-    "steps_from_arrow",
-    "steps_to_arrow",
     "without",
     "work",
 ]
-
-_LINE_BYTES = 80
-"""Of a line of a CRQ, in addition to the object's and the query's own."""
-
-T = TypeVar("T")
 
 BlockMessage = tuple[bytes, pa.Buffer | None]
 """Key and content of a block, as a channel returns it."""
@@ -84,6 +72,11 @@ _SNAPSHOT = having(lambda kind: not kind.continuous)
 _EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
 _REGIONAL = having(lambda kind: kind.route is Route.REGION)
 _NEAREST = having(lambda kind: kind.route is Route.NEAREST)
+
+_CONTINUOUS: dict[str, type[ContinuousIndex]] = {
+    name: index for name, index in INDEXES.items() if issubclass(index, ContinuousIndex)
+}
+"""The indexes of continuous queries, by the names in a slot's manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +106,7 @@ class SlotIndexes:
         self.settings = settings
         interval = None if settings.retention is None else settings.interval
         self.objects = SegmentStore(space, interval, phase=phase_of(slot))
-        self.range = ContinuousRangeIndex(space)
-        self.nearest = ContinuousNearestIndex(space)
-        self.terms = ContinuousTermsIndex(space)
+        self._continuous: dict[str, ContinuousIndex] = {name: index(space) for name, index in _CONTINUOUS.items()}
         self.moves = Moves()
         self.watermark: int | None = None
 
@@ -123,15 +114,17 @@ class SlotIndexes:
         """The kinds of continuous queries, each with the index of its queries."""
         for kind in KINDS:
             if kind.continuous:
-                yield kind, getattr(self, kind.index)
+                yield kind, self._continuous[kind.index]
+
+    def movable(self) -> list[tuple[Kind, MovableIndex]]:
+        """Those whose queries are on the slots that their regions meet, and move between these."""
+        return [(kind, index) for kind, index in self.continuous() if isinstance(index, MovableIndex)]
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
         return {
             "objects": self.objects.checkpoint(write),
-            "range": self.range.checkpoint(write),
-            "nearest": self.nearest.checkpoint(write),
-            "terms": self.terms.checkpoint(write),
+            **{name: index.checkpoint(write) for name, index in self._continuous.items()},
             "moves": self.moves.checkpoint(),
             "watermark": self.watermark,
         }
@@ -144,9 +137,9 @@ class SlotIndexes:
         self = cls.__new__(cls)
         self.settings = settings
         self.objects = SegmentStore.restore(settings.space, manifest["objects"], read)
-        self.range = ContinuousRangeIndex.restore(settings.space, manifest["range"], read)
-        self.nearest = ContinuousNearestIndex.restore(settings.space, manifest["nearest"], read)
-        self.terms = ContinuousTermsIndex.restore(settings.space, manifest["terms"], read)
+        self._continuous = {
+            name: index.restore(settings.space, manifest[name], read) for name, index in _CONTINUOUS.items()
+        }
         self.moves = Moves.restore(manifest["moves"])
         self.watermark = manifest["watermark"]
         return self
@@ -292,7 +285,8 @@ def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
         for numbers_, queries in transferred(slot, number, coming.slots, storage):
             for each in numbers_.tolist():
                 indexes.moves.fading.pop(each, None)
-            unknown = np.flatnonzero(~(indexes.range.known(numbers_) | indexes.terms.known(numbers_)))
+            known = [index.known(numbers_) for _, index in indexes.movable()]
+            unknown = np.flatnonzero(~np.any(known, axis=0))
             _register(indexes, queries.take(unknown), numbers_[unknown])
         ended = np.array(indexes.moves.ended, np.int64).reshape(-1, 2)
         if len(ended):
@@ -306,65 +300,28 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
         moves.version = turn.version
     if moves.version != turn.version:
         coming = load_version(storage, turn.version)
-        release_queries(slot, turn.watermark, moves, coming, indexes.range, indexes.terms)
+        release_queries(slot, turn.watermark, moves, coming, indexes.movable())
         moves.version = turn.version
         moves.forget()
     for control, number in turn.controls:
         if control == PREPARE:
             active, coming = (load_version(storage, each) for each in (turn.version, number))
-            continuous = (indexes.range.continuous(turn.watermark), indexes.terms.continuous(turn.watermark))
+            continuous = [index.continuous(turn.watermark) for _, index in indexes.movable()]
             export_queries(slot, continuous, active, coming, storage)
             moves.forget()
             moves.pending = number
         elif control == ABORT:
             moves.forget()
-    drop_faded(moves, indexes.terms, turn.watermark)
+    drop_faded(moves, indexes.movable(), turn.watermark)
 
 
 # --------------------------------------------------------------------------------------------------------------- load
 
 
-@dataclass(slots=True)
-class Load:
-    """The work of a slot in an epoch.
-
-    Attributes:
-        objects: n, the number of objects.
-        leaf: int32[n], the leaf of each; None if there are no objects, or if not all leaves are of one version.
-        checked: int32[n], candidates of CRQs that are checked for each.
-        matched: int64[n], matches of CRQs of each.
-        queries: the queries that come, of all types.
-        spent: the time that this takes.
-    """
-
-    objects: int = 0
-    leaf: npt.NDArray[np.int32] | None = None
-    checked: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    matched: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    queries: list[QueryBatch] = field(default_factory=list)
-    spent: Spent = field(default_factory=Spent)
-
-    @contextmanager
-    def spending(self, part: Literal["match", "results", "objects", "queries"]) -> Iterator[None]:
-        """Add the time spent within to a part of ``spent``."""
-        began = time.perf_counter()
-        yield
-        setattr(self.spent, part, getattr(self.spent, part) + time.perf_counter() - began)
-
-    def each(self, part: Literal["match", "results", "objects", "queries"], items: Iterator[T]) -> Iterator[T]:
-        """Yield the items, and add the time that generating them takes to a part of ``spent``."""
-        while True:
-            with self.spending(part):
-                item = next(items, None)
-            if item is None:
-                return
-            yield item
-
-
 def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, storage: Storage) -> dict[str, Any]:
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
 
-    ``tested`` is what :meth:`~spatialstream.local.range.crq.ContinuousRangeIndex.tested` says, if it says something.
+    ``tested`` is what :meth:`~spatialstream.local.base.ContinuousIndex.tested` of the indexes says, if it is something.
     ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that received
     objects. ``leaf_queries`` are queries that came, and in a census ``leaf_continuous`` the registered continuous
     queries, by type and leaf.
@@ -373,23 +330,31 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         "objects": load.objects,
         "matches": int(load.matched.sum()),
         "held": len(indexes.objects),
-        "bytes": sum(each.nbytes for each in (indexes.objects, indexes.range, indexes.nearest, indexes.terms)),
-        "continuous": {kind.type.value: len(index) for kind, index in indexes.continuous()},
+        "bytes": indexes.objects.nbytes + sum(index.nbytes for _, index in indexes.continuous()),
+        "continuous": {kind.type: len(index) for kind, index in indexes.continuous()},
         "spent": {part: round(seconds, 7) for part, seconds in asdict(load.spent).items()},
     }
-    if tested := indexes.range.tested():
+    if tested := _tested(indexes):
         record["tested"] = tested
     if load.leaf is not None:
         record |= _objects_by_leaf(load.leaf, load.checked, load.matched)
     if load.queries or turn.census:
         version = load_version(storage, turn.version)
         code = np.concatenate([np.empty(0, np.int8), *(queries.code for queries in load.queries)])
-        record["queries"] = {kind.value: int(np.count_nonzero(code == CODE[kind])) for kind in QueryType}
+        record["queries"] = {kind: int(np.count_nonzero(code == CODE[kind])) for kind in TYPES}
         record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
         if turn.census:
-            continuous = [index.continuous(turn.watermark)[1] for index in (indexes.range, indexes.terms)]
+            continuous = [index.continuous(turn.watermark)[1] for _, index in indexes.movable()]
             record["leaf_continuous"] = _queries_by_leaf(slot, continuous, version)
     return record
+
+
+def _tested(indexes: SlotIndexes) -> dict[str, int]:
+    """With how many objects queries were compared, by id."""
+    tested: Counter[str] = Counter()
+    for _, index in indexes.continuous():
+        tested.update(index.tested())
+    return dict(tested)
 
 
 def _objects_by_leaf(
@@ -425,7 +390,7 @@ def _queries_by_leaf(
     code, leaf = np.divmod(key, n)
     mine = version.mapping[leaf] == slot
     found = ((TYPES[each], mine & (code == each)) for each in np.unique(code[mine]).tolist())
-    return {kind.value: (leaf[here].tolist(), count[here].tolist()) for kind, here in found}
+    return {kind: (leaf[here].tolist(), count[here].tolist()) for kind, here in found}
 
 
 # ----------------------------------------------------------------------------------------------------------- an epoch
@@ -464,17 +429,21 @@ def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, 
             if (np.diff(order) != 1).any():  # in a round late objects come after later ones
                 objects, seq, load.leaf = objects.take(order), seq[order], load.leaf[order]
         load.objects = len(objects)
+        settings = indexes.settings
+        arrived = Arrived(objects, seq, settings.space, settings.mergers, turn.known, load)
+        for kind, index in indexes.continuous():
+            for name, content in CONTINUOUS[kind.type].match(index, arrived):
+                yield slot, name, content
         with load.spending("objects"):
-            indexes.range.observe(objects)
-        yield from _match(slot, indexes, objects, seq, turn, load)
-        yield from _keep(slot, indexes, objects, load)
+            indexes.objects.append(objects)
     if snapshots is not None:
         queries, number = snapshots
         looked_at = reach(queries, indexes.settings.retention, indexes.watermark)
         found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
         yield from load.each("queries", found)
-    for content in _steps(indexes, turn.watermark):
-        yield slot, messages.STEPS, content
+    for kind, index in indexes.continuous():
+        for name, content in CONTINUOUS[kind.type].steps(index, turn.watermark):
+            yield slot, name, content
     for _, index in indexes.continuous():
         index.expire(turn.watermark)
 
@@ -515,115 +484,6 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
     if len(known):
         known = replace(known, keywords=known.keywords.compact())
         yield slot, messages.REGISTERED, known.to_arrow().append_column("number", pa.array(known_number))
-
-
-def _match(
-    slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], turn: Round, load: Load
-) -> Iterator[Block]:
-    """The matches of objects as rows, unless they have been published, and always their number for each query."""
-    load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
-    for first, matches in load.each("match", indexes.range.match(objects)):
-        part = slice(first, first + len(matches.checked))
-        load.checked[part] = matches.checked
-        if not len(matches):
-            continue
-        load.matched[part] = np.bincount(matches.object, minlength=len(matches.checked))
-        with load.spending("results"):
-            counts = Counts.of(matches.number, objects.t[part][matches.object])
-        yield slot, messages.COUNTED, columns(number=counts.numbers, rows=counts.rows, last=counts.last)
-        if turn.known:
-            continue
-        some = objects.slice(part.start, part.stop)
-        for content in load.each("results", _lines(indexes, some, seq[part], matches)):
-            yield slot, messages.LINES, content
-
-
-def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> Iterator[Block]:
-    for arrivals in load.each("objects", indexes.nearest.match(objects)):
-        for content in load.each("objects", _arrivals(objects, arrivals)):
-            yield slot, messages.ARRIVALS, content
-    with load.spending("objects"):
-        indexes.terms.match(objects)
-        indexes.objects.append(objects)
-
-
-def _lines(
-    indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], matches: Matches
-) -> Iterator[pa.RecordBatch]:
-    """The rows of matches in blocks; if MERGE is divided, each block is for one part, and has the queries' numbers."""
-    texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
-    sizes = np.diff(string_view(texts)[0])[matches.object] + indexes.range.id_sizes(matches) + _LINE_BYTES
-    for first, last in _cut(sizes, BLOCK_BYTES):
-        for block in _of_parts(matches.slice(first, last), indexes.settings.mergers):
-            lines = match_lines(indexes.range.ids_of(block), objects.t, texts, block.object)
-            numbered = {"number": block.number} if indexes.settings.mergers > 1 else {}
-            yield columns(t=objects.t[block.object], seq=seq[block.object], line=lines, **numbered)
-
-
-def _of_parts(matches: Matches, parts: int) -> Iterator[Matches]:
-    """The matches of each part of MERGE, in order."""
-    if parts == 1:
-        yield matches
-        return
-    part = parts_of(matches.number, parts)
-    yield from (matches.take(np.flatnonzero(part == each)) for each in np.unique(part).tolist())
-
-
-def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
-    """Objects that may be in answers to CKQs, in blocks."""
-    sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _LINE_BYTES
-    for first, last in _cut(sizes, BLOCK_BYTES):
-        rows = arrivals.position[first:last]
-        yield columns(
-            number=arrivals.number[first:last],
-            id=objects.ids.take(pa.array(rows)),
-            t=objects.t[rows],
-            x=objects.x[rows],
-            y=objects.y[rows],
-            distance=arrivals.distance[first:last],
-        )
-
-
-def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
-    """Cuts (first, last, exclusive) of rows of these sizes: as many rows as fit into ``most`` each, at least one."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    first, given = 0, 0
-    while first < len(ends):
-        last = max(first + 1, int(np.searchsorted(ends, given + most, "right")))
-        yield first, last
-        first, given = last, int(ends[last - 1])
-
-
-def _steps(indexes: SlotIndexes, watermark: int) -> Iterator[pa.RecordBatch]:
-    for partials in indexes.terms.steps(watermark):
-        yield steps_to_arrow(partials)
-
-
-def steps_to_arrow(partials: StepPartials) -> pa.RecordBatch:
-    """The content of a :data:`~spatialstream.stages.messages.STEPS` block."""
-    terms = partials.terms.compact()
-    coded = pa.DictionaryArray.from_arrays(pa.array(terms.codes), terms.vocabulary)
-    offsets = pa.array(terms.offsets)
-    return columns(
-        number=partials.number,
-        query=partials.query,
-        now=partials.now,
-        k=partials.k,
-        terms=pa.ListArray.from_arrays(offsets, coded),
-        counts=pa.ListArray.from_arrays(offsets, pa.array(partials.counts)),
-    )
-
-
-def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
-    """Unpack what :func:`steps_to_arrow` packed."""
-    return StepPartials(
-        numbers(content, "number"),
-        content.column("query"),
-        numbers(content, "now"),
-        numbers(content, "k"),
-        terms_from_arrow(content.column("terms")),
-        numpy_view(content.column("counts").flatten()),
-    )
 
 
 def _drop(indexes: SlotIndexes, name: str | None) -> None:

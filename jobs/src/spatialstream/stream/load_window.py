@@ -17,7 +17,7 @@ import numpy.typing as npt
 from spatialstream.balance.attribution import Spent, object_seconds, spread
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.index.version import RoutingVersion
-from spatialstream.model.kinds import CODE, KINDS, TYPES, QueryType, Route
+from spatialstream.model.kinds import CODE, KINDS, TYPES, Route
 from spatialstream.records.commonest import commonest
 from spatialstream.stages.turns import NEVER
 
@@ -27,7 +27,10 @@ SNAPSHOT = tuple(kind.type for kind in KINDS if not kind.continuous)
 """Snapshot queries."""
 
 STANDING = tuple(kind.type for kind in KINDS if kind.continuous and kind.route is Route.REGION)
-"""Continuous queries that concern some leaves. CKQs concern the whole space: they are on every slot, and no leaf's."""
+"""Continuous queries that concern some leaves."""
+
+_EVERYWHERE = tuple(kind.type for kind in KINDS if kind.route is Route.EVERYWHERE)
+"""Continuous queries that concern the whole space, such as CKQs: they are on every slot, and no leaf's."""
 
 _SAMPLES = 64
 """Approximate number of samples in a window."""
@@ -44,7 +47,7 @@ class _Sample:
     objects: npt.NDArray[np.int64]
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
-    queries: dict[QueryType, npt.NDArray[np.int64]] = field(default_factory=dict)
+    queries: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     tested: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -68,8 +71,8 @@ class WindowView:
     counts: LeafCounts | None
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
-    continuous: Mapping[QueryType, npt.NDArray[np.float64]]
-    queries: Mapping[QueryType, npt.NDArray[np.float64]]
+    continuous: Mapping[str, npt.NDArray[np.float64]]
+    queries: Mapping[str, npt.NDArray[np.float64]]
     watermark: int
     kept: npt.NDArray[np.int64] | None = None
     tested: Mapping[str, int] = field(default_factory=dict)
@@ -85,7 +88,7 @@ class LoadWindow:
     Attributes:
         version: the active version; None before :meth:`use`.
         continuous: registered continuous queries that concern each leaf, float64[n] for each of :data:`STANDING`.
-        nearest: registered CKQs; they concern every leaf.
+        everywhere: registered queries of the types that concern every leaf.
         kept: numbers of objects and of continuous queries that each slot has last reported.
         first: the first watermark of any round, ms; None before.
         began: the watermark at which the counts of this version began, ms; None: not known.
@@ -97,8 +100,8 @@ class LoadWindow:
         self._retention = retention
         self._samples: deque[_Sample] = deque()
         self.version: RoutingVersion | None = None
-        self.continuous: dict[QueryType, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
-        self.nearest = 0
+        self.continuous: dict[str, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
+        self.everywhere = dict.fromkeys(_EVERYWHERE, 0)
         self.kept: dict[int, tuple[int, int]] = {}
         self.first: int | None = None
         self.began: int | None = None
@@ -131,9 +134,9 @@ class LoadWindow:
             if "held" in load:
                 self.kept[slot] = load["held"], sum(load["continuous"].values())
         sample.tested = commonest([sample.tested, *(load.get("tested", {}) for load in loads.values())])
-        self.nearest = max(
-            (load.get("continuous", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0
-        )
+        for kind in self.everywhere:
+            counts = (load.get("continuous", {}).get(kind, 0) for load in loads.values())
+            self.everywhere[kind] = max(counts, default=0)
         while self._samples and self._samples[0].watermark <= watermark - self._span:
             self._samples.popleft()
         if watermark > NEVER:  # an epoch before any partition has delivered anything ends before all time
@@ -192,7 +195,7 @@ class LoadWindow:
         """With how many objects CRQs were compared in the window, by id, those with most, estimated; and ``""``."""
         return commonest(sample.tested for sample in self._samples)
 
-    def queries(self, kind: QueryType) -> npt.NDArray[np.float64]:
+    def queries(self, kind: str) -> npt.NDArray[np.float64]:
         """Number of queries of one of the types :data:`SNAPSHOT` for each leaf in the window."""
         return self._sum(sample.queries[kind] for sample in self._samples if kind in sample.queries)
 
@@ -231,7 +234,8 @@ class LoadWindow:
             queries[CODE[kind]] = self.queries(kind)
         for kind in STANDING:
             queries[CODE[kind]] = self.continuous[kind]
-        queries[CODE[QueryType.CKQ]] = self.nearest
+        for kind, count in self.everywhere.items():
+            queries[CODE[kind]] = count
         return LeafCounts(arrivals * max(1.0, held / span), arrivals, continuous, span, queries)
 
     def _sum(self, columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
@@ -241,7 +245,7 @@ class LoadWindow:
         return total
 
 
-def _cells(load: Mapping[str, Any], name: str, kind: QueryType) -> _Cells | None:
+def _cells(load: Mapping[str, Any], name: str, kind: str) -> _Cells | None:
     """Leaves and counts of a type in a load record; None if it has none."""
-    cells = load.get(name, {}).get(kind.value)
+    cells = load.get(name, {}).get(kind)
     return None if cells is None else (np.array(cells[0], np.int64), np.array(cells[1], np.int64))

@@ -36,7 +36,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints, grown, wide
-from spatialstream.local.base import LocalIndex
+from spatialstream.local.base import ContinuousMerger
 from spatialstream.local.columns import Strings, Table, earliest, join, rank_strings
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
@@ -394,7 +394,7 @@ def _replay(
     return bands, answers
 
 
-class NearestMerger(LocalIndex):
+class NearestMerger(ContinuousMerger):
     """The answers of all CKQs.
 
     Args:

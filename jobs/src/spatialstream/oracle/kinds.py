@@ -1,0 +1,123 @@
+"""The rows of each kind of query, directly from its definition: a function for each, in one table."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+
+from spatialstream.model.objects import SpatialObject
+from spatialstream.model.plugins import plugged
+from spatialstream.model.queries import Nearest
+from spatialstream.oracle.objects import (
+    EXPIRY,
+    OBJECT,
+    SNAPSHOT,
+    STEP,
+    Accepted,
+    AllObjects,
+    Key,
+    Ranked,
+    Row,
+    in_reach,
+    reach,
+    row,
+)
+
+__all__ = ["ORACLES", "Oracle"]
+
+
+def _srq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
+    query = life.query
+    found = [stream.placed(o) for o in in_reach(stream, query)]
+    yield row(query, query.t, SNAPSHOT, reach(stream, query) | {"objects": found})
+
+
+def _skq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
+    query, nearest = life.query, life.query.selection
+    assert isinstance(nearest, Nearest)
+    ranking = sorted(stream.rank(o, nearest) for o in in_reach(stream, query))
+    found = [stream.ranked(entry) for entry in ranking[: nearest.k]]
+    yield row(query, query.t, SNAPSHOT, reach(stream, query) | {"objects": found})
+
+
+def _stq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
+    query = life.query
+    found = _top_terms(in_reach(stream, query), query.k)
+    yield row(query, query.t, SNAPSHOT, reach(stream, query) | {"terms": found})
+
+
+def _crq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
+    query = life.query
+    for o in stream.matching(query.t, life.end - 1, query.predicate):
+        yield row(query, o.t, OBJECT, {"object": stream.placed(o)}, o)
+
+
+def _ckq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, Row]]:
+    """The nearest k at each of their changes.
+
+    An object is a member from its arrival on, until its window has passed. Members that leave at one instant leave
+    together, before those that arrive at it, which arrive one by one.
+    """
+    query, nearest, window = life.query, life.query.selection, life.query.lifetime.window
+    assert isinstance(nearest, Nearest)
+    if window == 0:
+        return  # (now, now] holds no object
+    members: list[Ranked] = []
+    leaving: deque[tuple[int, Ranked]] = deque()  # (when, member), in order of arrival, which is that of leaving
+    answer: list[Ranked] = []
+
+    def expire(until: int) -> Iterator[tuple[Key, Row]]:
+        nonlocal answer
+        while leaving and leaving[0][0] <= until:
+            instant = leaving[0][0]
+            while leaving and leaving[0][0] == instant:
+                del members[bisect_left(members, leaving.popleft()[1])]
+            if members[: nearest.k] != answer:
+                answer = members[: nearest.k]
+                yield row(query, instant, EXPIRY, {"objects": [stream.ranked(entry) for entry in answer]})
+
+    for o in stream.matching(query.t, life.end - 1, query.predicate):
+        yield from expire(o.t)
+        entry = stream.rank(o, nearest)
+        insort(members, entry)
+        if window is not None:
+            leaving.append((o.t + window, entry))
+        if members[: nearest.k] != answer:
+            answer = members[: nearest.k]
+            yield row(query, o.t, OBJECT, {"objects": [stream.ranked(entry) for entry in answer]}, o)
+    yield from expire(min(last, life.end - 1))
+
+
+def _ctq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, Row]]:
+    """The top-k terms at t+δ, t+2δ, ... ≤ t+τ, over the last T, of objects that came after the query."""
+    query, window, step = life.query, life.query.lifetime.window, life.query.lifetime.step
+    assert window is not None
+    assert step is not None
+    final = min(last, life.until) if life.cancelled is None else min(last, life.until, life.cancelled - 1)
+    found = stream.matching(query.t, final, query.predicate)
+    times = [o.t for o in found]
+    for now in range(query.t + step, final + 1, step):
+        recent = found[bisect_right(times, now - window) : bisect_right(times, now)]
+        yield row(query, now, STEP, {"terms": _top_terms(recent, query.k)})
+
+
+Oracle = Callable[[AllObjects, Accepted, int], Iterable[tuple[Key, Row]]]
+"""The rows of a query: of all objects, the query, and the time up to which the stream goes."""
+
+ORACLES: dict[str, Oracle] = {
+    "SRQ": _srq,
+    "SKQ": _skq,
+    "STQ": _stq,
+    "CRQ": _crq,
+    "CKQ": _ckq,
+    "CTQ": _ctq,
+} | {kind: oracle for module in plugged("oracle") for kind, oracle in module.ORACLES.items()}
+"""The table of kinds."""
+
+
+def _top_terms(objects: Iterable[SpatialObject], k: int) -> list[Row]:
+    """The k terms found in most objects, ties by term; an object counts a term once."""
+    counts = Counter(term for o in objects for term in frozenset(o.terms))
+    ranking = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [{"term": term, "count": count} for term, count in ranking[:k]]

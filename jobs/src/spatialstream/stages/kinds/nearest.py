@@ -1,0 +1,125 @@
+"""SKQ and CKQ: the k nearest objects, once, or at each change.
+
+A slot sends its own k nearest, and of the arriving objects those that are among its k nearest when they arrive: what is
+not among the nearest of a slot is not among those of all. MERGE keeps the answers of CKQs
+(:mod:`spatialstream.local.nearest.skyband`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
+from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.model.arrays import string_view
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import Nearest, Query
+from spatialstream.model.space import Space
+from spatialstream.stages import messages
+from spatialstream.stages.kinds.base import (
+    Arrived,
+    Columns,
+    ContinuousStage,
+    Lists,
+    ListStage,
+    Objects,
+    Partial,
+    cut,
+    object_columns,
+)
+from spatialstream.stages.kinds.objects import object_lists, short_objects
+from spatialstream.stages.kinds.rows import CHANGE, RowSink
+from spatialstream.stages.messages import columns, numbers
+from spatialstream.stages.rows import object_texts, row_lines
+
+__all__ = ["ContinuousNearest", "SnapshotNearest"]
+
+_OBJECT_BYTES = 80
+"""Of an object that is sent to MERGE, in addition to its id."""
+
+
+class SnapshotNearest(ListStage):
+    """SKQ: the first k by (distance, t descending, id, x, y).
+
+    MERGE holds what is found, at most k objects of each slot: it decides from these which slots are asked in the second
+    phase (:mod:`~spatialstream.stages.two_phase`).
+    """
+
+    type, field = "SKQ", "objects"
+    partial, waits = messages.SNAPSHOT_OBJECTS, False
+
+    def search(self, objects: Objects, query: Query, since: int, *, alone: bool, within: float) -> Columns:
+        """See :class:`~spatialstream.stages.kinds.base.SnapshotStage`."""
+        at, keywords = query.selection, query.predicate.expression.literals
+        assert isinstance(at, Nearest)
+        return object_columns(objects.nearest(at.x, at.y, at.k, keywords, since, query.t, within))
+
+    def lists(self, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space) -> Lists:
+        """See :class:`~spatialstream.stages.kinds.base.ListStage`."""
+        return object_lists(asked, parts, space, nearest=True)
+
+    def texts(self, query: Query, parts: Sequence[Mapping[str, Any]], space: Space) -> list[str]:
+        """See :class:`~spatialstream.stages.kinds.base.ListStage`."""
+        return short_objects(parts, query.k, space)
+
+
+class ContinuousNearest(ContinuousStage):
+    """CKQ: the nearest k at each of their changes."""
+
+    spooled: Mapping[str, str] = {messages.ARRIVALS: "t"}
+    merger = NearestMerger
+
+    def match(self, index: ContinuousNearestIndex, arrived: Arrived) -> Iterator[Partial]:
+        """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`."""
+        objects, load = arrived.objects, arrived.load
+        for arrivals in load.each("objects", index.match(objects)):
+            for content in load.each("objects", _arrivals(objects, arrivals)):
+                yield messages.ARRIVALS, content
+
+    def merge(
+        self, spools: Mapping[str, Iterable[pa.Table]], merger: NearestMerger, watermark: int, sink: RowSink
+    ) -> None:
+        """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`."""
+        rank = 0
+        for changes in _changes(spools[messages.ARRIVALS], merger, watermark):
+            sink.count(changes.number, changes.t)
+            if sink.state_only:
+                continue
+            items = object_texts(sink.space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
+            lines = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=sink.limits)
+            sink.lines.add("CKQ", changes.t, CHANGE, np.arange(rank, rank + len(changes)), *lines)
+            rank += len(changes)
+
+
+def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
+    """Objects that may be in answers to CKQs, in blocks."""
+    sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _OBJECT_BYTES
+    for first, last in cut(sizes):
+        rows = arrivals.position[first:last]
+        yield columns(
+            number=arrivals.number[first:last],
+            id=objects.ids.take(pa.array(rows)),
+            t=objects.t[rows],
+            x=objects.x[rows],
+            y=objects.y[rows],
+            distance=arrivals.distance[first:last],
+        )
+
+
+def _changes(arrivals: Iterable[pa.Table], nearest: NearestMerger, watermark: int) -> Iterator[Changes]:
+    """The changes of CKQs up to ``watermark``, in order."""
+    waiting = Arrivals.concat([])
+    for table in arrivals:
+        if len(waiting):
+            yield from nearest.changes(waiting, int(waiting.t.max()))
+        waiting = Arrivals.concat([_unpacked(content) for content in table.to_batches()])
+    yield from nearest.changes(waiting, watermark)
+
+
+def _unpacked(content: pa.RecordBatch) -> Arrivals:
+    places = (numbers(content, name) for name in ("t", "x", "y", "distance"))
+    return Arrivals(numbers(content, "number"), content.column("id"), *places)

@@ -1,0 +1,56 @@
+"""What a slot has done in a round, as it goes: counts by object, and the time of each part of the work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.balance.attribution import Spent
+from spatialstream.model.queries import QueryBatch
+
+__all__ = ["Load"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Load:
+    """The work of a slot in an epoch.
+
+    Attributes:
+        objects: n, the number of objects.
+        leaf: int32[n], the leaf of each; None if there are no objects, or if not all leaves are of one version.
+        checked: int32[n], candidates of CRQs that are checked for each.
+        matched: int64[n], matches of CRQs of each.
+        queries: the queries that come, of all types.
+        spent: the time that this takes.
+    """
+
+    objects: int = 0
+    leaf: npt.NDArray[np.int32] | None = None
+    checked: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    matched: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    queries: list[QueryBatch] = field(default_factory=list)
+    spent: Spent = field(default_factory=Spent)
+
+    @contextmanager
+    def spending(self, part: Literal["match", "results", "objects", "queries"]) -> Iterator[None]:
+        """Add the time spent within to a part of ``spent``."""
+        began = time.perf_counter()
+        yield
+        setattr(self.spent, part, getattr(self.spent, part) + time.perf_counter() - began)
+
+    def each(self, part: Literal["match", "results", "objects", "queries"], items: Iterator[T]) -> Iterator[T]:
+        """Yield the items, and add the time that generating them takes to a part of ``spent``."""
+        while True:
+            with self.spending(part):
+                item = next(items, None)
+            if item is None:
+                return
+            yield item
