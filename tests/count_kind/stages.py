@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +61,7 @@ class SnapshotCount(SnapshotStage):
 
 
 class ContinuousCount(ContinuousStage):
-    spooled: Mapping[str, str] = {STEPS: "now"}
+    spooled: ClassVar[Mapping[str, str]] = {STEPS: "now"}
 
     def match(self, index: CountIndex, arrived: Arrived) -> Iterator[Partial]:
         index.match(arrived.objects)

@@ -23,7 +23,8 @@ from spatialstream.model.schema import QUERY_JSON, RESULT_JSON
 from spatialstream.model.space import WGS84
 from spatialstream.oracle.kinds import ORACLES
 from spatialstream.records.decode import decode_queries
-from spatialstream.report.payload import sentence
+from spatialstream.report.answer import answer_html
+from spatialstream.report.payload import payload, sentence
 from spatialstream.stages.kinds import CONTINUOUS, SNAPSHOT
 from spatialstream.stream.settings import StreamSettings
 from tests.lengths import examples
@@ -104,6 +105,19 @@ def test_records_and_columns() -> None:
     decoded = decode_queries("\n".join(lines).encode() + b"\n", space=PLANE)
     assert [decoded.batch[i] for i in range(len(decoded.batch))] == queries
     assert [parse_query(json.loads(line), PLANE) for line in lines] == queries
+
+
+@here
+def test_a_report_has_the_counts() -> None:
+    stream = random_stream(5, 100, 10, PLANE, types=COUNTS)
+    queries = [query_record(query) for query in stream.queries]
+    rows = run(stream, test_exactness.Shape()).rows
+    page = payload(PLANE, queries, [], rows)
+    assert page["totals"] == {kind: sum(row["type"] == kind for row in rows) for kind in COUNTS}
+    shown = {(query["id"], row["t"], row["value"]) for query in page["queries"] for row in query["rows"]}
+    assert shown == {(row["query"], row["t"], row["count"]) for row in rows}
+    record = next(each for each in queries if each["id"] == rows[-1]["query"] and "region" in each)
+    assert f"count: {rows[-1]['count']}, as of" in answer_html(rows[-1:], record, PLANE)
 
 
 @here

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import AllRejected, SettingError, StateError, Unavailable
-from spatialstream.model.kinds import KINDS, QueryType
+from spatialstream.model.kinds import KINDS
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.times import check_times
@@ -179,13 +179,13 @@ def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:
     """Generate objects, to be sent repeatedly, and queries around them."""
     from spatialstream.generate import GenerateSettings, object_batches, query_batch
 
-    snapshots = {QueryType.SRQ: 200, QueryType.SKQ: 200, QueryType.STQ: 200} if options.snapshots else {}
+    snapshots = {kind.type: 200 for kind in KINDS if not kind.continuous and options.snapshots}
     settings = GenerateSettings(
         kind=options.kind,
         objects=200_000,
         space=options.space,
         seed=options.seed,
-        queries={QueryType.CRQ: options.continuous, **snapshots},
+        queries={"CRQ": options.continuous, **snapshots},
         duration=60_000,
     )
     return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)

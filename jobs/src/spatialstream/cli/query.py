@@ -82,8 +82,8 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how far a snapshot query looks back, or how long a continuous query runs",
     )
-    for name in ("window", "step"):
-        add(f"--{name}", metavar="TIME", help=f"{name} of a {listed(lambda kind, name=name: name in kind.fields)}")
+    add("--window", metavar="TIME", help=f"window of a {listed(lambda kind: 'window' in kind.fields)}")
+    add("--step", metavar="TIME", help=f"step of a {listed(lambda kind: 'step' in kind.fields)}")
     add("--time", metavar="TIME", help="timestamp of the query: milliseconds or ISO 8601 (default: now)")
     add("--id", metavar="ID", help="the query's id (default: a new one)")
 

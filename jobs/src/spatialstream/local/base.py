@@ -20,9 +20,13 @@ __all__ = ["ContinuousIndex", "ContinuousMerger", "LocalIndex", "MovableIndex"]
 
 
 class LocalIndex(ABC):
-    """An index that a slot keeps across epochs. Its constructor takes only the space and creates an empty index."""
+    """An index that a slot keeps across epochs."""
 
     space: Space
+
+    @abstractmethod
+    def __init__(self, space: Space) -> None:
+        """Create an empty index."""
 
     @abstractmethod
     def __len__(self) -> int:

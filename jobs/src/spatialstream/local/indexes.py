@@ -16,4 +16,5 @@ INDEXES: dict[str, type[LocalIndex]] = {
     "range": ContinuousRangeIndex,
     "nearest": ContinuousNearestIndex,
     "terms": ContinuousTermsIndex,
-} | {name: index for module in plugged("indexes") for name, index in module.INDEXES.items()}
+    **{name: index for module in plugged("indexes") for name, index in module.INDEXES.items()},
+}

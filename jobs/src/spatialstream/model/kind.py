@@ -20,6 +20,8 @@ TEXT = ("keywords", "any", "none")
 CONTINUOUS = (*TEXT, "duration", "by")
 """The optional fields of every continuous query."""
 
+SelectionClass = type[Selection]
+
 
 class Route(Enum):
     """Which slots a query is sent to.
@@ -73,7 +75,7 @@ class Kind:
     """
 
     type: str
-    selection: type[Selection]
+    selection: SelectionClass
     continuous: bool
     route: Route
     index: str

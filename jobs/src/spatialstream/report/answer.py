@@ -34,6 +34,9 @@ def answer_html(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], sp
         return f"{heading}<p>no answer: {clean(last['error'])}</p>"
     if "terms" in last:
         return heading + _bars(last) + _map((), record, space)
+    if "object" not in last and "objects" not in last:
+        value = ", ".join(f"{name}: {last[name]}" for name in last if name not in ("query", "type", "t"))
+        return f"{heading}<p>{clean(value)}, as of {moment(last['t'])}</p>" + _map((), record, space)
     found = [row["object"] for row in rows if "object" in row] if "object" in last else last["objects"]
     many = f"{len(found):,} object{'' if len(found) == 1 else 's'}"
     return heading + _map(found, record, space, f"{many}, as of {moment(last['t'])}")

@@ -333,6 +333,7 @@ function objectAnswer(query) {
     return el("li", {}, item(places.label[i] || places.id[i], more, { class: "object tall", onmouseenter: over, onfocus: over, onmouseleave: away, onblur: away, onclick: () => goTo(i) }));
   });
   const left = numbers.length - shown.length;
+  const value = row.value === undefined ? "" : `${JSON.stringify(row.value)}: `;
   let kept = "";
   if (row.n > row.o.length) kept = ` (of ${count(row.n)} in all: the page keeps the first ${count(row.o.length)})`;
   else if (query.type === "CRQ" && query.total > query.rows.length) kept = ` (of ${count(query.total)} in all: the page keeps the last ${count(query.rows.length)})`;
@@ -341,7 +342,7 @@ function objectAnswer(query) {
     showAnswer();
   };
   return [
-    el("p", { class: "note", text: `${counted(numbers.length, "object")}${kept}${query.type === "CRQ" ? ", latest first" : query.at ? ", nearest first" : ""}` }),
+    el("p", { class: "note", text: `${value}${counted(numbers.length, "object")}${kept}${query.type === "CRQ" ? ", latest first" : query.at ? ", nearest first" : ""}` }),
     el("ol", { class: "found-objects" }, shown),
     left > 0 ? el("button", { type: "button", class: "quiet", text: `show ${count(Math.min(LISTED, left))} more`, onclick: more }) : "",
   ];

@@ -234,17 +234,23 @@ def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
         "record": dict(one.record),
         "total": one.total,
         "rows": [
-            _row_value(row, places, space.distance_field) for row in sorted(one.rows, key=lambda row: int(row["t"]))
+            _row_value(row, query.kind.rows, places, space.distance_field)
+            for row in sorted(one.rows, key=lambda row: int(row["t"]))
         ],
     }
 
 
-def _row_value(row: Record, places: _Places, distance: str) -> dict[str, Any]:
-    """A row with places by number: ``o`` objects, ``d`` their distances, ``n`` how many there are in all."""
+def _row_value(row: Record, answer: str, places: _Places, distance: str) -> dict[str, Any]:
+    """A row with places by number: ``o`` objects, ``d`` their distances, ``n`` how many there are in all.
+
+    ``value`` is an answer that is neither objects nor terms.
+    """
     if "terms" in row:
         return {"t": row["t"], "terms": [[term["term"], term["count"]] for term in row["terms"][:MOST_ITEMS]]}
     if "object" in row:
         return {"t": row["t"], "o": [places.add(row["object"])], "n": 1}
+    if answer != "objects" and answer in row:
+        return {"t": row["t"], "o": [], "n": 0, "value": row[answer]}
     items = row["objects"][:MOST_ITEMS]
     value: dict[str, Any] = {"t": row["t"], "o": [places.add(item) for item in items], "n": len(row["objects"])}
     if items and distance in items[0]:

@@ -112,8 +112,9 @@ class Merged:
 
     def end_at(self, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
         """Cancel queries: their lifetimes end at t, if not earlier. Unknown numbers are ignored."""
-        for each in (*self.mergers.values(), self.catalogue):
-            each.end_at(number, t)
+        self.catalogue.end_at(number, t)
+        for merger in self.mergers.values():
+            merger.end_at(number, t)
 
 
 @dataclass(slots=True)

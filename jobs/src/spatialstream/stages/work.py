@@ -431,8 +431,8 @@ def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, 
         load.objects = len(objects)
         settings = indexes.settings
         arrived = Arrived(objects, seq, settings.space, settings.mergers, turn.known, load)
-        for kind, index in indexes.continuous():
-            for name, content in CONTINUOUS[kind.type].match(index, arrived):
+        for each, index in indexes.continuous():
+            for name, content in CONTINUOUS[each.type].match(index, arrived):
                 yield slot, name, content
         with load.spending("objects"):
             indexes.objects.append(objects)
@@ -441,8 +441,8 @@ def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, 
         looked_at = reach(queries, indexes.settings.retention, indexes.watermark)
         found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
         yield from load.each("queries", found)
-    for kind, index in indexes.continuous():
-        for name, content in CONTINUOUS[kind.type].steps(index, turn.watermark):
+    for each, index in indexes.continuous():
+        for name, content in CONTINUOUS[each.type].steps(index, turn.watermark):
             yield slot, name, content
     for _, index in indexes.continuous():
         index.expire(turn.watermark)

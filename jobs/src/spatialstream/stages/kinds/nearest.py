@@ -8,7 +8,7 @@ not among the nearest of a slot is not among those of all. MERGE keeps the answe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +70,7 @@ class SnapshotNearest(ListStage):
 class ContinuousNearest(ContinuousStage):
     """CKQ: the nearest k at each of their changes."""
 
-    spooled: Mapping[str, str] = {messages.ARRIVALS: "t"}
+    spooled: ClassVar[Mapping[str, str]] = {messages.ARRIVALS: "t"}
     merger = NearestMerger
 
     def match(self, index: ContinuousNearestIndex, arrived: Arrived) -> Iterator[Partial]:

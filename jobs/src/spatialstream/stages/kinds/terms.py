@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +78,7 @@ class SnapshotTerms(ListStage):
 class ContinuousTerms(ContinuousStage):
     """CTQ: the top k at each step."""
 
-    spooled: Mapping[str, str] = {messages.STEPS: "now"}
+    spooled: ClassVar[Mapping[str, str]] = {messages.STEPS: "now"}
 
     def match(self, index: ContinuousTermsIndex, arrived: Arrived) -> Iterator[Partial]:
         """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`: objects only count, until a step."""
