@@ -1,0 +1,167 @@
+"""Reading polygons from GeoJSON (RFC 7946): Polygon, MultiPolygon, or a Feature of one of them.
+
+This happens once, where a geometry enters. What no point could be tested against is refused with the place. Crossings
+are found by GEOS (shapely), which is used for nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import shapely
+
+from spatialstream.model.arrays import Floats
+from spatialstream.model.errors import RecordError
+from spatialstream.model.polygons.orientation import TURN
+from spatialstream.model.polygons.polygon import Polygon, without_repetition
+from spatialstream.model.space import LARGEST, Space, check_number
+
+__all__ = ["MOST_LONGITUDE", "MOST_VERTICES", "parse_polygon"]
+
+MOST_VERTICES = 10_000
+"""Vertices of a polygon, by default."""
+
+MOST_LONGITUDE = 540.0
+"""The largest longitude of a vertex, in magnitude: a polygon across the antimeridian may go on beyond 180."""
+
+_FORM = "must be a GeoJSON Polygon, MultiPolygon, or Feature of one of them"
+_PLACE = re.compile(r"(?P<reason>[^[]*)\[(?P<x>\S+) (?P<y>\S+)\]")
+_PROBLEMS = {
+    "Self-intersection": "has rings that cross or share an edge",
+    "Hole lies outside shell": "has a hole that is not in the first ring",
+    "Holes are nested": "has a hole in a hole",
+}
+"""What GEOS says of several rings together, in the words of this package."""
+
+_WGS84_NAMES = ("CRS84", "EPSG::4326", "EPSG:4326")
+
+
+def parse_polygon(
+    value: object, space: Space, field: str = "region.polygon", most_vertices: int = MOST_VERTICES
+) -> Polygon:
+    """Read a polygon in its GeoJSON form.
+
+    Either orientation is taken, and altitudes are ignored. In WGS84 a polygon may be cut at the antimeridian or have
+    longitudes beyond 180. An edge is the straight line between the numbers as they are given: from longitude 179 to
+    -179 it leads through 0.
+
+    Args:
+        value: the parsed JSON.
+        space: the space of the coordinates.
+        field: what is named in errors.
+        most_vertices: how many distinct vertices in sequence there may be.
+
+    Raises:
+        RecordError: the form is another, a position is out of range, or a ring has fewer than three distinct points, is
+            not closed, or crosses or touches itself or crosses another ring of its part; the message says where.
+    """
+    geometry, field = _geometry(value, space, field)
+    coordinates, field = geometry.get("coordinates"), f"{field}.coordinates"
+    parts = _list(coordinates, field, "polygons") if geometry["type"] == "MultiPolygon" else [coordinates]
+    names = [f"{field}[{i}]" for i in range(len(parts))] if geometry["type"] == "MultiPolygon" else [field]
+    polygons = []
+    count = 0
+    for name, part in zip(names, parts, strict=True):
+        rings = []
+        for i, ring in enumerate(_list(part, name, "rings")):
+            count += len(ring) - 1 if isinstance(ring, list) else 0
+            if count > most_vertices:
+                raise RecordError(field, f"has more than {most_vertices} vertices")
+            rings.append(_ring(ring, space, f"{name}[{i}]"))
+        _check_part(rings, name)
+        polygons.append(rings)
+    return Polygon.of(polygons)
+
+
+def _geometry(value: object, space: Space, field: str) -> tuple[dict[str, Any], str]:
+    """The geometry, of a feature its own, and its name."""
+    if not isinstance(value, dict):
+        raise RecordError(field, _FORM)
+    _check_system(value, space, field)
+    if value.get("type") == "Feature":
+        field, value = f"{field}.geometry", value.get("geometry")
+        if not isinstance(value, dict):
+            raise RecordError(field, "must be a GeoJSON Polygon or MultiPolygon")
+    kind = value.get("type")
+    if kind not in ("Polygon", "MultiPolygon"):
+        problem = f"{kind!r} is not a polygon" if isinstance(kind, str) else "is missing"
+        raise RecordError(f"{field}.type", f"{problem}; it {_FORM}")
+    return value, field
+
+
+def _check_system(value: dict[str, Any], space: Space, field: str) -> None:
+    """Refuse another coordinate system than WGS84, which GeoJSON before RFC 7946 could name."""
+    system = value.get("crs")
+    if system is None or not space.geographic:
+        return
+    properties = system.get("properties") if isinstance(system, dict) else None
+    name = str(properties.get("name") if isinstance(properties, dict) else system)
+    if not name.endswith(_WGS84_NAMES):
+        raise RecordError(f"{field}.crs", f"{name!r} is not WGS84; give longitudes and latitudes (RFC 7946)")
+
+
+def _list(value: object, field: str, what: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise RecordError(field, f"must be a list of {what}, at least one")
+    return value
+
+
+def _ring(value: object, space: Space, field: str) -> Floats:
+    """The vertices of a ring, float64[v, 2], without the one that closes it."""
+    positions = _list(value, field, "positions")
+    points = [_position(position, space, f"{field}[{i}]") for i, position in enumerate(positions)]
+    if len(set(points)) < 3:
+        raise RecordError(field, f"has {len(set(points))} distinct points; a ring has at least 3")
+    if points[0] != points[-1]:
+        problem = f"is not closed: it begins at {list(points[0])} and ends at {list(points[-1])}"
+        raise RecordError(field, f"{problem}; repeat the first position at the end")
+    ring = without_repetition(np.array(points[:-1]))
+    west, east = float(ring[:, 0].min()), float(ring[:, 0].max())
+    if space.geographic and east - west > TURN:
+        raise RecordError(field, f"reaches from longitude {west:g} to {east:g}, more than once around the Earth")
+    return ring
+
+
+def _position(value: object, space: Space, field: str) -> tuple[float, float]:
+    if not isinstance(value, list) or len(value) < 2:
+        raise RecordError(field, f"must be a position, [{', '.join(space.axes)}]")
+    x, y = (check_number(number, field) for number in value[:2])
+    if not space.geographic:
+        for number in (x, y):
+            if abs(number) > LARGEST:
+                raise RecordError(field, f"{number!r} is out of range; it must lie in [{-LARGEST:g}, {LARGEST:g}]")
+    elif abs(y) > 90.0:
+        problem = f"latitude {y!r} is out of range; it must lie in [-90, 90]"
+        if abs(x) <= 90.0 and abs(y) <= MOST_LONGITUDE:
+            problem += "; longitude and latitude look exchanged, GeoJSON has the longitude first"
+        raise RecordError(field, problem)
+    elif abs(x) > MOST_LONGITUDE:
+        raise RecordError(
+            field, f"longitude {x!r} is out of range; it must lie in [{-MOST_LONGITUDE:g}, {MOST_LONGITUDE:g}]"
+        )
+    return x, y
+
+
+def _check_part(rings: list[Floats], field: str) -> None:
+    """Refuse rings that cross themselves or each other, and holes that are not in their shell."""
+    for i, ring in enumerate(rings):
+        _refuse(shapely.Polygon(ring), f"{field}[{i}]", alone=True)
+    if len(rings) > 1:
+        _refuse(shapely.Polygon(rings[0], rings[1:]), field, alone=False)
+
+
+def _refuse(shape: shapely.Polygon, field: str, alone: bool) -> None:
+    if shapely.is_valid(shape):
+        return
+    reason = str(shapely.is_valid_reason(shape))
+    location = _PLACE.fullmatch(reason)
+    place = f" at [{float(location['x']):.12g}, {float(location['y']):.12g}]" if location else ""
+    kind = location["reason"].strip() if location else reason
+    if alone:
+        raise RecordError(field, f"crosses or touches itself{place}; give a ring that does not")
+    if kind == "Interior is disconnected":
+        return  # holes that touch cut the part in two; what lies in it is as clear as before
+    problem = _PROBLEMS.get(kind, f"is not a polygon ({kind})")
+    raise RecordError(field, f"{problem}{place}; the first ring is the border, and all others are holes in it")

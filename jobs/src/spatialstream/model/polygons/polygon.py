@@ -1,0 +1,98 @@
+"""A polygon as a value: columns of coordinates in a normal form, so that equal geometries have equal digests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spatialstream.model.arrays import Codes, Floats
+from spatialstream.model.polygons.orientation import orientation
+
+__all__ = ["Polygon", "without_repetition"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Polygon:
+    """A union of parts, each a shell without its holes, in the normal form that :meth:`of` makes.
+
+    Two polygons are equal if their normal forms are: the same rings, in whatever orientation and order.
+
+    Attributes:
+        points: float64[v, 2], the vertices, ring after ring; a ring's first vertex is not repeated at its end.
+        rings: int32[r + 1], where each ring's vertices begin, and their number.
+        parts: int32[p + 1], where each part's rings begin (the shell, then the holes), and their number.
+        digest: of the normal form, 16 bytes as hexadecimal digits.
+    """
+
+    points: Floats
+    rings: Codes
+    parts: Codes
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        digest = hashlib.blake2b(digest_size=16)
+        for column, kind in ((self.parts, "<i4"), (self.rings, "<i4"), (self.points, "<f8")):
+            digest.update(len(column).to_bytes(8, "little"))
+            digest.update(column.astype(kind).tobytes())
+        object.__setattr__(self, "digest", digest.hexdigest())
+
+    @classmethod
+    def of(cls, parts: Sequence[Sequence[Floats]]) -> Polygon:
+        """Build from parts of rings, float64[v, 2] each, that :mod:`.geojson` has checked.
+
+        In the normal form no vertex follows an equal one, -0.0 is 0.0, shells run counterclockwise and holes clockwise
+        from their least vertex (by x, then y), and holes and parts are in ascending order.
+        """
+        normal = []
+        for shell, *holes in parts:
+            normal.append([_normal(shell, 1), *sorted((_normal(hole, -1) for hole in holes), key=np.ndarray.tolist)])
+        normal.sort(key=lambda part: [ring.tolist() for ring in part])
+        rings = [ring for part in normal for ring in part]
+        return cls(np.concatenate(rings), _offsets(map(len, rings)), _offsets(map(len, normal)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Polygon) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __len__(self) -> int:
+        """The number of vertices."""
+        return len(self.points)
+
+    def to_geojson(self) -> dict[str, Any]:
+        """The geometry, a Polygon or a MultiPolygon, of which :func:`~.geojson.parse_polygon` makes this one."""
+        rings = [self.points[a:b].tolist() for a, b in zip(self.rings[:-1], self.rings[1:], strict=True)]
+        closed = [[*ring, ring[0]] for ring in rings]
+        parts = [closed[a:b] for a, b in zip(self.parts[:-1], self.parts[1:], strict=True)]
+        if len(parts) == 1:
+            return {"type": "Polygon", "coordinates": parts[0]}
+        return {"type": "MultiPolygon", "coordinates": parts}
+
+
+def without_repetition(ring: Floats) -> Floats:
+    """The ring, float64[v, 2], without vertices that equal the one before (the last one is before the first)."""
+    kept: Floats = ring[(ring != np.roll(ring, 1, axis=0)).any(axis=1)]
+    return kept
+
+
+def _normal(ring: Floats, wanted: int) -> Floats:
+    """A ring in normal form; ``wanted`` is 1 for counterclockwise, -1 for clockwise.
+
+    A ring that does not touch itself is at its least vertex once, the two edges there are not on one line, and the turn
+    from one to the other is that of the ring.
+    """
+    ring = without_repetition(ring) + 0.0
+    ring = np.roll(ring, -int(np.lexsort((ring[:, 1], ring[:, 0]))[0]), axis=0)
+    (hx, hy), (ax, ay), (bx, by) = ring[0].tolist(), ring[1].tolist(), ring[-1].tolist()
+    if orientation(bx, by, hx, hy, ax, ay, 0.0) != wanted:
+        ring = np.roll(ring[::-1], 1, axis=0)
+    return np.ascontiguousarray(ring)
+
+
+def _offsets(sizes: Any) -> Codes:
+    return np.concatenate([[0], np.cumsum(list(sizes))]).astype(np.int32)
