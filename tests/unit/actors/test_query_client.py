@@ -189,7 +189,7 @@ def test_another_actor_is_asked_where_one_has_gone(ends: Endpoints, silent: str)
         with Stream(ends.store) as stream:
             stream.ask(near)
             ends.addresses[slot] = gone
-            stream._query_client._known = None
+            stream.read_point()  # now the client knows
             began = time.monotonic()
             with pytest.raises(Unavailable, match="does not answer"):
                 stream.ask(near, timeout=0.0)

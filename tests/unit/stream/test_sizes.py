@@ -112,16 +112,6 @@ def test_blocks_between_tasks_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(list(messages.messages(0, "kind", alone))) == 1
 
 
-@pytest.mark.parametrize(("room", "most"), [(1 << 20, 1), (6_000, 3), (1, 8)])
-def test_small_blocks_travel_together(monkeypatch: pytest.MonkeyPatch, room: int, most: int) -> None:
-    monkeypatch.setattr(messages, "_TOGETHER", room)
-    rows = [(slot, f"kind {slot}", messages.columns(t=np.arange(100 * (slot % 4)))) for slot in range(8)]
-    batches = list(messages.together(rows))
-    assert [row for batch in batches for row in messages.blocks(batch)] == rows
-    assert len(batches) <= most
-    assert list(messages.together([])) == []
-
-
 def test_the_longest_rows_fit_into_messages() -> None:
     name, zero = "x" * (LARGEST_ID - 2), np.zeros(1)
     ids, t = pa.array([name]), np.zeros(1, np.int64)

@@ -11,6 +11,8 @@ from spatialstream.stages.messages import Block
 __all__ = ["BlockBuffer"]
 
 _ROOM = 64 << 20
+"""Bytes at which writers start to wait."""
+
 _OVERHEAD = 1_000
 """Bytes counted per block in addition to its content."""
 
@@ -23,11 +25,10 @@ class BlockBuffer:
     Args:
         writers: number of writer threads, each of which calls :meth:`end` when it has finished or failed.
         check: called while the reader waits and with each block; raises if no more blocks are wanted.
-        room: bytes at which writers start to wait.
     """
 
-    def __init__(self, writers: int, check: Callable[[], None], room: int = _ROOM) -> None:
-        self._left, self._check, self._room = writers, check, room
+    def __init__(self, writers: int, check: Callable[[], None]) -> None:
+        self._left, self._check = writers, check
         self._blocks: deque[tuple[Block, int]] = deque()
         self._bytes = 0
         self._failure: Exception | None = None
@@ -43,7 +44,7 @@ class BlockBuffer:
         """Append a block as soon as there is room."""
         size = block[2].nbytes + _OVERHEAD
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._bytes < self._room)
+            self._changed.wait_for(lambda: self._closed or self._bytes < _ROOM)
             self._blocks.append((block, size))
             self._bytes += size
             self._changed.notify_all()

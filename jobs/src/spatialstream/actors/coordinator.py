@@ -19,16 +19,17 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
+from spatialstream.actors.call_pool import CallPool
+from spatialstream.actors.query_endpoint import AskedQuery, QueriesRefusedError, Request
 from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import LocatedReadPoint
 from spatialstream.actors.wire import ActorLost, error_json, raised
 from spatialstream.model.errors import Gone, RecordError, TooLarge, Unavailable
-from spatialstream.model.parsed_queries import unpacked
 from spatialstream.model.queries import Query
 from spatialstream.model.times import check_time
 from spatialstream.stages import messages
@@ -68,28 +69,6 @@ class ReadPointSource(Protocol):
         """Something was not where the read point said: fetch it anew next time."""
 
 
-class Messages(Iterator[bytes], Protocol):
-    """The messages of an answer."""
-
-    def close(self) -> None:
-        """End the call, if the answer is not at its end."""
-
-
-class Calls(Protocol):
-    """Calls other actors, see :class:`~spatialstream.actors.call_pool.CallPool`."""
-
-    def ask(self, address: str, secret: str, body: bytes, seconds: float) -> Messages:
-        """Send a request."""
-
-
-class _RefusedError(Exception):
-    """Queries have impossible times."""
-
-    def __init__(self, reasons: Mapping[int, str]) -> None:
-        super().__init__()
-        self.reasons = reasons
-
-
 class QueryCoordinator:
     """Answers queries of clients, and searches slots for other coordinators; thread-safe.
 
@@ -108,7 +87,7 @@ class QueryCoordinator:
         world: World,
         secret: str,
         newest: ReadPointSource,
-        calls: Calls,
+        calls: CallPool,
         lose: Callable[[str], None],
         metrics: QueryMetrics,
         memory: int = MEMORY,
@@ -117,63 +96,65 @@ class QueryCoordinator:
         self._lose, self._metrics, self._memory = lose, metrics, _Memory(memory)
 
     def ask(self, body: bytes) -> Generator[bytes]:
-        """Answer a client's request, see :func:`~spatialstream.actors.query_endpoint.request_of`.
+        """Answer a client's :class:`~spatialstream.actors.query_endpoint.Request`.
 
         Yields messages: a line of JSON, ``{"numbers": [...]}`` followed by a line with the row of each of these
         queries; or, at the end, ``{"refused": {number: reason}}`` if queries have impossible times, or ``{"failed":
         error}``.
         """
         try:
-            yield from self._answer(_Asked.read(body))
-        except _RefusedError as error:
+            request = Request.of_json(body)
+            yield from self._answer(request, time.monotonic() + request.seconds)
+        except QueriesRefusedError as error:
             yield _head(refused=error.reasons)
         except Exception as error:  # noqa: BLE001 - sent to the caller
             yield _head(failed=error_json(error))
 
-    def _answer(self, asked: _Asked) -> Iterator[bytes]:
-        """The messages of the first attempt that succeeds."""
-        until, pause, begun = time.monotonic() + _AGAIN_SECONDS, _PAUSES[0], False
+    def _answer(self, request: Request, until: float) -> Iterator[bytes]:
+        """The messages of the first attempt that succeeds, until a time, s of the monotonic clock."""
+        last, pause, begun = min(until, time.monotonic() + _AGAIN_SECONDS), _PAUSES[0], False
         while True:
             try:
-                for message in self._attempt(asked):
+                for message in self._attempt(request, until):
                     begun = True
                     yield message
             except (Gone, ActorLost) as error:
                 self._newest.doubt()
                 self._lose(error.address if isinstance(error, ActorLost) else "")
-                if begun or time.monotonic() + pause > min(until, asked.until):
+                if begun or time.monotonic() + pause > last:
                     raise
             else:
                 return
             time.sleep(pause)
             pause = min(2 * pause, _PAUSES[1])
 
-    def _attempt(self, asked: _Asked) -> Iterator[bytes]:
+    def _attempt(self, request: Request, until: float) -> Iterator[bytes]:
         """The answer as of the newest round."""
-        known = self._newest(asked.left)
+
+        def left() -> float:
+            return max(0.001, until - time.monotonic())
+
+        known = self._newest(left())
         if known is None or not known.read_point.begun:
             raise Unavailable("the stream has just started: its clock has no time yet, so it answers nothing")
-        read_point = known.read_point
-        if asked.at_least is not None and read_point.clock < asked.at_least:
-            raise Unavailable(f"the stream's clock has not reached {asked.at_least}: it is at {read_point.clock}")
-        if refused := asked.refused(read_point.clock):
-            raise _RefusedError(refused)
-        settings, limits = self._world.settings, self._world.limits
-        queries, longest = asked.at(read_point.clock), None if limits is None else limits.longest
-        given = read_point.routing, read_point.clock, settings.space, settings.retention, longest
-        as_of = json.dumps(read_point.as_of)
-        with self._counting(asked), ExitStack() as opened:
-            tally = opened.enter_context(_Tally(self._memory, asked.largest))
+        read_point, settings, limits = known.read_point, self._world.settings, self._world.limits
+        if request.at_least is not None and read_point.clock < request.at_least:
+            raise Unavailable(f"the stream's clock has not reached {request.at_least}: it is at {read_point.clock}")
+        queries, longest = _at(request.asked, read_point.clock), None if limits is None else limits.longest
+        as_of = f', "as_of": {json.dumps(read_point.as_of)}}}'.encode()
+        with self._counting(queries), ExitStack() as opened:
+            tally = opened.enter_context(_Tally(self._memory, request.largest))
 
             def find(wanted: Sequence[Wanted]) -> Iterator[Part]:
-                return self._found(wanted, known, asked.left, opened)
+                return self._found(wanted, known, left(), opened)
 
+            given = read_point.routing, read_point.clock, settings.space, settings.retention, longest
             for numbers, lines in SnapshotRows(queries, *given).rows(find, tally):
-                yield from _pieces(numbers, lines, f', "as_of": {as_of}}}'.encode(), tally)
+                yield from _pieces(numbers, lines, as_of, tally)
 
     @contextmanager
-    def _counting(self, asked: _Asked) -> Iterator[None]:
-        """Count the queries by what becomes of them."""
+    def _counting(self, queries: Sequence[Query]) -> Iterator[None]:
+        """Count queries by what becomes of them."""
         began, outcome = time.perf_counter(), "failed"
         try:
             yield
@@ -185,7 +166,7 @@ class QueryCoordinator:
             outcome = "abandoned"
             raise
         finally:
-            self._metrics.count(asked.types, outcome, time.perf_counter() - began)
+            self._metrics.count([each.type for each in queries], outcome, time.perf_counter() - began)
 
     # ------------------------------------------------------------------------------------------------------- searching
 
@@ -278,64 +259,26 @@ def _pieces(numbers: Sequence[int], lines: Sequence[bytes], end: bytes, tally: _
         yield b"\n".join([_head(numbers=some), *rows])
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request of a client.
+def _at(asked: Iterable[AskedQuery], clock: int) -> list[Query]:
+    """Queries with their times; those without one have that of the clock.
 
-    Attributes:
-        queries: with the time of each that has one.
-        times: for each query, whether it has a time, and what is to be checked of it, see :func:`check_time`.
-        at_least: ms: no answer before the clock has reached this time; None: at once.
-        until: when the client stops waiting, s of the monotonic clock.
-        largest: bytes of the rows, together; None: any number.
+    Raises:
+        QueriesRefusedError: some are about a time that cannot be meant, or not be answered yet.
     """
-
-    queries: Sequence[Query]
-    times: Sequence[tuple[bool, int | str | None]]
-    at_least: int | None
-    until: float
-    largest: int | None
-
-    @classmethod
-    def read(cls, body: bytes) -> Self:
-        """From :func:`~spatialstream.actors.query_endpoint.request_of`."""
-        given = json.loads(body)
-        queries = [unpacked(form) for form, _, _ in given["asked"]]
-        times = [(timed, checked) for _, timed, checked in given["asked"]]
-        return cls(queries, times, given["at_least"], time.monotonic() + given["seconds"], given["largest"])
-
-    @property
-    def left(self) -> float:
-        """Seconds that the client still waits."""
-        return max(0.001, self.until - time.monotonic())
-
-    @property
-    def types(self) -> list[str]:
-        """Of the queries."""
-        return [each.type for each in self.queries]
-
-    def at(self, clock: int) -> list[Query]:
-        """The queries; those without a time have that of the clock."""
-        return [
-            each if timed else replace(each, t=clock) for each, (timed, _) in zip(self.queries, self.times, strict=True)
-        ]
-
-    def refused(self, clock: int) -> dict[int, str]:
-        """Reasons of queries about a time that cannot be meant, or not be answered yet."""
-        found = dict[int, str]()
-        for number, (query, (timed, checked)) in enumerate(zip(self.queries, self.times, strict=True)):
-            if timed:
-                try:
-                    if checked is not None:
-                        check_time(checked, clock)
-                except RecordError as error:
-                    found[number] = str(error)
-                else:
-                    if query.t > clock:
-                        right = f"leave t out, or wait with at_least={query.t}"
-                        late = f"is later than the stream's clock, which is at {clock}"
-                        found[number] = f"t: {query.t} {late}; {right}"
-        return found
+    queries, reasons = list[Query](), dict[int, str]()
+    for number, (query, timed, checked) in enumerate(asked):
+        queries.append(query if timed else replace(query, t=clock))
+        try:
+            if checked is not None:
+                check_time(checked, clock)
+            if timed and query.t > clock:
+                late = f"{query.t} is later than the stream's clock, which is at {clock}"
+                raise RecordError("t", f"{late}; leave t out, or wait with at_least={query.t}")
+        except RecordError as error:
+            reasons[number] = str(error)
+    if reasons:
+        raise QueriesRefusedError(reasons)
+    return queries
 
 
 # -------------------------------------------------------------------------------------------------------------- memory

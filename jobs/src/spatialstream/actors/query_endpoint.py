@@ -14,7 +14,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +28,7 @@ from spatialstream.connectors.calls import called
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.catalogue import Listed
 from spatialstream.model.errors import Gone, Replaced, StateError, Suspended, Unavailable
-from spatialstream.model.parsed_queries import packed
+from spatialstream.model.parsed_queries import packed, unpacked
 from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import Space
@@ -176,7 +176,13 @@ class Request(NamedTuple):
     def to_json(self) -> bytes:
         """For :meth:`~spatialstream.actors.coordinator.QueryCoordinator.ask`."""
         forms = [(packed(query), timed, checked) for query, timed, checked in self.asked]
-        return json.dumps(self._asdict() | {"asked": forms}).encode()
+        return json.dumps(self._replace(asked=forms)).encode()  # type: ignore[arg-type]
+
+    @classmethod
+    def of_json(cls, body: bytes) -> Request:
+        """From :meth:`to_json`."""
+        forms, *rest = json.loads(body)
+        return cls([AskedQuery(unpacked(form), *times) for form, *times in forms], *rest)
 
 
 class QueriesRefusedError(Exception):
@@ -210,17 +216,26 @@ def rows_in(messages: Iterable[bytes]) -> Iterator[tuple[list[int], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Where slots are, as the driver said last; it may have changed since.
+    """What the driver said last; it may have changed since.
 
     Attributes:
-        actors: address of the actor of each slot.
-        version: number of the routing version, which says where objects are.
+        record: of the newest read point; empty: no round is done.
+        versions: routing versions that have been loaded.
         since: s of the monotonic clock.
+        actors: address of the actor of each slot, without slots that are moving.
+        parts: address of the actor of each part of MERGE; None while it is moving.
     """
 
-    actors: Mapping[int, str]
-    version: int
-    since: float = field(default_factory=time.monotonic)
+    record: Mapping[str, Any]
+    versions: dict[int, RoutingVersion]
+    since: float
+    actors: Mapping[int, str] = field(init=False)
+    parts: Mapping[int, str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        actors, parts = ({int(i): at for i, at in self.record.get(each, {}).items()} for each in ("actors", "parts"))
+        object.__setattr__(self, "actors", {slot: address for slot, address in actors.items() if address})
+        object.__setattr__(self, "parts", parts)
 
 
 class QueryClient:
@@ -239,11 +254,9 @@ class QueryClient:
         self._query_endpoint: QueryEndpoint | None = None
         self._clients: dict[str, flight.FlightClient] = {}
         self._asking = CallPool("ask", lambda address: self._client(self.query_endpoint, address))
-        self._actors: dict[int, str] = {}
-        self._parts: dict[int, str | None] = {}
         self._versions: dict[int, RoutingVersion] = {}
         self._loading: dict[int, Future[RoutingVersion]] = {}
-        self._known: _Known | None = None
+        self._known = _Known({}, {}, float("-inf"))
         self._silent: dict[str, float] = {}
         self._suspended = False
         self._looking = Future[None]()
@@ -269,7 +282,7 @@ class QueryClient:
     @property
     def actors(self) -> dict[int, str]:
         """The address of the actor of each slot, as the driver said last, without slots that are moving."""
-        return dict(self._actors)
+        return dict(self._known.actors)
 
     def _look_for_another(self, seconds: float) -> None:
         """Reload the query endpoint, which a new driver replaces; if the store is unreachable, the known one is kept.
@@ -304,19 +317,16 @@ class QueryClient:
             Replaced: the stream is another one now.
         """
         until = time.monotonic() + seconds
-        with self._lock:
-            versions = self._versions
         known = self._located(seconds)
-        if known is None:
+        if not known.record:
             return None
-        read_point = ReadPoint.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
-        self._keep({known["version"], *(past[0] for past in known["past"])})
-        return read_point
+        return ReadPoint.of(known.record, lambda number: self._version(number, known.versions, until))
 
-    def _located(self, seconds: float) -> dict[str, Any] | None:
-        """The newest read point as JSON, and where slots and parts of MERGE are; errors as of :meth:`newest`."""
+    def _located(self, seconds: float) -> _Known:
+        """Ask the driver; errors as of :meth:`newest`."""
         until = time.monotonic() + seconds
-        query_endpoint = self.query_endpoint
+        with self._lock:
+            query_endpoint, versions = self.query_endpoint, self._versions
         if query_endpoint.kind != self._stream:
             raise Replaced("the stream was created again with another space or term rule: connect to it again")
         if self._suspended:  # there may be nobody, and to find that out takes all the time there is
@@ -326,18 +336,16 @@ class QueryClient:
         how = options(query_endpoint.secret, seconds)
         try:
             client = self._client(query_endpoint, query_endpoint.address)
-            known: dict[str, Any] | None = act(client, "read_point", b"", how, query_endpoint.address)
+            record = act(client, "read_point", b"", how, query_endpoint.address)
         except ActorLost as error:
             self._forget(query_endpoint.address)
             self._look_for_another(until - time.monotonic())
             self._check_suspended()
             raise Unavailable(f"the stream's worker does not answer: {error}") from None
-        if known is None:
+        if record is None:
             self._check_begun(until - time.monotonic())
-            return None
-        self._actors = {int(slot): address for slot, address in known["actors"].items() if address}
-        self._parts = {int(part): address for part, address in known["parts"].items()}
-        self._known = _Known(self._actors, known["version"])
+        self._known = known = _Known(record or {}, versions, time.monotonic())
+        self._keep(known)
         return known
 
     def _check_suspended(self) -> None:
@@ -363,11 +371,14 @@ class QueryClient:
         if begun:
             raise Unavailable("the stream's worker has restarted, and has not read its state yet")
 
-    def _keep(self, versions: set[int]) -> None:
-        """Drop versions that no query uses any more, and clients of actors that have gone."""
+    def _keep(self, known: _Known) -> None:
+        """Drop versions that no query uses any more, and what is known of actors that have gone."""
         with self._lock:
-            self._versions = {number: version for number, version in self._versions.items() if number in versions}
-            addresses = {self.query_endpoint.address, *self._actors.values(), *self._parts.values()}
+            if known.record:
+                numbers = {known.record["version"], *(past[0] for past in known.record["past"])}
+                for number in known.versions.keys() - numbers:
+                    del known.versions[number]
+            addresses = {self.query_endpoint.address, *known.actors.values(), *known.parts.values()}
             self._clients = {address: client for address, client in self._clients.items() if address in addresses}
             self._silent = {address: until for address, until in self._silent.items() if address in addresses}
 
@@ -388,7 +399,7 @@ class QueryClient:
             with closing(self._messages(address, request._replace(seconds=left))) as messages:
                 yield from rows_in(messages)
         except (Gone, ActorLost):
-            self._known = None  # something is elsewhere now
+            self._known = replace(self._known, since=float("-inf"))  # something is elsewhere now
             raise
 
     def _messages(self, address: str, request: Request) -> Generator[bytes]:
@@ -410,15 +421,15 @@ class QueryClient:
             Unavailable: there is none; see :meth:`newest`.
         """
         known, now = self._known, time.monotonic()
-        if known is None or now > known.since + _KNOWN_SECONDS:
-            if self._located(seconds) is None:
-                raise Unavailable("the stream has just started: it has not completed a round yet")
-            known = self._known
-        if known is None or not known.actors:
+        if now > known.since + _KNOWN_SECONDS:
+            known = self._located(seconds)
+        if not known.record:
+            raise Unavailable("the stream has just started: it has not completed a round yet")
+        if not known.actors:
             raise Gone("the stream's slots are moving: try again")
         best = None
         with suppress(Unavailable):  # where that is may be not known yet
-            best = known.actors.get(_slot_of(query, self._version(known.version, self._versions, 0.0)))
+            best = known.actors.get(_slot_of(query, self._version(known.record["version"], known.versions, now)))
         others = list(dict.fromkeys(known.actors.values()))
         heard = [address for address in (best, *others) if address is not None and self._silent.get(address, 0.0) < now]
         return heard[0] if heard else others[0]
@@ -431,7 +442,7 @@ class QueryClient:
         Raises:
             Unavailable: a part does not answer; Gone: it does not have that round.
         """
-        query_endpoint, parts = self.query_endpoint, self._parts
+        query_endpoint, parts = self.query_endpoint, self._known.parts
         if not parts or None in parts.values():
             raise Gone("a part of MERGE is moving: try again")
 
@@ -464,12 +475,12 @@ class QueryClient:
         with self._lock:
             self._clients.pop(address, None)
 
-    def _version(self, number: int, known: dict[int, RoutingVersion], seconds: float) -> RoutingVersion:
+    def _version(self, number: int, known: dict[int, RoutingVersion], until: float) -> RoutingVersion:
         """A routing version, loaded once; right after its adoption the store may be unreachable.
 
         Raises:
-            Unavailable: the store did not return it within so many seconds, or has it no longer, because it was removed
-                after the worker had passed it. What it gives later is there for who asks again.
+            Unavailable: the store did not return it by then, s of the monotonic clock, or has it no longer, because it was
+                removed after the worker had passed it. What it gives later is there for who asks again.
         """
         if number not in known:
             with self._lock:
@@ -477,7 +488,7 @@ class QueryClient:
                 if loading is None:
                     loading = self._loading[number] = called(partial(self._store.load, number))
             try:
-                known[number] = loading.result(max(0.0, seconds))
+                known[number] = loading.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
                 raise Unavailable(
                     "the stream's objects are being moved, and where they are is not known here yet: try again"

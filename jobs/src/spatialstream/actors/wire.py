@@ -47,7 +47,6 @@ __all__ = [
     "raised",
     "received",
     "rows_of",
-    "telling",
     "told_of",
     "write_blocks",
 ]
@@ -206,13 +205,8 @@ class Gathering:
 
 def write_blocks(rows: Iterable[Block]) -> Iterator[pa.RecordBatch]:
     """Rows as batches of :data:`BLOCKS`; if generating them fails, the last batch carries the exception."""
-    return telling(batch for row in rows for batch in messages.messages(*row))
-
-
-def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of :data:`BLOCKS`; if generating them fails, the last batch carries the exception."""
     try:
-        yield from batches
+        yield from (batch for row in rows for batch in messages.messages(*row))
     except Exception as error:  # noqa: BLE001 - sent to the caller
         words = json.dumps(error_json(error)).encode()
         yield pa.RecordBatch.from_pydict({"slot": [-1], "kind": [_FAILED], "data": [words]}, BLOCKS)

@@ -5,7 +5,7 @@ One row is one block with any number of objects, so that the cost of crossing a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,6 @@ __all__ = [
     "messages",
     "numbers",
     "pack",
-    "together",
     "unpack",
 ]
 
@@ -49,9 +48,6 @@ Block = tuple[int, str, pa.RecordBatch]
 
 LARGEST_VALUE = 64 << 20
 """Bytes beyond which a block is split on its way between Spark's tasks, whose values are limited to 2 GiB."""
-
-_TOGETHER = 1 << 20
-"""Maximum bytes of a batch of small blocks."""
 
 BLOCK_TYPE = "slot int, kind string, data binary"
 """The Spark schema of all three stages' rows."""
@@ -126,22 +122,7 @@ def messages(slot: int, kind: str, batch: pa.RecordBatch) -> Iterator[pa.RecordB
 
     Receivers of blocks accept several of one kind from a slot.
     """
-    return (_message([(slot, kind, pack(piece))]) for piece in _pieces(batch))
-
-
-def together(rows: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-    """Blocks as with :func:`messages`, small ones in one batch: transporting a batch costs more than a small block."""
-    waiting: list[tuple[int, str, pa.Buffer]] = []
-    size = 0
-    for slot, kind, batch in rows:
-        for content in map(pack, _pieces(batch)):
-            if waiting and size + content.size > _TOGETHER:
-                yield _message(waiting)
-                waiting, size = [], 0
-            waiting.append((slot, kind, content))
-            size += content.size
-    if waiting:
-        yield _message(waiting)
+    return (_message(slot, kind, pack(piece)) for piece in _pieces(batch))
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -153,12 +134,10 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _message(packed: Sequence[tuple[int, str, pa.Buffer]]) -> pa.RecordBatch:
-    slots, kinds, contents = zip(*packed, strict=True)
-    offsets = pa.py_buffer(np.cumsum([0, *(content.size for content in contents)], dtype=np.int32))
-    data = contents[0] if len(contents) == 1 else pa.py_buffer(b"".join(contents))
-    values = pa.Array.from_buffers(pa.binary(), len(contents), [None, offsets, data])
-    return pa.RecordBatch.from_arrays([pa.array(slots, pa.int32()), pa.array(kinds), values], ["slot", "kind", "data"])
+def _message(slot: int, kind: str, content: pa.Buffer) -> pa.RecordBatch:
+    offsets = pa.py_buffer(np.array([0, content.size], np.int32))
+    data = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
+    return pa.RecordBatch.from_arrays([pa.array([slot], pa.int32()), pa.array([kind]), data], ["slot", "kind", "data"])
 
 
 def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:

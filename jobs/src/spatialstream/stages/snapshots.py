@@ -1,7 +1,7 @@
 """Snapshot queries: the search of one slot, and the rows made from what all slots find.
 
-WORK and MERGE do both within a round; between rounds, views (:mod:`~spatialstream.stages.views`) and their clients
-(:mod:`~spatialstream.stages.snapshot_queries`) do. It is the same code, so a query has the same row either way.
+WORK and MERGE do both within a round; between rounds, actors do, with views of their slots
+(:mod:`~spatialstream.stages.snapshot_queries`). It is the same code, so a query has the same row either way.
 
 Cost: a slot's part is that of its searches (:mod:`spatialstream.local.snapshot.views`); a row is a sort of what is
 found. Lists and counts may be many times the available memory; they are processed in blocks.
@@ -81,7 +81,6 @@ def answer(
     looked_at: Reach,
     *,
     two_phase: bool,
-    alone: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[Block]:
     """A slot's partials of snapshot queries; a slot without a match still reports that it was asked.
 
@@ -92,8 +91,6 @@ def answer(
         number: int64[n], distinct.
         looked_at: see :func:`reach`.
         two_phase: whether complete SKQs are included, for a second phase.
-        alone: bool[n], the queries for which no other slot is asked: for such an STQ, the terms that cannot be among
-            the first k are omitted; None: not known.
     """
     if not len(queries):
         return
@@ -112,7 +109,7 @@ def answer(
         query = queries[i]
         assert isinstance(query, Query)
         kind = SNAPSHOT[query.type].partial
-        part = search(objects, query, int(number[i]), int(since[i]), alone=alone is not None and bool(alone[i]))
+        part = search(objects, query, int(number[i]), int(since[i]))
         made()
         gathered.setdefault(kind, []).append(part)
         sizes[kind] = sizes.get(kind, 0) + nbytes(part)
@@ -123,7 +120,9 @@ def answer(
         yield from ((slot, kind, piece) for piece in _pieces(stack(parts)))
 
 
-def search(objects: Objects, query: Query, number: int, since: int, *, alone: bool, within: float = np.inf) -> Columns:
+def search(
+    objects: Objects, query: Query, number: int, since: int, *, alone: bool = False, within: float = np.inf
+) -> Columns:
     """A slot's result for a snapshot query.
 
     Args:
@@ -131,7 +130,7 @@ def search(objects: Objects, query: Query, number: int, since: int, *, alone: bo
         query: the query.
         number: identifies it.
         since: it looks at objects of (since, t].
-        alone: see :func:`answer`.
+        alone: whether no other slot is asked: of an STQ, the terms that cannot be among the first k are omitted then.
         within: an SKQ does not need farther objects than this, in the unit of distances.
     """
     found = SNAPSHOT[query.type].search(objects, query, since, alone=alone, within=within)
