@@ -479,8 +479,8 @@ class QueryClient:
         """A routing version, loaded once; right after its adoption the store may be unreachable.
 
         Raises:
-            Unavailable: the store did not return it by then, s of the monotonic clock, or has it no longer, because it was
-                removed after the worker had passed it. What it gives later is there for who asks again.
+            Unavailable: the store did not return it by then, s of the monotonic clock, or has it no longer, because it
+                was removed after the worker had passed it. What it gives later is there for who asks again.
         """
         if number not in known:
             with self._lock:
