@@ -1,6 +1,6 @@
 """Parsed snapshot queries as short JSON lists, as they travel between the processes of a stream.
 
-A query is parsed and checked where it enters, and never again: reading this form takes a tenth of the time of
+A query is parsed and checked where it enters, and never again: reading this form takes a sixth of the time of
 :func:`~spatialstream.model.queries.parse_query`. It is only for processes of one release that have a secret in common.
 """
 
