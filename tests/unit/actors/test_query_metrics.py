@@ -39,7 +39,7 @@ def test_queries_are_counted_by_type_and_outcome_and_answers_by_latency() -> Non
 def test_the_limits_are_those_of_a_histogram() -> None:
     assert list(LIMITS) == sorted(LIMITS)
     assert LIMITS[-1] == float("inf")
-    assert [each.value for each in ASKED] == ["SRQ", "SKQ", "STQ"]
+    assert [*ASKED] == ["SRQ", "SKQ", "STQ"]
 
 
 def test_what_actors_tell_adds_up_though_they_go() -> None:
