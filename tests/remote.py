@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spatialstream.connectors.contracts import File, Puts
 from spatialstream.connectors.memory_storage import MemoryStorage
-from spatialstream.connectors.object_store import _KEPT, _PUTS_AT_ONCE
+from spatialstream.connectors.object_store import KEPT, PUTS_AT_ONCE
 
 
 class Underway:
@@ -22,7 +22,7 @@ class Underway:
     def __init__(self, storage: Remote, files: Sequence[File], seal: File, after: Underway | None) -> None:
         self._storage, self._after = storage, after
         self.left = [(name, b"".join(parts)) for name, parts in files]
-        storage._chance.shuffle(self.left)
+        storage.chance.shuffle(self.left)
         self._seal: File | None = seal
 
     @property
@@ -62,6 +62,8 @@ class Remote(MemoryStorage):
         chance: decides the order, and what is lost.
 
     Attributes:
+        step, chance: as passed in.
+        sets: all sets of files that were begun.
         now: the clock.
         waited: method and name of each request that was waited for; of puts at once those of each.
         beside: how many were not.
@@ -78,19 +80,19 @@ class Remote(MemoryStorage):
         self.held, self.haste = False, 1.0
         self.trouble: BaseException | None = None
         self.waited: list[tuple[str, str]] = []
-        self._step, self._chance = step, chance or random.Random(0)
+        self.step, self.chance = step, chance or random.Random(0)
         self._begun: list[tuple[str, bytes]] = []
         self._cached: set[str] = set()
         self._late: dict[str, bytes] = {}
         self._shared: dict[str, bytes] = {}
-        self._sets: list[Underway] = []
+        self.sets: list[Underway] = []
 
     def _request(self, method: str, name: str) -> None:
         self.now += 1
         self.waited.append((method, name))
 
     def _keep(self, name: str) -> None:
-        if _KEPT.fullmatch(name):
+        if KEPT.fullmatch(name):
             self._cached.add(name)
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
@@ -103,24 +105,24 @@ class Remote(MemoryStorage):
         self._begun.append((name, b"".join(parts)))
 
     def await_puts(self) -> None:
-        self._chance.shuffle(self._begun)
-        self.now += -(-len(self._begun) // _PUTS_AT_ONCE)
+        self.chance.shuffle(self._begun)
+        self.now += -(-len(self._begun) // PUTS_AT_ONCE)
         try:
             while self._begun:
-                self._step("put")
+                self.step("put")
                 name, data = self._begun.pop()
                 self.waited.append(("put", name))
                 self._keep(name)
                 super().put(name, data)
         except BaseException:
-            self._begun = [each for each in self._begun if self._chance.random() < 0.5]
+            self._begun = [each for each in self._begun if self.chance.random() < 0.5]
             raise
 
     def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
         assert after is None or isinstance(after, Underway)
         self.beside += len(files) + 1
-        self._sets.append(Underway(self, files, seal, after))
-        return self._sets[-1]
+        self.sets.append(Underway(self, files, seal, after))
+        return self.sets[-1]
 
     def create(self, name: str, data: bytes) -> bool:
         self._request("put", name)
@@ -167,7 +169,7 @@ class Remote(MemoryStorage):
         """The process dies: what was to be put later is there, or will never be."""
         self._catch_up()
         self.go_on(lambda name: None)
-        self._sets.clear()
+        self.sets.clear()
         for near in (self._late, self._shared, self._cached):
             near.clear()
 
@@ -177,7 +179,7 @@ class Remote(MemoryStorage):
 
     def _catch_up(self) -> None:
         for name in list(self._late):
-            if self._chance.random() < 0.5:
+            if self.chance.random() < 0.5:
                 MemoryStorage.put(self, name, self._late.pop(name))
 
     def put_beside(self, name: str, data: bytes) -> None:
@@ -187,7 +189,7 @@ class Remote(MemoryStorage):
 
     def go_on(self, step: Callable[[str], None] | None = None) -> None:
         """Some of what is put beside is there."""
-        for each in () if self.held else self._sets:
-            if self._chance.random() < self.haste:
-                each.go_on(step or self._step)
-        self._sets = [each for each in self._sets if not each.is_there]
+        for each in () if self.held else self.sets:
+            if self.chance.random() < self.haste:
+                each.go_on(step or self.step)
+        self.sets = [each for each in self.sets if not each.is_there]

@@ -208,7 +208,7 @@ class Simulation:
                 names, view = list(self.source.logs), self.views[0]
                 for partition in range(self.settings.partitions):
                     forget(self.storage, registry_owner(partition))
-                now, due = (lambda: self.time), self.due
+                now, due = (lambda: self.time), (lambda: self.due())
                 self.router = Router(self.settings, self.storage, view, names, now, self.step, due=due)
                 self._epochs = RouterTurns(self.router, self.processes, self.step, self.beside)
             turns = self._epochs
@@ -258,7 +258,7 @@ class Simulation:
             if self.worker is None:
                 for owner in self._owners:
                     forget(self.storage, owner)
-                self.worker = Worker(self.settings, self.storage, self.views[1], self.step, due=self.due)
+                self.worker = Worker(self.settings, self.storage, self.views[1], self.step, due=lambda: self.due())
                 given = self.worker, self.processes, self.settings.slots, self.step, self.beside
                 self._rounds = WorkerTurns(*given)
             record = self._rounds.next(self.random.randint(1, max(1, self.unheard))) or self.worker.settle()

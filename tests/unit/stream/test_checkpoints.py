@@ -49,7 +49,7 @@ def settled(simulation: Simulation) -> None:
     """A round without epochs, which ends with a checkpoint."""
     worker = simulation.worker
     assert worker is not None
-    simulation.due = worker._due = lambda: True
+    simulation.due = lambda: True
     turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, simulation.step)
     record = worker.settle()
     assert record is not None
@@ -189,7 +189,7 @@ def beside(folder: Path, storage: Remote, seed: int = 3) -> Simulation:
     setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10)
     simulation = Simulation(folder, WGS84, *given(seed), setup, seed, checkpoints=0.0, storage=storage)
     until(simulation, lambda: worker_of(simulation).last_done >= 2)
-    simulation.due = worker_of(simulation)._due = router_of(simulation)._due = lambda: True
+    simulation.due = lambda: True
     until(simulation, lambda: worker_of(simulation).last_done >= 6)
     return simulation
 
@@ -229,7 +229,7 @@ def test_turns_go_on_while_a_checkpoint_is_written_and_need_what_was_before_unti
     assert worker.settle() is None, "one is being written"
     assert all(log.bounds[0] == 0 for log in simulation.blocks)
     begun = worker.writing.checkpoint, (router.writing.epoch.number, router.writing.epoch.revision)
-    storage.held, worker._due, router._due = False, lambda: False, lambda: False
+    storage.held, simulation.due = False, lambda: False
     until(simulation, lambda: None not in (worker.last and worker.last.since, router.last and router.last.epoch.since))
     assert (worker.last.since, router.last.epoch.since) == begun
     assert any(log.bounds[0] > 0 for log in simulation.blocks), "what it stands for has gone"
@@ -283,10 +283,9 @@ def test_a_checkpoint_is_waited_for_where_slots_are_to_move(tmp_path: Path, monk
 def test_who_goes_back_begins_with_the_last_checkpoint_whatever_turns_after_it_knew(tmp_path: Path) -> None:
     simulation = beside(tmp_path, storage := Remote())
     worker, router = worker_of(simulation), router_of(simulation)
-    storage.held, worker._due, router._due = False, lambda: False, lambda: False
+    storage.held, simulation.due = False, lambda: False
     until(simulation, lambda: None not in (worker.last and worker.last.since, router.last and router.last.epoch.since))
     forget(simulation.storage)
-    simulation.due = lambda: False
     before = simulation.again
     until(simulation, lambda: simulation.again > before + 4)
     simulation.run(rebalances=0.0, disturbances=0.0)

@@ -41,7 +41,7 @@ class Dying(Simulation):
         setup = StreamSettings("s", slots=2, space=WGS84, idle=IDLE, epoch_records=20, mergers=2)
         storage = Remote()
         super().__init__(folder, WGS84, *self.given, setup, seed, chaos=chaos, checkpoints=0.5, storage=storage)
-        storage._step, storage._chance, storage.haste = self.step, self.random, self.random.choice([0.3, 1.0, 1.0])
+        storage.step, storage.chance, storage.haste = self.step, self.random, self.random.choice([0.3, 1.0, 1.0])
 
     def step(self, name: str) -> None:
         if name == "put":
@@ -131,11 +131,11 @@ def test_what_a_checkpoint_that_was_lost_has_left_goes_with_the_others(at: int) 
         storage.held = turn == 2
         if turn == 2:  # it is lost, and the next one is written by another process
             one.checkpoint()
-            (under_way,) = storage._sets
+            (under_way,) = storage.sets
             for _ in range(at):
                 under_way.go_on(lambda name: None)
             forget(storage)
-            storage._sets.clear()
+            storage.sets.clear()
             assert one.written().lost
             assert names(storage) >= files(1), "from here turns are done again"
             assert len(names(storage) & files(2)) == at
@@ -154,7 +154,7 @@ def test_a_manifest_is_there_after_all_that_it_names_and_what_others_have_still_
     for one, number in ((first, 0), (second, 1)):
         one.end(Structure(number))
         one.checkpoint()
-    under_way = storage._sets
+    under_way = storage.sets
     seen = [names(storage)]
     while under_way[0].left or not under_way[1].is_there:
         for each in reversed(under_way):

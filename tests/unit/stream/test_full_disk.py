@@ -77,7 +77,8 @@ class Stream:
         self.queries = sorted(self.drawn.queries, key=lambda each: each.t)
         self.settings = StreamSettings("s", slots=2, idle=10**12, epoch_records=20)
         self.source = MemorySource(["objects/0", "queries/0"])
-        channel = MemoryChannel([MemoryLog() for _ in range(2)], MemoryLog())
+        self.announced = MemoryLog()
+        channel = MemoryChannel([MemoryLog() for _ in range(2)], self.announced)
         self.world = self.settings.world(
             self.disk, channel, MemorySink([self.results], MemoryLog()), source=self.source
         )
@@ -107,8 +108,8 @@ class Stream:
     def route(self) -> None:
         """Have all records routed."""
         router = RouterJob(**self.arguments(), most_messages=40)
-        router._prepare()
-        while router._turn():
+        router.prepare()
+        while router.turn():
             pass
 
     def work(self, room: float, interval: float = 10.0) -> WorkerJob:
@@ -125,8 +126,8 @@ class Stream:
         self.rests.append(seconds)
         if sum(self.rests) >= self.room:
             self.disk.full = ()
-        assert job._turns is not None
-        worker = job._turns.worker
+        assert job.turns is not None
+        worker = job.turns.worker
         if worker.last is not None and not worker.unfinished and worker.last.round.watermark == self.end:
             job.stop()
 
@@ -210,13 +211,15 @@ def test_that_a_store_takes_no_state_is_told_for_as_long_as_it_does() -> None:
     stream = Stream()
     gauges = {name: lambda on, name=name: told.append((name, on)) for name in ("full", "away")}
     job = WorkerJob(**stream.arguments() | gauges)
-    job._written(Written(there=False))
+    job.prepare()
+    assert job.turns is not None
+    job.turns.on_checkpoint(Written(there=False))
     assert told == []
-    job._written(Written(there=False, trouble="away"))
+    job.turns.on_checkpoint(Written(there=False, trouble="away"))
     assert told == [("away", True)]
-    job._written(Written(there=False, trouble="no room", full=True))
+    job.turns.on_checkpoint(Written(there=False, trouble="no room", full=True))
     assert told == [("away", True), ("full", True)]
-    job._written(Written())
+    job.turns.on_checkpoint(Written())
     assert dict(told) == {"away": False, "full": False}
     assert len(stream.said) == 1
 
@@ -253,9 +256,9 @@ def test_who_goes_back_over_rounds_has_a_checkpoint_soon() -> None:
     stream.end += 10
     stream.route()
     job = stream.work(room=0.0)
-    assert job._turns is not None
+    assert job.turns is not None
     assert len(stream.rounds) == before + 1
-    record = job._turns.worker.settle()
+    record = job.turns.worker.settle()
     assert record is not None, "it is due at once"
     assert record.round.checkpoint
     assert stream.differences() == []

@@ -16,7 +16,7 @@ from spatialstream.connectors.keys import block_key, key_of_incarnation, key_wit
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
-from spatialstream.model.errors import StateError, Unavailable
+from spatialstream.model.errors import RunError, StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
@@ -141,8 +141,5 @@ def test_a_job_notices_that_its_stream_was_begun_anew() -> None:
     channel = MemoryChannel([MemoryLog() for _ in range(SETTINGS.slots)], MemoryLog(), "one")
     world = SETTINGS.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
     job = WorkerJob(Inline(world), store, SETTINGS, "one", warm_up=0.0)
-    job._prepare()
-    job._attend()
-    assert isinstance(job._failure, StateError)
-    with pytest.raises(StateError, match=r"another incarnation of the stream \(other, not one\)"):
-        job._check_incarnation()
+    with pytest.raises(RunError, match=r"another incarnation of the stream \(other, not one\)"):
+        job.run()

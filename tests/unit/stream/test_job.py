@@ -28,10 +28,9 @@ from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Round
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import Trouble, read_trouble, read_unknown, save_trouble
-from spatialstream.stream import job as jobs
 from spatialstream.stream.driver import news
 from spatialstream.stream.engine import Inline, StageError
-from spatialstream.stream.job import RouterJob, WorkerJob, _Job, _rest_after
+from spatialstream.stream.job import Job, RouterJob, WorkerJob
 from spatialstream.stream.settings import StreamSettings
 from tests.streams import object_record, query_record, random_stream
 
@@ -74,7 +73,7 @@ class Given:
 
 
 @dataclass(slots=True)
-class Turns(_Job):
+class Turns(Job):
     """A job with given turns: True, False, or an error to be raised; after the last one it is stopped."""
 
     turns: list[bool | Exception] = field(default_factory=list)
@@ -90,16 +89,16 @@ class Turns(_Job):
 
     name = "job"
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         self.begun.append(True)
 
-    def _idle_turn(self) -> None:
+    def idle_turn(self) -> None:
         self.warm()
 
     def _rest(self, seconds: float) -> None:
         self.rests.append(seconds)
 
-    def _turn(self) -> bool:
+    def turn(self) -> bool:
         if self.broken is not None:
             assert self.attended.wait(60.0)
         outcome = self.turns.pop(0)
@@ -109,19 +108,19 @@ class Turns(_Job):
             raise outcome
         return outcome
 
-    def _bisect(self) -> Sequence[QuarantinedRecord]:
+    def bisect(self) -> Sequence[QuarantinedRecord]:
         self.narrowed += 1
         if self.broken_narrowing is not None:
             raise self.broken_narrowing
         return self.found.pop(0) if self.found else ()
 
-    def _write_less(self) -> None:
+    def write_less(self) -> None:
         pass
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         self.forgotten += 1
 
-    def _beside(self) -> None:
+    def beside(self) -> None:
         self.attended.set()
         if self.broken is not None:
             raise self.broken
@@ -149,8 +148,10 @@ def test_a_turn_that_fails_is_tried_again(given_: Given) -> None:
     assert job.forgotten == 3  # after each failure, and at the end
 
 
-def test_rests_after_failures_grow() -> None:
-    assert [_rest_after(failures) for failures in range(1, 9)] == [0, 2, 4, 8, 16, 30, 30, 30]
+def test_rests_after_failures_grow(given_: Given) -> None:
+    job = Turns(**given_.arguments, turns=[*(StateError(f"failure {i}") for i in range(8)), True])
+    job.run()
+    assert job.rests == [0, 2, 4, 8, 16, 30, 30, 30, 0]
 
 
 def test_a_job_gives_up_after_many_failures_in_a_row(given_: Given) -> None:
@@ -218,18 +219,15 @@ def test_a_narrowing_that_fails_is_told_and_the_turn_is_tried_again(given_: Give
 class Idle(Turns):
     """A job that has nothing to do."""
 
-    def _turn(self) -> bool:
+    def turn(self) -> bool:
         assert self._stopping.wait(60.0)
         return False
 
 
-def test_a_job_that_has_lost_its_engine_ends_at_the_first_failure(
-    given_: Given, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jobs, "_ATTEND_SECONDS", 60.0)
+def test_a_job_that_has_lost_its_engine_ends_at_the_first_failure(given_: Given) -> None:
     turns: list[bool | Exception] = [True, ConnectionRefusedError(111, "Connection refused"), True]
     given_.engine.lost = True
-    job = Turns(**given_.arguments, turns=turns)
+    job = Turns(**given_.arguments, turns=turns, attend_every=60.0)
     with pytest.raises(RunError, match="the job has lost Spark"):
         job.run()
     assert job.turns == [True]
@@ -248,29 +246,33 @@ def test_samples_from_which_nothing_can_be_learnt_are_dropped(given_: Given) -> 
     storage.put("samples/000000001-objects.arrow", b"no samples")
     store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
     job = RouterJob(**given_.arguments)
-    job._prepare()
-    job._learn()
+    job.prepare()
+    job.beside()
     assert storage.list("samples/") == []
     assert given_.said[0].startswith("router: samples of the last epochs are dropped")
 
 
-def test_messages_that_are_passed_over_are_counted_at_once_and_told_now_and_then(
-    given_: Given, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_that_are_passed_over_are_counted_at_once_and_told_now_and_then(given_: Given) -> None:
     counted: list[int] = []
-    job = WorkerJob(**given_.arguments, foreign=counted.append)
     now = 100.0
-    monkeypatch.setattr(jobs.time, "monotonic", lambda: now)
+    job = WorkerJob(**given_.arguments, foreign=counted.append, clock=lambda: now)
+    job.prepare()
+
+    def passing_over(count: int) -> None:
+        assert job.turns is not None
+        job.turns.foreign = count
+        assert not job.turn()
+
     for count in (0, 3, 4, 5):
-        job._tell_foreign(count)
+        passing_over(count)
     assert counted == [3, 4, 5]
     now += 11.0
-    job._tell_foreign(0)
-    job._tell_foreign(0)
+    passing_over(0)
+    passing_over(0)
     assert [text.split(" among ")[0] for text in given_.said] == ["worker: 3 messages", "worker: 9 messages"]
 
 
-def test_what_fails_beside_the_turns_ends_the_job(given_: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_beside_the_turns_ends_the_job(given_: Given) -> None:
     job = Turns(**given_.arguments, turns=[True] * 1000, broken=ValueError("odd"))
     with pytest.raises(RunError, match="the job has failed: odd"):
         job.run()
@@ -332,25 +334,26 @@ def test_a_job_whose_broker_is_away_from_the_start_does_not_say_that_it_runs(giv
 
 @pytest.mark.parametrize("end", [True, OSError("no topic")])
 def test_why_turns_fail_is_left_in_the_routing_store_until_one_succeeds(given_: Given, end: bool | Exception) -> None:
-    store, told = given_.arguments["store"], list[str]()
+    store, told, looks = given_.arguments["store"], list[Trouble](), threading.Semaphore(0)
 
     class Told(Turns):
         name = "router"
 
-        def _turn(self) -> bool:
-            self._tell_failing()
-            told.append(read_trouble(store, "router").text)
-            return Turns._turn(self)
+        def turn(self) -> bool:
+            while looks.acquire(blocking=False):
+                pass
+            for _ in range(2):  # the first may have begun before
+                assert looks.acquire(timeout=60.0)
+            told.append(read_trouble(store, "router"))
+            return Turns.turn(self)
 
     save_trouble(store, "router", Trouble("left by another", 1, 2))
-    job = Told(**given_.arguments, turns=[OSError("no topic"), OSError("no topic"), OSError("another"), end])
-    job.run()
-    job._tell_failing()
+    turns: list[bool | Exception] = [OSError("no topic"), OSError("no topic"), OSError("another"), end, True]
+    Told(**given_.arguments, turns=turns, attend_every=0.001, follow=looks.release).run()
 
-    assert told == ["left by another", "left by another", "no topic", "another"]
-    left = read_trouble(store, "router")
-    assert left.text == ("" if end is True else "no topic")
-    assert left.since <= left.at
+    texts = [each.text for each in told]
+    assert texts == ["left by another", "left by another", "no topic", "another", "" if end is True else "no topic"]
+    assert all(each.since <= each.at for each in told)
 
 
 def test_a_warm_up_that_takes_too_long_is_broken_off_and_the_job_runs(given_: Given) -> None:
@@ -422,14 +425,14 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
             (
                 router,
                 lambda: (
-                    router._turns
-                    and (last := router._turns.router.last)
+                    router.turns
+                    and (last := router.turns.router.last)
                     and last.epoch.watermark == end - 1
                     and not any(lags.values())  # told beside the turns, now and then
-                    and router._unknown == last.unknown
+                    and read_unknown(given_.arguments["store"]) == last.unknown
                 ),
             ),
-            (worker, lambda: worker._turns and (last := worker._turns.worker.last) and last.round.watermark == end - 1),
+            (worker, lambda: worker.turns and (last := worker.turns.worker.last) and last.round.watermark == end - 1),
         ):
             while not is_done():
                 assert len(given_.said) <= 6, given_.said
@@ -475,10 +478,10 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
     router, worker = RouterJob(**arguments), WorkerJob(**arguments, publish=published.append, checkpoint_interval=0.0)
     for job in (router, worker):
-        job._prepare()
-    assert router._turn()
-    assert worker._turn()
-    while worker._turn():  # what a checkpoint takes
+        job.prepare()
+    assert router.turn()
+    assert worker.turn()
+    while worker.turn():  # what a checkpoint takes
         pass
     assert engine.moves
 
@@ -486,11 +489,11 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
     for slot in range(2):
         assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.revision)).watermark == turn.watermark
     known = len(published)
-    assert not worker._turn()
+    assert not worker.turn()
     assert len(published) == known, "once is enough"
 
     moves, engine.unsettled = engine.moves, True  # a process has come, or is to go
-    assert not worker._turn()
+    assert not worker.turn()
     assert engine.moves == moves + 1
     assert len(published) == known + 1
 
@@ -501,12 +504,12 @@ def test_partitions_move_in_a_silent_stream_though_no_checkpoint_comes(given_: G
         log.append((CLOCK, watermark(2_000_000_000_000)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
     router = RouterJob(**given_.arguments | {"engine": engine}, checkpoint_interval=3600.0)
-    router._prepare()
-    assert router._turn()
+    router.prepare()
+    assert router.turn()
 
     engine.unsettled = True  # a process is to go
-    assert not router._turn()
+    assert not router.turn()
     assert not engine.moves, "an epoch may come, with a checkpoint"
     router.checkpoint_interval = 0.0  # an hour passes
-    assert not router._turn()
+    assert not router.turn()
     assert engine.moves == 1

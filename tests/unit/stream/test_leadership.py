@@ -186,7 +186,7 @@ class World:
                 except Unavailable:
                     continue
                 except (Missing, StateError):  # its successor has cleaned up
-                    assert self.leader(job).leadership != leadership._id
+                    assert self.leader(job).leadership != leadership.id
                     return
 
         return self.scheduler.spawn(process)

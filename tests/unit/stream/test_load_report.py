@@ -16,9 +16,10 @@ from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.space import WGS84
+from spatialstream.servers.process import await_condition
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import LoadReport, read_load, save_load, save_sample
+from spatialstream.store.reports import LOAD, LoadReport, read_load, save_load, save_sample
 from spatialstream.stream.driver import WorkerTurns
 from spatialstream.stream.engine import Inline
 from spatialstream.stream.job import WorkerJob
@@ -76,12 +77,11 @@ def test_a_worker_without_metrics_reports(
     settings = StreamSettings("s", slots=SLOTS)
     world = settings.world(Folder(tmp_path), channel, MemorySink([MemoryLog()], MemoryLog()))
     job = WorkerJob(Inline(world), store, settings)
-    job._prepare()
+    job.prepare()
     monkeypatch.setattr(WorkerTurns, "next", lambda self, *more: record_and_summary[0])
     monkeypatch.setattr(WorkerTurns, "do", lambda self, record: record_and_summary[1])
-    assert job._turn()
-    assert job._reporter is not None
-    assert job._reporter.reported(60.0)
+    assert job.turn()
+    assert await_condition(lambda: store.load_statistics(LOAD) is not None, 60.0)
 
     assert read_load(store).counts.arrivals.tolist() == [4] * len(version.mapping)
 

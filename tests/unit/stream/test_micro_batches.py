@@ -298,7 +298,7 @@ def test_unusable_rows_are_dead_letters_with_their_part_and_place(tmp_path: Path
     letters = {(each["source"], each["offset"], each["line"]): each["reason"] for each in process.lines("rejected")}
     assert sorted(letters) == [("objects/1", 1, 1), ("queries/1000000", 0, 1), ("queries/1000000", 0, 3)]
     assert letters["objects/1", 1, 1].startswith("t: ")
-    last = process.stream and process.stream._router.last
+    last = process.stream and process.stream.last
     assert last is not None
     assert last.refused == {"objects": 1, "queries": 1}  # the other one is the registry's
     assert seen(process) == [("c", 1), ("c", 2)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from spatialstream.stages import work as working
 from spatialstream.stages.messages import Block
 from spatialstream.stages.quarantine import AMBIENT, QuarantinedRecord, culprits, failure
 from spatialstream.stages.state import OwnerState
+from spatialstream.stages.turns import Round
+from spatialstream.stages.work import BlockMessage, blocks_of_round, without
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation, StageError
 from tests.streams import Stream, random_stream
@@ -159,13 +161,16 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
 
         monkeypatch.setattr(routing, "route", routed)
     elif stage == "work":
-        apply = working._apply
+        work = working.work
 
-        def applied(slot: int, rows: Sequence[Block], *more: Any) -> Iterator[Block]:
-            yield from apply(slot, rows, *more)
-            check_for(_names(rows, [messages.OBJECTS, messages.REGISTERED]))
+        def applied(slot: int, blocks: Iterable[BlockMessage], turn: Round, *more: Any) -> Iterator[Block]:
+            kept = list(blocks)
+            yield from work(slot, kept, turn, *more)
+            found, _ = blocks_of_round(slot, kept, turn)
+            check_for(_names(list(without(slot, found, turn.left)), [messages.OBJECTS, messages.REGISTERED]))
 
-        monkeypatch.setattr(working, "_apply", applied)
+        for module in (tasks, bisection):
+            monkeypatch.setattr(module, "work", applied)
     elif stage == "second":
         answer = merging.answer_second
 

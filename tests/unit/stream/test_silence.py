@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import types
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from spatialstream.connectors.memory import MemoryChannel, MemoryLog
+from spatialstream.connectors.memory import MemoryLog
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.stages import views
 from spatialstream.stages.state import forget
@@ -34,10 +35,7 @@ class Silent:
         self.stream.source.logs["objects/0"] = MemoryLog()
         self.later = messages[half:]
         self.come(messages[:half])
-        channel = self.stream.world.channel
-        assert isinstance(channel, MemoryChannel)
-        self.log = channel._epochs
-        self.number = 0
+        self.log, self.number, self.passed = self.stream.announced, 0, 0.0
         self.router, self.worker = self.new_router(), self.new_worker()
         self.work()
 
@@ -46,31 +44,32 @@ class Silent:
 
     def _arguments(self) -> dict[str, Any]:
         self.number += 1
-        return {**self.stream.arguments(), "lease": types.SimpleNamespace(number=self.number, superseded=False)}
+        lease = types.SimpleNamespace(number=self.number, superseded=False)
+        return {**self.stream.arguments(), "clock": lambda: time.monotonic() + self.passed, "lease": lease}
 
     def new_router(self) -> RouterJob:
         job = RouterJob(**self._arguments(), most_messages=40, checkpoint_interval=self.checkpoint_interval)
-        job._prepare()
+        job.prepare()
         return job
 
     def new_worker(self) -> WorkerJob:
         job = WorkerJob(**self._arguments(), checkpoint_interval=0.0)
-        job._prepare()
+        job.prepare()
         return job
 
     def work(self) -> None:
         """Work until there is nothing more to do."""
-        while self.router._turn():
+        while self.router.turn():
             pass
         idle = 0
         while idle < 3:
-            idle = 0 if self.worker._turn() else idle + 1
+            idle = 0 if self.worker.turn() else idle + 1
 
     def a_day_passes(self) -> None:
         """With a broker that keeps nothing for longer, whatever its configuration."""
+        self.passed += 86_400.0
         for job in (self.router, self.worker):
-            job._worked_at = -1e9
-            assert not job._turn()
+            assert not job.turn()
         self.log.remove(self.log.bounds[1])
 
 
@@ -84,7 +83,7 @@ def test_a_stream_goes_on_after_a_day_of_silence(router: str, worker: str) -> No
     if router == "restarted after":
         silent.router = silent.new_router()
     if worker == "has failed":
-        silent.worker._forget()
+        silent.worker.forget()
     if worker == "restarted":
         silent.worker = silent.new_worker()
     silent.come(silent.later)
@@ -95,15 +94,15 @@ def test_a_stream_goes_on_after_a_day_of_silence(router: str, worker: str) -> No
 def test_what_was_announced_and_is_gone_is_missed() -> None:
     silent = Silent()
     silent.come(silent.later[:60])
-    while silent.router._turn():
+    while silent.router.turn():
         pass
     silent.log.remove(silent.log.bounds[1])
-    silent.worker._forget()
+    silent.worker.forget()
     silent.come(silent.later[60:])
-    while silent.router._turn():
+    while silent.router.turn():
         pass
     with pytest.raises(StateError, match="the last one received is"):
-        silent.worker._turn()
+        silent.worker.turn()
 
 
 def test_decisions_that_are_lost_are_noticed() -> None:
@@ -127,13 +126,13 @@ def test_jobs_have_the_log_cut_and_go_on_from_what_is_left(monkeypatch: pytest.M
     with monkeypatch.context() as broken:
         broken.setattr(silent.stream.world.channel, "cut", refused)
         for _ in range(3):
-            silent.worker._beside()
+            silent.worker.beside()
     assert [each for each in silent.stream.said if "cut" in each] == [
         "worker: epochs cannot be cut; the log grows until it can be cut"
     ], "once in a while"
     assert silent.log.bounds[0] == 0
-    silent.worker._trim_at = 0.0
-    silent.worker._beside()
+    silent.passed += 300.0
+    silent.worker.beside()
     first, last = silent.log.bounds
     assert 0 < first < last
     silent.router, silent.worker = silent.new_router(), silent.new_worker()

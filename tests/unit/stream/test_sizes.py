@@ -88,28 +88,26 @@ def test_what_is_taken_in_fits_into_a_block() -> None:
     terms = tuple(f"{i:07d}" for i in range((LARGEST_RECORD - 1) // 15))
     batch = ObjectBatch.of([SpatialObject("o", 5, 0.0, 0.0, terms)]).to_arrow()
     block = batch.append_column("seq", pa.array([0])).append_column("leaf", pa.array([0], pa.int32()))
-    (part,) = route._parts(messages.OBJECTS, block)
+    (part,) = route.parts_of(messages.OBJECTS, block)
     assert messages.pack(part).size < LARGEST_MESSAGE - ROOM
 
 
 @pytest.mark.parametrize("kind", [messages.REJECTED, messages.ENDED])
-def test_blocks_of_any_kind_are_cut_until_they_fit(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(route, "LARGEST_BLOCK", 1_000)
+def test_blocks_of_any_kind_are_cut_until_they_fit(kind: str) -> None:
     content = messages.columns(t=np.arange(5_000), line=pa.array(["x" * 20] * 5_000))
-    parts = list(route._parts(kind, content))
+    parts = list(route.parts_of(kind, content, 1_000))
     assert pa.concat_batches(parts).equals(content)
     assert all(part.nbytes <= 1_000 for part in parts)
 
 
-def test_blocks_between_tasks_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "LARGEST_VALUE", 1_000)
+def test_blocks_between_tasks_are_cut() -> None:
     content = messages.columns(t=np.arange(700), terms=pa.array([["a", "b"], ["c"]] * 350))
-    rows = [row for batch in messages.messages(3, "kind", content) for row in messages.blocks(batch)]
+    rows = [row for batch in messages.messages(3, "kind", content, 1_000) for row in messages.blocks(batch)]
     assert len(rows) > 1
     assert {row[:2] for row in rows} == {(3, "kind")}
     assert pa.concat_batches([row[2] for row in rows]).equals(content)
     alone = messages.columns(line=pa.array(["x" * 5_000]))
-    assert len(list(messages.messages(0, "kind", alone))) == 1
+    assert len(list(messages.messages(0, "kind", alone, 1_000))) == 1
 
 
 def test_the_longest_rows_fit_into_messages() -> None:

@@ -117,19 +117,19 @@ def numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
     return numpy_view(batch.column(name))
 
 
-def messages(slot: int, kind: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def messages(slot: int, kind: str, batch: pa.RecordBatch, largest: int = LARGEST_VALUE) -> Iterator[pa.RecordBatch]:
     """A block as rows of a stage's output: one, or several if it is too large to travel as one value.
 
-    Receivers of blocks accept several of one kind from a slot.
+    Receivers of blocks accept several of one kind from a slot. ``largest``: maximum bytes of a value.
     """
-    return (_message(slot, kind, pack(piece)) for piece in _pieces(batch))
+    return (_message(slot, kind, pack(piece)) for piece in _pieces(batch, largest))
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if batch.nbytes > LARGEST_VALUE and batch.num_rows > 1:
+def _pieces(batch: pa.RecordBatch, largest: int) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes > largest and batch.num_rows > 1:
         half = batch.num_rows // 2
-        yield from _pieces(batch.slice(0, half))
-        yield from _pieces(batch.slice(half))
+        yield from _pieces(batch.slice(0, half), largest)
+        yield from _pieces(batch.slice(half), largest)
     else:
         yield batch
 

@@ -43,6 +43,7 @@ __all__ = [
     "Share",
     "admit",
     "dead_letters",
+    "parts_of",
     "queries_with_numbers",
     "registry_owner",
     "registry_state",
@@ -81,7 +82,7 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
     before, packed = None, list[pa.Buffer]()
     for slot, kind, content in route(share, epoch.routing(storage), registry):
         if content is not before:  # a block for all slots is packed once
-            before, packed = content, [messages.pack(part) for part in _parts(kind, content)]
+            before, packed = content, [messages.pack(part) for part in parts_of(kind, content)]
         for data in packed:
             number = sent[slot] = sent.get(slot, -1) + 1
             yield slot, block_key(epoch.number, partition, number, kind, epoch.revision), data
@@ -127,9 +128,15 @@ def dead_letters(storage: Storage, names: Iterable[str]) -> Iterator[str]:
             yield line.decode().removesuffix("\n")
 
 
-def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A block cut by rows into parts that fit into a message, each with a dictionary of its own terms."""
-    if content.nbytes <= LARGEST_BLOCK or content.num_rows < 2:
+def parts_of(kind: str, content: pa.RecordBatch, largest: int = LARGEST_BLOCK) -> Iterator[pa.RecordBatch]:
+    """Cut a block by rows into parts that fit into a message, each with a dictionary of its own terms.
+
+    Args:
+        kind: of the block, one of :mod:`~spatialstream.stages.messages`.
+        content: of the block.
+        largest: maximum bytes of a part, unless it is a single row.
+    """
+    if content.nbytes <= largest or content.num_rows < 2:
         yield content
         return
     half = content.num_rows // 2
@@ -139,12 +146,12 @@ def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             own = replace(objects, terms=objects.terms.compact()).to_arrow()
             for name in ("seq", "leaf"):
                 own = own.append_column(name, piece.column(name))
-            yield from _parts(kind, own)
+            yield from parts_of(kind, own, largest)
         elif kind == messages.REGISTERED:
             queries = QueryBatch.from_arrow(piece.drop_columns(["number"]))
-            yield from _parts(kind, queries_with_numbers(queries, numbers(piece, "number")))
+            yield from parts_of(kind, queries_with_numbers(queries, numbers(piece, "number")), largest)
         else:
-            yield from _parts(kind, piece)
+            yield from parts_of(kind, piece, largest)
 
 
 def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Block]:

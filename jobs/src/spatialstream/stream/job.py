@@ -37,13 +37,12 @@ from spatialstream.stream.settings import CHECKPOINT_SECONDS, StreamSettings
 from spatialstream.stream.timeouts import Every, done_within
 from spatialstream.stream.worker import ROUNDS, RoundRecord, Worker
 
-__all__ = ["RouterJob", "WorkerJob"]
+__all__ = ["Job", "RouterJob", "WorkerJob"]
 
 _Item = TypeVar("_Item")
 
 _POLL_SECONDS = 0.02
 _WAIT_SECONDS = 0.1
-_ATTEND_SECONDS = 0.2
 _LONGEST_REST = 30.0
 _WAIT_FOR_STORAGE = (1.0, 5.0)
 """Interval, s, of checks whether a full disk has room, or the storage is reachable: the first, and the longest."""
@@ -57,7 +56,7 @@ _TRIM_AGAIN_SECONDS = 300.0
 
 
 @dataclass(slots=True)
-class _Job(ABC):
+class Job(ABC):
     """What both jobs have in common: the loop of turns, and how it is stopped.
 
     Attributes:
@@ -77,6 +76,8 @@ class _Job(ABC):
         checkpointed: called when a checkpoint is complete.
         lease: of the job; None if no other process can do it.
         follow: called periodically, concurrently with the turns.
+        attend_every: seconds between two rounds of the periodic work that is concurrent with the turns.
+        clock: a monotonic clock, s.
     """
 
     engine: Engine
@@ -94,6 +95,8 @@ class _Job(ABC):
     checkpointed: Callable[[], object] = lambda: None
     lease: Lease | None = None
     follow: Callable[[], object] = lambda: None
+    attend_every: float = 0.2
+    clock: Callable[[], float] = time.monotonic
     _stopping: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _parts: Parts = field(default_factory=Parts)
@@ -109,7 +112,7 @@ class _Job(ABC):
 
     def __post_init__(self) -> None:
         """Start the interval of checkpoints."""
-        self._checkpoints = Every(self.checkpoint_interval)
+        self._checkpoints = Every(self.checkpoint_interval, self.clock)
 
     @property
     def world(self) -> World:
@@ -120,7 +123,7 @@ class _Job(ABC):
         """Whether a turn is to end with a checkpoint: periodically, or so that a new process gets its part at once."""
 
         def due() -> bool:
-            put_off = time.monotonic() < self._no_checkpoint_before
+            put_off = self.clock() < self._no_checkpoint_before
             return not put_off and (self._checkpoints() or self.engine.unsettled)
 
         return due
@@ -147,9 +150,9 @@ class _Job(ABC):
             self.checkpointed()
         if written.trouble:
             (self.full if written.full else self.away)(True)
-            if time.monotonic() >= self._trouble_at:
+            if self.clock() >= self._trouble_at:
                 self.report(f"{self.name}: continuing without writing its state: {written.trouble}")
-                self._trouble_at = time.monotonic() + _TROUBLE_SECONDS
+                self._trouble_at = self.clock() + _TROUBLE_SECONDS
         elif self._troubled:
             self.full(False)
             self.away(False)
@@ -171,7 +174,7 @@ class _Job(ABC):
         Raises:
             RunError: turns have failed too often in a row, or Spark has ended, and with it the processes of the engine.
         """
-        self._prepare()
+        self.prepare()
         attendant = threading.Thread(target=self._attend, name=f"{self.name}-attendant", daemon=True)
         attendant.start()
         try:
@@ -184,7 +187,7 @@ class _Job(ABC):
             self.running(False)
             self._ended.set()
             attendant.join(10.0)
-            self._forget()
+            self.forget()
 
     def _warm_up(self) -> bool:
         """Do in advance what the first turn would wait for, so that a stream that reports to run answers in time.
@@ -194,17 +197,17 @@ class _Job(ABC):
         """
         if not self.warm_up:
             return True
-        began = time.monotonic()
+        began = self.clock()
         self.report(f"{self.name}: warming up")
         try:
-            warm = done_within(self.warm_up, self._idle_turn, self._stopping)
+            warm = done_within(self.warm_up, self.idle_turn, self._stopping)
             if not warm:
                 self.engine.cancel()
         except Exception as error:  # noqa: BLE001 - a turn with the same error is retried, and reports it
             self.report(f"{self.name}: the warm-up has failed, so the first results may be late: {_cause(error)}")
             return False
         if warm:
-            self.report(f"{self.name}: warm after {time.monotonic() - began:.1f} s")
+            self.report(f"{self.name}: warm after {self.clock() - began:.1f} s")
         elif not self._stopping.is_set():
             self.report(f"{self.name}: not warm after {self.warm_up:g} s, so the first results may be late")
         return True
@@ -217,9 +220,9 @@ class _Job(ABC):
         failures, begun, since = 0, running, 0
         before, narrowed = "", ""
         while not self._stopping.is_set():
-            began = time.monotonic()
+            began = self.clock()
             try:
-                worked = self._turn()
+                worked = self.turn()
             except Superseded:
                 raise
             except Exception as error:  # any: turns can be repeated, so a retry is worthwhile
@@ -227,7 +230,7 @@ class _Job(ABC):
                 since = _now() if failures == 1 else since
                 running = False
                 self.running(running)
-                self._forget()
+                self.forget()
                 self._check_engine(error)
                 full, away = is_full(error), isinstance(error, NoStorage)
                 self.full(full)
@@ -246,7 +249,7 @@ class _Job(ABC):
                 if full or away:
                     rest = min(max(rest, _WAIT_FOR_STORAGE[0]), _WAIT_FOR_STORAGE[1])
                 if full:
-                    self._write_less()
+                    self.write_less()
                 self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
                 self._rest(rest)
             else:
@@ -261,7 +264,7 @@ class _Job(ABC):
                 self._failing = Trouble()
                 failures, before, narrowed = 0, "", ""
                 if worked:
-                    self._rest(max(0.0, began + self.pause / 1000 - time.monotonic()))
+                    self._rest(max(0.0, began + self.pause / 1000 - self.clock()))
         if self._failure is not None:
             raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
 
@@ -269,7 +272,7 @@ class _Job(ABC):
         """Quarantine the records because of which a turn has failed twice with one error; whether any was found."""
         self.report(f"{self.name}: looking for the records that cause this")
         try:
-            quarantined = self._bisect()
+            quarantined = self.bisect()
         except Exception as error:  # noqa: BLE001 - the turn is retried with all records, and fails as before
             self.report(f"{self.name}: none found: {_cause(error)}")
             return False
@@ -292,13 +295,13 @@ class _Job(ABC):
 
     def _attend(self) -> None:
         """Periodic work concurrent with the turns, in a thread of its own."""
-        while not self._ended.wait(_ATTEND_SECONDS):
+        while not self._ended.wait(self.attend_every):
             try:
                 self._check_incarnation()
                 self._check_lease()
                 self._check_engine()
                 self._tell_failing()
-                self._beside()
+                self.beside()
                 self.follow()
             except Unavailable:
                 continue  # retried next time
@@ -340,34 +343,34 @@ class _Job(ABC):
             raise StateError(f"another {self.name} of {self.settings.name} has taken over")
 
     @abstractmethod
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Prepare for the first turn."""
 
     @abstractmethod
-    def _idle_turn(self) -> None:
+    def idle_turn(self) -> None:
         """Have the engine do the work of a turn without records, which loads all kernels and connects to the broker.
 
         The last messages of some partitions are read once more, and nothing is sent.
         """
 
     @abstractmethod
-    def _turn(self) -> bool:
+    def turn(self) -> bool:
         """Do one turn; or wait a little and return False if there is nothing to do."""
 
     @abstractmethod
-    def _bisect(self) -> Sequence[QuarantinedRecord]:
+    def bisect(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records because of which the unfinished turn fails."""
 
     @abstractmethod
-    def _write_less(self) -> None:
+    def write_less(self) -> None:
         """Have the failed turn do without what there is no room for, if that is possible."""
 
     @abstractmethod
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Drop what a failed turn may have left in an inconsistent state."""
 
     @abstractmethod
-    def _beside(self) -> None:
+    def beside(self) -> None:
         """Periodic work concurrent with the turns."""
 
 
@@ -394,7 +397,7 @@ def _fingerprint(error: Exception) -> str:
 
 
 @dataclass(slots=True)
-class RouterJob(_Job):
+class RouterJob(Job):
     """``spatialstream router``: records to blocks.
 
     Attributes:
@@ -404,13 +407,14 @@ class RouterJob(_Job):
         lag: called with a kind and the number of its messages that no epoch has read.
         observe: called with each epoch's record, its duration in s without the look for new records, and the duration
             of each phase (:data:`~spatialstream.stream.parts.ROUTER_PARTS`).
+        turns: what the job's turns do; None before :meth:`prepare`.
     """
 
     most_messages: int = 200_000
     learn_every: float = 10.0
     lag: Callable[[str, int], object] = lambda kind, messages: None
     observe: Callable[[EpochRecord, float, Mapping[str, float]], object] = lambda record, seconds, parts: None
-    _turns: RouterTurns | None = None
+    turns: RouterTurns | None = field(default=None, init=False)
     _learner: Learner | None = None
     _learn_at: float = 0.0
     _unknown: Mapping[str, int] = field(default_factory=dict)
@@ -418,11 +422,12 @@ class RouterJob(_Job):
 
     name = "router"
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Go on from the last epoch."""
         storage, names, leadership = self.world.storage, list(self._source.bounds()), self._leadership(EPOCHS)
         due = self._due()
         router = Router(self.settings, storage, self.store, names, _now, leadership=leadership, due=due)
-        self._turns = RouterTurns(router, self.engine, self._parts.step, beside=True, on_checkpoint=self._written)
+        self.turns = RouterTurns(router, self.engine, self._parts.step, beside=True, on_checkpoint=self._written)
         self._learner = Learner(storage, self.store, self.settings.space)
 
     @property
@@ -430,50 +435,53 @@ class RouterJob(_Job):
         assert self.world.source is not None
         return self.world.source
 
-    def _idle_turn(self) -> None:
+    def idle_turn(self) -> None:
+        """Read the last messages of some partitions."""
         ends = [(name, max(first, end - 1), end) for name, (first, end) in self._source.bounds().items()]
         self.engine.map(IdleTasks().read, _for_each(ends, self.engine.width), anywhere=True)
 
-    def _turn(self) -> bool:
-        assert self._turns is not None
-        turns, router = self._turns, self._turns.router
+    def turn(self) -> bool:
+        """Do one epoch, if there are new records or it is time for one."""
+        assert self.turns is not None
+        turns, router = self.turns, self.turns.router
         self._parts.begin("look")
         bounds = {} if router.unfinished else self._look_behind()
         ranges = news(bounds, router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
             # on a silent stream the registry is quickly rebuilt from the epochs since its last checkpoint
-            silent = time.monotonic() - self._worked_at >= self.checkpoint_interval
+            silent = self.clock() - self._worked_at >= self.checkpoint_interval
             turns.look()
             self._settle(silent or router.settled)
             if silent:
                 router.keep()
             self._stopping.wait(_POLL_SECONDS)
             return False
-        began = time.monotonic()
+        began = self.clock()
         record = turns.epoch(turns.ingestion(ranges))
-        self._worked_at = time.monotonic()
+        self._worked_at = self.clock()
         self.observe(record, self._worked_at - began, self._turn_ended())
         return True
 
-    def _bisect(self) -> Sequence[QuarantinedRecord]:
-        assert self._turns is not None
-        return self._turns.leave_out()
+    def bisect(self) -> Sequence[QuarantinedRecord]:
+        """Quarantine the records because of which the unfinished epoch fails."""
+        assert self.turns is not None
+        return self.turns.leave_out()
 
-    def _write_less(self) -> None:
-        pass  # an epoch that is not decided yet needs room for what it reads
+    def write_less(self) -> None:
+        """Nothing: an epoch that is not decided yet needs room for what it reads."""
 
-    def _forget(self) -> None:
-        pass
+    def forget(self) -> None:
+        """Nothing: an epoch that is not decided yet leaves nothing."""
 
-    def _beside(self) -> None:
+    def beside(self) -> None:
         """Update the sample, and report the lag of the input."""
-        assert self._turns is not None
-        if time.monotonic() >= self._learn_at:
+        assert self.turns is not None
+        if self.clock() >= self._learn_at:
             self._learn()
             self._tell_unknown()
-            self._turns.router.tidy()
+            self.turns.router.tidy()
             self._look_behind()
-            self._learn_at = time.monotonic() + self.learn_every
+            self._learn_at = self.clock() + self.learn_every
 
     def _learn(self) -> None:
         """Update the sample. No answer depends on it, so records on which this fails are dropped, not retried."""
@@ -490,8 +498,8 @@ class RouterJob(_Job):
 
     def _tell_unknown(self) -> None:
         """Save the unknown fields of objects to the routing store, if they have changed."""
-        assert self._turns is not None
-        last = self._turns.router.last
+        assert self.turns is not None
+        last = self.turns.router.last
         if last is not None and last.unknown != self._unknown:
             with suppress(Unavailable):  # retried next time
                 save_unknown(self.store, last.unknown)
@@ -499,8 +507,8 @@ class RouterJob(_Job):
 
     def _look_behind(self) -> Ranges:
         """Get the bounds of the source, and report how many messages are left to read."""
-        assert self._turns is not None
-        left, read, bounds = dict[str, int](), self._turns.router.read, self._source.bounds()
+        assert self.turns is not None
+        left, read, bounds = dict[str, int](), self.turns.router.read, self._source.bounds()
         for name, (first, end) in bounds.items():
             kind = name.partition("/")[0]
             left[kind] = left.get(kind, 0) + max(0, end - read.get(name, first))
@@ -520,7 +528,7 @@ def _for_each(items: Sequence[_Item], count: int) -> list[_Item]:
 
 
 @dataclass(slots=True)
-class WorkerJob(_Job):
+class WorkerJob(Job):
     """``spatialstream worker``: blocks to results.
 
     Attributes:
@@ -530,6 +538,7 @@ class WorkerJob(_Job):
         observe: called with each round's record and summary, its duration in s without the wait for an announcement,
             and the duration of each phase (:data:`~spatialstream.stream.parts.WORKER_PARTS`).
         loads: observes the loads of leaves and slots that the job reports to the routing store.
+        turns: what the job's turns do; None before :meth:`prepare`.
     """
 
     most_epochs: int = 64
@@ -540,7 +549,7 @@ class WorkerJob(_Job):
     )
     loads: LoadObserver = field(default_factory=LoadObserver)
     _reporter: LoadReporter | None = None
-    _turns: WorkerTurns | None = None
+    turns: WorkerTurns | None = field(default=None, init=False)
     _recalled: int = -1
     _worked_at: float = 0.0
     _passed_over: int = 0
@@ -549,38 +558,41 @@ class WorkerJob(_Job):
 
     name = "worker"
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Go on from the last round."""
         settings, storage = self.settings, self.world.storage
         due = self._due()
         worker = Worker(settings, storage, self.store, leadership=self._leadership(ROUNDS), due=due)
-        self._turns = WorkerTurns(
+        self.turns = WorkerTurns(
             worker, self.engine, settings.slots, self._parts.step, beside=True, on_checkpoint=self._written
         )
         self._reporter = LoadReporter(storage, self.store, settings.retention, self.loads)
 
-    def _idle_turn(self) -> None:
+    def idle_turn(self) -> None:
+        """Read the last block of each slot."""
         begins, ends = self.world.channel.begins(), self.world.channel.ends()
         lasts = [(slot, max(begins[slot], end - 1), end) for slot, end in enumerate(ends)]
         self.engine.gather(IdleTasks().take, lasts, IdleTasks().publish)
 
-    def _turn(self) -> bool:
-        assert self._turns is not None
-        turns = self._turns
+    def turn(self) -> bool:
+        """Do one round, if an epoch has been announced."""
+        assert self.turns is not None
+        turns = self.turns
         self._parts.begin("wait")
         record = turns.next(self.most_epochs, _WAIT_SECONDS) or turns.worker.settle()
         foreign, turns.foreign = turns.foreign, 0
         if record is not None:
-            began, moves = time.monotonic(), self.engine.moves
+            began, moves = self.clock(), self.engine.moves
             summary = turns.do(record)
             self.publish(record.round)
-            self.observe(record, summary, time.monotonic() - began, self._turn_ended())
+            self.observe(record, summary, self.clock() - began, self._turn_ended())
             self._report_load(record, summary)
             foreign += summary.foreign
-            self._worked_at = time.monotonic()
+            self._worked_at = self.clock()
             self._recalled = moves  # not the moves after the round: a slot's new process has done no round with it
         else:
             self._settle(turns.worker.settled)
-            if time.monotonic() - self._worked_at >= self.checkpoint_interval:
+            if self.clock() - self._worked_at >= self.checkpoint_interval:
                 turns.worker.keep()
             if self._recalled != self.engine.moves:  # slots are in processes that have done no round yet
                 moves, turn = self.engine.moves, turns.recall()
@@ -603,42 +615,44 @@ class WorkerJob(_Job):
         if count:
             self.foreign(count)
             self._passed_over += count
-        if self._passed_over and time.monotonic() >= self._tell_at:
+        if self._passed_over and self.clock() >= self._tell_at:
             self.report(
                 f"worker: {self._passed_over} messages among blocks or announcements were not written by the router, "
                 "and were skipped"
             )
-            self._passed_over, self._tell_at = 0, time.monotonic() + _TELL_SECONDS
+            self._passed_over, self._tell_at = 0, self.clock() + _TELL_SECONDS
 
-    def _bisect(self) -> Sequence[QuarantinedRecord]:
-        assert self._turns is not None
-        return self._turns.leave_out()
+    def bisect(self) -> Sequence[QuarantinedRecord]:
+        """Quarantine the records because of which the unfinished round fails."""
+        assert self.turns is not None
+        return self.turns.leave_out()
 
-    def _write_less(self) -> None:
+    def write_less(self) -> None:
         """Skip the checkpoint, which is what needs room: the turn leaves its state in memory, as other turns do."""
-        assert self._turns is not None
+        assert self.turns is not None
         try:
-            if self._turns.worker.put_off_checkpoint():
-                self._no_checkpoint_before = time.monotonic() + _PUT_OFF_SECONDS
+            if self.turns.worker.put_off_checkpoint():
+                self._no_checkpoint_before = self.clock() + _PUT_OFF_SECONDS
                 self.report("worker: continuing without a checkpoint, for which there is no room")
         except (OSError, Unavailable) as error:  # there is no room even for the decision
             self.report(f"worker: {_cause(error)}")
 
-    def _forget(self) -> None:
-        if self._turns is not None:
-            self._turns.forget()
+    def forget(self) -> None:
+        """Drop what the slots of a failed round have in memory."""
+        if self.turns is not None:
+            self.turns.forget()
 
-    def _beside(self) -> None:
+    def beside(self) -> None:
         """Confirm what is pending, and cut the log; if cutting is not possible, report it now and then."""
-        assert self._turns is not None
-        worker = self._turns.worker
+        assert self.turns is not None
+        worker = self.turns.worker
         worker.confirm()
-        if time.monotonic() < self._trim_at:
+        if self.clock() < self._trim_at:
             return
         try:
             worker.trim()
         except Unavailable as error:
             self.report(f"worker: {_cause(error)}; the log grows until it can be cut")
-            self._trim_at = time.monotonic() + _TRIM_AGAIN_SECONDS
+            self._trim_at = self.clock() + _TRIM_AGAIN_SECONDS
         else:
-            self._trim_at = time.monotonic() + _TRIM_SECONDS
+            self._trim_at = self.clock() + _TRIM_SECONDS

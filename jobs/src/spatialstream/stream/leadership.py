@@ -340,6 +340,11 @@ class Leadership(_Records):
         return self._leader
 
     @property
+    def id(self) -> str:
+        """The id of this leadership, unique over all processes; "" before it has begun."""
+        return self._id
+
+    @property
     def announced(self) -> int:
         """The last epoch that was announced before the leadership began; -1 if none was, or if it is not known."""
         return self._leader.announced

@@ -32,6 +32,7 @@ from spatialstream.stages.state import get_json, put_json
 from spatialstream.stream.driver import Ingestion
 from spatialstream.stream.embedded import EmbeddedStream, ended, nothing
 from spatialstream.stream.engine import Engine
+from spatialstream.stream.router import EpochRecord
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["LocalStream", "WaitingClock", "intakes_of_part"]
@@ -165,6 +166,11 @@ class LocalStream:
         self._clock = WaitingClock(now, 0 if last is None else last.born)
         self._lock = threading.Lock()
         self._closed = False
+
+    @property
+    def last(self) -> EpochRecord | None:
+        """The record of the last epoch; None before the first."""
+        return self._router.last
 
     # -------------------------------------------------------------------------------------------------------- epochs
 
