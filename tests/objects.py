@@ -121,8 +121,8 @@ class Proxy:
             disable_nagle_algorithm = True
 
             def _do(self) -> None:
-                with proxy._counting(int(self.headers.get("Content-Length") or 0)):
-                    proxy._serve(self)
+                with proxy.counting(int(self.headers.get("Content-Length") or 0)):
+                    proxy.serve(self)
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _do  # noqa: N815 (http.server's names)
 
@@ -151,7 +151,7 @@ class Proxy:
         self._server.server_close()
 
     @contextmanager
-    def _counting(self, size: int) -> Iterator[None]:
+    def counting(self, size: int) -> Iterator[None]:
         with self._lock:
             self._under_way += size
             self.most = max(self.most, self._under_way)
@@ -161,7 +161,7 @@ class Proxy:
             with self._lock:
                 self._under_way -= size
 
-    def _serve(self, asked: BaseHTTPRequestHandler) -> None:
+    def serve(self, asked: BaseHTTPRequestHandler) -> None:
         left, body = int(asked.headers.get("Content-Length") or 0), bytearray()
         while left and (piece := asked.rfile.read(min(left, _PIECE))):
             left -= len(piece)
@@ -253,7 +253,11 @@ def environment(endpoint: str, **more: str) -> Iterator[None]:
     with patch.dict(os.environ, {name: value for name, value in given.items() if value}):
         for name in [name for name, value in given.items() if not value]:
             os.environ.pop(name, None)
-        yield
+        object_store.forget_clients()
+        try:
+            yield
+        finally:
+            object_store.forget_clients()
 
 
 @contextmanager
@@ -265,11 +269,9 @@ def faults(
     tls: Files | None = None,
 ) -> Iterator[Proxy]:
     """Everything goes through a proxy."""
-    object_store._client.cache_clear()
     proxy = Proxy(server.port, delay, fault, rate, tls)
     try:
         with environment(proxy.url):
             yield proxy
     finally:
         proxy.close()
-        object_store._client.cache_clear()

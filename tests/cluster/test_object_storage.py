@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import pytest
 
-from spatialstream.connectors import object_store
 from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.local_cache import LocalCache
-from spatialstream.connectors.object_store import ObjectStorage
+from spatialstream.connectors.object_store import ObjectStorage, TransferLimits
 from spatialstream.connectors.requests import REQUESTS, requests
 from spatialstream.model.errors import Missing, NoStorage
 from spatialstream.model.objects import ObjectBatch
@@ -93,7 +93,6 @@ def place(**more: object) -> ObjectStorage:
 def reached(objects: ObjectServer) -> Iterator[None]:
     with environment(objects.url):
         yield
-    object_store._client.cache_clear()
 
 
 @pytest.fixture
@@ -145,13 +144,13 @@ def test_one_of_several_puts_that_fails_is_told_and_none_is_under_way_then(at: i
 
 
 def test_several_puts_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, together, put = place(), threading.Barrier(8, timeout=60.0), object_store._put
+    storage, together, put = place(), threading.Barrier(8, timeout=60.0), obstore.put
 
-    def wait(*given: Any) -> None:
+    def wait(*given: Any, **more: Any) -> None:
         together.wait()  # for the others: one after the other they would never come
-        put(*given)
+        put(*given, **more)
 
-    monkeypatch.setattr(object_store, "_put", wait)
+    monkeypatch.setattr(obstore, "put", wait)
     for number in range(16):
         storage.begin_put(f"{number}", b"content")
     storage.await_puts()
@@ -179,11 +178,9 @@ def test_what_comes_slowly_but_steadily_is_no_silence(objects: ObjectServer) -> 
         assert proxy.requests == {"PUT": 1, "GET": 1}
 
 
-def test_large_files_that_are_put_at_once_share_a_link(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_that_are_put_at_once_share_a_link(objects: ObjectServer) -> None:
     """By the slowest link that is allowed for all that are on their way are there in time; small files do not wait."""
-    monkeypatch.setattr(object_store, "_PART_BYTES", 5 << 20)
-    monkeypatch.setattr(object_store, "_BYTES_AT_ONCE", 12 << 20)
-    storage = place(silence=60.0, patience=0.0)
+    storage = place(silence=60.0, patience=0.0, limits=TransferLimits(part_bytes=5 << 20, bytes_at_once=12 << 20))
     with faults(objects, rate=16 << 20) as proxy:
         for number, size in enumerate((12, 1, 1, 12, 2, 5, 4, 2, 5, 4)):
             storage.begin_put(f"{number}", b"x" * (size << 20))
@@ -195,16 +192,14 @@ def test_large_files_that_are_put_at_once_share_a_link(objects: ObjectServer, mo
         assert 6 << 20 < proxy.most <= (12 << 20) + 5 * 1000
 
 
-def test_a_large_file_has_as_long_as_all_that_may_be_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "_BYTES_AT_ONCE", 12 << 20)
-    monkeypatch.setattr(object_store, "_SLOWEST", 2 << 20)
-    assert object_store._longer(1_000) == 0.0
-    assert object_store._longer(100 << 20) >= 6.0
+def test_a_large_file_has_as_long_as_all_that_may_be_on_their_way() -> None:
+    limits = TransferLimits(bytes_at_once=12 << 20, slowest=2 << 20)
+    assert limits.extra_seconds(1_000) == 0.0
+    assert limits.extra_seconds(100 << 20) >= 6.0
 
 
-def test_silence_after_a_large_body_is_noticed_too(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "_SLOWEST", 32 << 20)
-    storage = place(silence=0.5, patience=0.0)
+def test_silence_after_a_large_body_is_noticed_too(objects: ObjectServer) -> None:
+    storage = place(silence=0.5, patience=0.0, limits=TransferLimits(slowest=32 << 20))
     with faults(objects, lambda method, path: "hang"):
         for size, most in ((1000, 0.5), (4 << 20, 0.5 + 1.0)):
             began = time.monotonic()
@@ -286,13 +281,11 @@ def test_a_store_that_denies_is_told_at_once_and_without_secrets(
     storage, began = place(patience=60.0), time.monotonic()
     storage.put("a", b"content")
     with caplog.at_level(logging.DEBUG), environment(objects.url, AWS_SECRET_ACCESS_KEY="not-the-one"):
-        object_store._client.cache_clear()
         for ask in (lambda: storage.put("a", b""), lambda: storage.get("a"), lambda: storage.list("")):
             with pytest.raises(NoStorage, match="denied: SignatureDoesNotMatch") as told:
                 ask()
             assert "not-the-one" not in str(told.value) + repr(storage) + caplog.text
     with environment(objects.url, AWS_ACCESS_KEY_ID=READER, AWS_SECRET_ACCESS_KEY=READERS_SECRET):
-        object_store._client.cache_clear()
         assert content(storage, "a") == b"content"
         for ask in (lambda: storage.put("a", b"other"), lambda: storage.delete(["a"])):
             with pytest.raises(NoStorage, match="AccessDenied"):
@@ -316,7 +309,6 @@ def test_credentials_of_a_file_are_read_when_they_have_been_rotated(objects: Obj
     given = {"AWS_SHARED_CREDENTIALS_FILE": str(file), "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
     hold(READER, READERS_SECRET)
     with environment(objects.url, **given):
-        object_store._client.cache_clear()
         with pytest.raises(NoStorage, match="AccessDenied"):
             storage.put("a", b"1")
         hold(KEY, SECRET)
@@ -364,7 +356,6 @@ def test_why_a_store_is_not_reached_is_told(which: str, told: str, objects: Obje
     with faults(objects, tls=None if which == "clear" else files) as proxy:
         known = {"away": "https://127.0.0.1:1", "nowhere": "https://store.invalid", "clear": f"https{proxy.url[4:]}"}
         with environment(known.get(which, proxy.url), AWS_CA_BUNDLE=str(trusted.authority)):
-            object_store._client.cache_clear()
             for ask in (lambda: place(patience=0.0).put("a", b"content"), lambda: place(patience=0.0).list("b/")):
                 with pytest.raises(NoStorage, match=r"cannot be reached: .* error sending request \(") as error:
                     ask()
@@ -416,7 +407,7 @@ def test_what_is_put_later_others_of_the_machine_have_at_once(objects: ObjectSer
             assert found.to_pybytes() == content(storage, name) == b"later"
         storage.put_later("rounds/done", b"later")
         assert storage.cache.get("rounds/done") is None, "it changes"
-    assert storage._later.wait(30.0), "what has failed is put again"
+    assert storage.wait_later(30.0), "what has failed is put again"
     assert content(replace(storage, cache=None), "input/x.arrow") == b"later"
 
 
@@ -434,11 +425,8 @@ def test_what_is_shared_takes_no_request_but_where_the_machine_has_no_room(
         assert proxy.requests == {"PUT": 1, "GET": 1}
 
 
-def test_who_puts_more_later_than_there_is_room_for_waits(
-    objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(object_store, "_LATER_BYTES", 3000)
-    away, storage = [True], place(patience=0.5, silence=0.5)
+def test_who_puts_more_later_than_there_is_room_for_waits(objects: ObjectServer) -> None:
+    away, storage = [True], place(patience=0.5, silence=0.5, limits=TransferLimits(later_bytes=3000))
     with faults(objects, lambda method, path: "hang" if away else None):
         for number in range(3):
             storage.put_later(f"{number}", b"x" * 1000)
@@ -446,9 +434,9 @@ def test_who_puts_more_later_than_there_is_room_for_waits(
             storage.put_later("more", b"x")
         storage.discard(["0"])
         away.clear()
-        assert storage._later.wait(30.0)
+        assert storage.wait_later(30.0)
         storage.put_later("more", b"x")
-    assert storage._later.wait(30.0)
+    assert storage.wait_later(30.0)
     assert storage.list("") == ["1", "2", "more"]
 
 
@@ -458,7 +446,7 @@ def test_what_is_put_later_is_put_at_once_as_much_as_may_be(objects: ObjectServe
         began = time.monotonic()
         for number in range(16):
             storage.put_later(f"{number}", b"x")
-        assert storage._later.wait(30.0)
+        assert storage.wait_later(30.0)
         assert time.monotonic() - began < 16 * 0.2
     assert len(storage.list("")) == 16
 

@@ -9,13 +9,12 @@ import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from spatialstream.actors import call_pool
 from spatialstream.actors.actor import Actor, ActorSpec
 from spatialstream.actors.call_pool import CallPool, serve_calls
 from spatialstream.actors.wire import ActorLost, Guard, client_of, options
@@ -73,6 +72,11 @@ def endpoint() -> Iterator[Endpoint]:
     yield made
     made.slow.set()
     made.shutdown()
+
+
+def watchers() -> list[threading.Thread]:
+    """The threads that look after calls."""
+    return [each for each in threading.enumerate() if each.name == "call-pool"]
 
 
 @pytest.fixture
@@ -151,10 +155,10 @@ def test_of_one_that_has_gone_only_the_first_to_ask_hears(endpoint: Endpoint, as
         endpoint.slow.set()
         for each in held:
             each.result(60.0)
-    assert len(asking._free) == 4
+    assert asking.unused == 4
     with pytest.raises(ActorLost):
         once(asking, endpoint.address, "asking", b"wrong", 60.0)
-    assert not asking._free
+    assert not asking.unused
     until(lambda: endpoint.ended == 4)
     assert once(asking, endpoint.address, "asking", b"ab", 60.0) == b"ba"
 
@@ -165,16 +169,14 @@ def test_an_error_ends_the_call_and_nothing_else(endpoint: Endpoint, asking: Cal
     assert once(asking, endpoint.address, "asking", b"ab", 60.0) == b"ba"
 
 
-def test_calls_that_nobody_uses_end_and_so_does_who_looks_after_them(
-    endpoint: Endpoint, asking: CallPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(call_pool, "_IDLE_SECONDS", 0.2)
+def test_calls_that_nobody_uses_end_and_so_does_who_looks_after_them(endpoint: Endpoint) -> None:
+    asking = CallPool("name", client_of, idle=0.2)
     for round_number in (1, 2):
         once(asking, endpoint.address, "asking", b"ab", 60.0)
         until(lambda number=round_number: endpoint.ended == number)  # type: ignore[misc]
-        until(lambda: not asking._watcher)
-        assert not asking._free
-        assert not asking._all
+        until(lambda: not watchers())
+        assert not asking.unused
+        assert not asking.size
 
 
 def test_all_end_with_who_asks(endpoint: Endpoint, asking: CallPool) -> None:
@@ -187,24 +189,35 @@ def test_all_end_with_who_asks(endpoint: Endpoint, asking: CallPool) -> None:
             waits.result(60.0)
         endpoint.slow.set()
     until(lambda: endpoint.ended == 2)
-    until(lambda: not asking._watcher)
+    until(lambda: not watchers())
 
 
-def test_nothing_of_one_that_is_closed_runs_any_more(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    asking = CallPool("name", client_of)
-    wait = asking._changed.wait
+def test_nothing_of_one_that_is_closed_runs_any_more(endpoint: Endpoint) -> None:
+    class Slow:
+        """The end of a call that takes its time to be cancelled, as on a busy machine."""
 
-    def late(seconds: float) -> bool:
-        woken = wait(seconds)
-        time.sleep(0.3)  # as on a busy machine
-        return woken
+        def __init__(self, reader: Any) -> None:
+            self.read_chunk, self._cancel = reader.read_chunk, reader.cancel
 
-    monkeypatch.setattr(asking._changed, "wait", late)
-    once(asking, endpoint.address, "asking", b"ab", 60.0)
-    watcher = asking._watcher
-    assert watcher is not None
-    asking.close()
-    assert not watcher.is_alive()  # the process may end now
+        def cancel(self) -> None:
+            time.sleep(0.3)
+            self._cancel()
+
+    class Client:
+        def do_exchange(self, *given: Any) -> tuple[Any, Any]:
+            writer, reader = client_of(endpoint.address).do_exchange(*given)
+            return writer, Slow(reader)
+
+    asking = CallPool("name", lambda address: cast("flight.FlightClient", Client()))
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(once, asking, endpoint.address, "asking", b"slow", 60.0)
+        until(lambda: asking.size == 1)
+        (watcher,) = watchers()
+        asking.close()
+        assert not watcher.is_alive()  # the process may end now
+        with pytest.raises(ActorLost):
+            waits.result(60.0)
+        endpoint.slow.set()
 
 
 def test_who_is_not_there_or_does_not_know_the_secret(endpoint: Endpoint, asking: CallPool) -> None:
@@ -221,7 +234,7 @@ def test_nobody_waits_for_a_connection_for_longer_than_for_an_answer(asking: Cal
         with pytest.raises(ActorLost, match="could not connect in time"):
             once(asking, address, "asking", b"ab", 0.2)
         assert time.monotonic() - began < 10.0  # gRPC gives up after 20 s
-    assert not asking._all
+    assert not asking.size
 
 
 def test_a_call_that_is_begun_too_late_is_ended(endpoint: Endpoint) -> None:
@@ -239,16 +252,15 @@ def test_a_call_that_is_begun_too_late_is_ended(endpoint: Endpoint) -> None:
         once(asking, endpoint.address, "asking", b"ab", 0.1)
     late.set()
     until(lambda: endpoint.ended == 1)
-    assert not asking._all
+    assert not asking.size
 
 
-def test_one_that_was_there_and_is_another_now(asking: CallPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_pool, "_IDLE_SECONDS", 0.2)
-    first = Endpoint()
+def test_one_that_was_there_and_is_another_now() -> None:
+    first, asking = Endpoint(), CallPool("name", client_of, idle=0.2)
     assert once(asking, first.address, "asking", b"ab", 60.0) == b"ba"
     with ThreadPoolExecutor(1) as pool:
         gone = pool.submit(first.shutdown)  # waits for the call that stands, and takes no other
-        until(lambda: not asking._free, within=60.0)  # which ends when nobody has used it for a while
+        until(lambda: not asking.unused, within=60.0)  # which ends when nobody has used it for a while
         gone.result(60.0)
     with pytest.raises(ActorLost, match="does not answer"):
         once(asking, first.address, "asking", b"ab", 60.0)

@@ -10,8 +10,7 @@ from functools import partial
 
 import pytest
 
-from spatialstream.connectors import calls
-from spatialstream.connectors.calls import called
+from spatialstream.connectors.calls import CallThreads, called
 from spatialstream.servers.process import await_condition
 
 WITHIN = 30.0
@@ -28,10 +27,10 @@ def test_what_comes_of_a_call_is_told() -> None:
 
 
 def test_a_thread_that_is_free_does_the_next_call() -> None:
-    used = set[int]()
+    threads, used = CallThreads(), set[int]()
     for _ in range(100):
-        used.add(called(threading.get_ident).result(WITHIN))
-        assert await_condition(lambda: bool(calls._free), WITHIN)
+        used.add(threads.called(threading.get_ident).result(WITHIN))
+        assert await_condition(lambda: threads.waiting == 1, WITHIN)
     assert len(used) == 1
 
 
@@ -42,17 +41,17 @@ def test_calls_do_not_wait_for_one_another() -> None:
 
 
 @pytest.mark.parametrize("idle", [0.0, 0.0005])
-def test_a_thread_ends_that_has_nothing_to_do_and_no_call_is_lost_by_it(
-    monkeypatch: pytest.MonkeyPatch, idle: float
-) -> None:
-    monkeypatch.setattr(calls, "_IDLE_SECONDS", idle)
-    pause = threading.Event()
+def test_a_thread_ends_that_has_nothing_to_do_and_no_call_is_lost_by_it(idle: float) -> None:
+    threads, pause = CallThreads(idle), threading.Event()
+    before = {each for each in threading.enumerate() if each.name == "calls"}
     for number in range(1_000):
-        assert called(partial(int, str(number))).result(WITHIN) == number
+        assert threads.called(partial(int, str(number))).result(WITHIN) == number
         if number % 10 == 0:
             pause.wait(idle)  # so that some come just when a thread gives up
-    assert await_condition(lambda: not [each for each in threading.enumerate() if each.name == "calls"], WITHIN)
-    assert not calls._free
+    assert await_condition(
+        lambda: not [each for each in threading.enumerate() if each.name == "calls" and each not in before], WITHIN
+    )
+    assert not threads.waiting
 
 
 def test_what_a_call_has_held_is_let_go() -> None:
@@ -71,7 +70,6 @@ def test_what_a_call_has_held_is_let_go() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_process_that_is_forked_has_threads_of_its_own() -> None:
     assert called(lambda: 1).result(WITHIN) == 1
-    assert await_condition(lambda: bool(calls._free), WITHIN)
     pid = os.fork()
     if pid == 0:
         try:

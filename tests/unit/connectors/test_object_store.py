@@ -5,10 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-import pytest
-
-from spatialstream.connectors import object_store
-from spatialstream.connectors.object_store import ObjectStorage, _Later
+from spatialstream.connectors.object_store import ObjectStorage, TransferLimits
 from spatialstream.model.errors import NoStorage
 from spatialstream.servers.process import await_condition
 
@@ -42,9 +39,8 @@ class Refusing(ObjectStorage):
         self.files[name] = b"".join(parts)
 
 
-def test_a_set_of_files_is_tried_until_it_is_there_and_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "_LONGEST_PAUSE", 0.01)
-    storage = Refusing("s3://nowhere")
+def test_a_set_of_files_is_tried_until_it_is_there_and_says_why_it_is_not() -> None:
+    storage = Refusing("s3://nowhere", limits=TransferLimits(longest_pause=0.01))
     Refusing.refused = {"b"}
     first = storage.put_set([("a", [b"A"]), ("b", [b"B"])], ("seal", [b""]))
     second = storage.put_set([("c", [b"C"])], ("another", [b""]), first)
@@ -62,16 +58,15 @@ def test_a_set_of_files_is_tried_until_it_is_there_and_says_why_it_is_not(monkey
     assert (b, seal, another) == ("b", "seal", "another")
 
 
-def test_what_is_forgotten_while_it_fails_is_not_put_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "_LONGEST_PAUSE", 0.5)  # within which it is forgotten
-    later = _Later(Away("s3://nowhere"))
-    later.add({"a": b"old", "b": b"kept"})
+def test_what_is_forgotten_while_it_fails_is_not_put_again() -> None:
+    storage = Away("s3://nowhere", limits=TransferLimits(longest_pause=0.5))  # within which it is forgotten
+    storage.put_later("a", b"old")
+    storage.put_later("b", b"kept")
     assert Away.asked.wait(60)
-    forgetting = threading.Thread(target=later.forget, args=(["a"],))
+    forgetting = threading.Thread(target=storage.delete, args=(["a"],))
     forgetting.start()
-    later.add({"c": b"after"})
+    storage.put_later("c", b"after")
     Away.fail.set()
     forgetting.join(60)
-    assert later.get("a") is None
-    assert later.wait(60)
+    assert storage.wait_later(60)
     assert Away.files == {"b": b"kept", "c": b"after"}

@@ -24,9 +24,6 @@ from spatialstream.connectors.calls import called
 
 __all__ = ["AnswerMessages", "CallPool", "serve_calls"]
 
-_IDLE_SECONDS = 5.0
-"""An unused call is closed after this time."""
-
 _LOOK_SECONDS = 0.1
 """A request may wait for so much longer than its timeout."""
 
@@ -96,15 +93,26 @@ class CallPool:
     Args:
         name: the command of the exchange.
         client: returns the client of the endpoint at an address.
+        idle: seconds after which an unused call is closed.
     """
 
-    def __init__(self, name: str, client: Callable[[str], flight.FlightClient]) -> None:
+    def __init__(self, name: str, client: Callable[[str], flight.FlightClient], idle: float = 5.0) -> None:
         self._descriptor = flight.FlightDescriptor.for_command(name)
-        self._client, self._changed = client, threading.Condition()
+        self._client, self._idle, self._changed = client, idle, threading.Condition()
         self._free: list[_Call] = []
         self._all: set[_Call] = set()
         self._watcher: threading.Thread | None = None
         self._closed = False
+
+    @property
+    def size(self) -> int:
+        """The number of open calls."""
+        return len(self._all)
+
+    @property
+    def unused(self) -> int:
+        """The number of open calls that no request uses."""
+        return len(self._free)
 
     def ask(
         self, address: str, secret: str, body: bytes, seconds: float, silence: float | None = None
@@ -144,7 +152,7 @@ class CallPool:
                 raise
         last = message[:1] == _LAST
         with self._changed:
-            call.until = time.monotonic() + _IDLE_SECONDS if last else until
+            call.until = time.monotonic() + self._idle if last else until
             if last:
                 self._free.append(call)
         return message[1:], last

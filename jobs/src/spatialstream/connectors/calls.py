@@ -14,54 +14,74 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-__all__ = ["called"]
+__all__ = ["CallThreads", "called"]
 
 T = TypeVar("T")
 
-_IDLE_SECONDS = 10.0
-"""For how long a thread waits for the next call."""
 
-_free: list[SimpleQueue[Callable[[], None]]] = []
-"""The queues through which waiting threads get their next call. Whoever takes one out puts a call into it. Taking one
-out is atomic in the interpreter, so it needs no lock."""
+class CallThreads:
+    """Daemon threads that execute calls.
+
+    Args:
+        idle: seconds for which a thread waits for the next call.
+    """
+
+    def __init__(self, idle: float = 10.0) -> None:
+        self._idle = idle
+        # The queues through which waiting threads get their next call. Whoever takes one out puts a call into it.
+        # Taking one out is atomic in the interpreter, so it needs no lock.
+        self._free: list[SimpleQueue[Callable[[], None]]] = []
+
+    @property
+    def waiting(self) -> int:
+        """The number of threads that wait for a call."""
+        return len(self._free)
+
+    def called(self, do: Callable[[], T]) -> Future[T]:
+        """Call a function in one of the threads, immediately; returns the future of its result."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                result = do()
+            except BaseException as error:  # noqa: BLE001 - raised where the result is requested
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        try:
+            calls = self._free.pop()
+        except IndexError:
+            calls = SimpleQueue()
+            threading.Thread(target=self._serve, args=(calls,), name="calls", daemon=True).start()
+        calls.put(run)
+        return future
+
+    def forget(self) -> None:
+        """Forget all threads, as a process must that has been forked: it has none of them."""
+        self._free.clear()
+
+    def _serve(self, calls: SimpleQueue[Callable[[], None]]) -> None:
+        """Execute calls, until there has been none for a while."""
+        while True:
+            try:
+                run = calls.get(timeout=self._idle)
+            except Empty:
+                try:
+                    self._free.remove(calls)
+                except ValueError:  # another thread has just taken it
+                    run = calls.get()
+                else:
+                    return
+            run()
+            del run  # and with it what it references
+            self._free.append(calls)
+
+
+_threads = CallThreads()
+os.register_at_fork(after_in_child=_threads.forget)
 
 
 def called(do: Callable[[], T]) -> Future[T]:
-    """Call a function in another thread, immediately; returns the future of its result."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result = do()
-        except BaseException as error:  # noqa: BLE001 - raised where the result is requested
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    try:
-        calls = _free.pop()
-    except IndexError:
-        calls = SimpleQueue()
-        threading.Thread(target=_serve, args=(calls,), name="calls", daemon=True).start()
-    calls.put(run)
-    return future
-
-
-def _serve(calls: SimpleQueue[Callable[[], None]]) -> None:
-    """Execute calls, until there has been none for a while."""
-    while True:
-        try:
-            run = calls.get(timeout=_IDLE_SECONDS)
-        except Empty:
-            try:
-                _free.remove(calls)
-            except ValueError:  # another thread has just taken it
-                run = calls.get()
-            else:
-                return
-        run()
-        del run  # and with it what it references
-        _free.append(calls)
-
-
-os.register_at_fork(after_in_child=_free.clear)  # a child has none of the threads
+    """Call a function in a thread of this process, immediately; returns the future of its result."""
+    return _threads.called(do)

@@ -14,9 +14,9 @@ Failures
 
 Slow links
     When reading, each byte that arrives is noticed; when sending, nothing, before there is an answer. So a request with
-    a large body fails only after :attr:`silence` plus the time that a link of 1 MiB/s (:data:`_SLOWEST`) may need for
-    all that this process sends. That is at most 32 s, because the bytes in flight are bounded (:data:`_BYTES_AT_ONCE`).
-    A small request has only :attr:`silence`.
+    a large body fails only after :attr:`silence` plus the time that a link of 1 MiB/s may need for all that this
+    process sends. That is at most 32 s, because the bytes in flight are bounded (:class:`TransferLimits`). A small
+    request has only :attr:`silence`.
 
 Credentials
     ``AWS_SHARED_CREDENTIALS_FILE``, a file that may be a mounted Secret, is read again whenever credentials are needed,
@@ -66,29 +66,21 @@ from spatialstream.model.errors import Missing, NoStorage, SettingError
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["ObjectStorage", "is_url"]
+__all__ = ["KEPT", "PUTS_AT_ONCE", "ObjectStorage", "TransferLimits", "forget_clients", "is_url"]
 
 T = TypeVar("T")
 
 _SCHEMES = ("s3", "gs", "az")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_KEPT = re.compile(r"input/.*|state/.*\.arrays|rounds/.*\.second")
+KEPT = re.compile(r"input/.*|state/.*\.arrays|rounds/.*\.second")
 """Files that are read more than once and never change during a job, because their names contain a try or a revision:
 runs, dead letters, the arrays of structures, and files of second phases."""
 
-_PART_BYTES = 8 << 20
-"""Size of the parts of a file; a smaller one is put by one request. S3 accepts 10,000 parts: files of up to 80 GB."""
 _PARTS_AT_ONCE = 2
 _SMALL_BYTES = 64 << 10
 """Maximum size of a body that waits for no other, and whose answer comes soon over any link."""
-_BYTES_AT_ONCE = 32 << 20
-"""Maximum bytes of larger bodies that a process has in flight."""
-_SLOWEST = 1 << 20
-"""Bytes per second of the slowest link that is fast enough."""
-_PUTS_AT_ONCE = 16
+PUTS_AT_ONCE = 16
 """Maximum concurrent puts of a process; beginning another one waits. So few copies wait for the network."""
-_LATER_BYTES = 64 << 20
-"""Approximate maximum bytes of puts that nobody waits for; beyond it, callers wait."""
 _PAGE = 1000
 """Names listed, or deleted, by one request."""
 _CONNECT_SECONDS = 5
@@ -96,7 +88,7 @@ _LONGEST_SECONDS = 3600
 """Maximum duration of a request, however steadily its bytes come: 3.5 GB over the slowest link."""
 _RETRIES = 3
 """Retries of one request by the library; after them it is signed again, by credentials that may have changed."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_FIRST_PAUSE = 0.1
 _CREDENTIALS_SECONDS = 60
 _AT_EXIT_SECONDS = 10.0
 
@@ -125,6 +117,32 @@ def is_url(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class TransferLimits:
+    """Sizes and pauses of the requests to a store; the defaults suit any store that speaks S3.
+
+    Attributes:
+        part_bytes: size of the parts of a file; a smaller file is put by one request. S3 accepts 10,000 parts: files of
+            up to 80 GB.
+        bytes_at_once: maximum bytes of larger bodies that a process has in flight.
+        slowest: bytes per second of the slowest link that is fast enough.
+        later_bytes: approximate maximum bytes of puts that nobody waits for; beyond it, callers wait.
+        longest_pause: maximum seconds between two attempts.
+    """
+
+    part_bytes: int = 8 << 20
+    bytes_at_once: int = 32 << 20
+    slowest: int = 1 << 20
+    later_bytes: int = 64 << 20
+    longest_pause: float = 5.0
+
+    def extra_seconds(self, size: int) -> float:
+        """Seconds that the body of a request may take, by its bytes: a power of 2, as each timeout has a client."""
+        if size <= _SMALL_BYTES:
+            return 0.0
+        return 2.0 ** math.ceil(math.log2(min(size * PUTS_AT_ONCE, self.bytes_at_once) / self.slowest))
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """A bucket, or a part of it, as a :class:`~spatialstream.connectors.contracts.Storage`.
 
@@ -134,12 +152,14 @@ class ObjectStorage:
         patience: seconds for which a failure is retried, from the first one on.
         silence: seconds without a byte after which a request has failed; for a large body, plus the time that its bytes
             may take.
+        limits: sizes and pauses of its requests.
     """
 
     url: str
     cache: LocalCache | None = None
     patience: float = 30.0
     silence: float = 10.0
+    limits: TransferLimits = TransferLimits()
 
     @classmethod
     def parse(cls, text: str, setting: str, cache: LocalCache | None = None) -> ObjectStorage:
@@ -178,7 +198,7 @@ class ObjectStorage:
         views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
         self._later.forget([checked(name)])
         self.put_now(name, *views)
-        if self.cache is not None and _KEPT.fullmatch(name):
+        if self.cache is not None and KEPT.fullmatch(name):
             self.cache.put(name, views)
 
     def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
@@ -222,7 +242,7 @@ class ObjectStorage:
 
     def get(self, name: str) -> pa.Buffer:
         """See :class:`~spatialstream.connectors.contracts.Storage`."""
-        kept = self.cache if _KEPT.fullmatch(checked(name)) else None
+        kept = self.cache if KEPT.fullmatch(checked(name)) else None
         known = None if kept is None else kept.get(name)
         if known is None:
             if (data := self._later.get(name)) is not None:
@@ -249,18 +269,22 @@ class ObjectStorage:
     def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
         """See :class:`~spatialstream.connectors.contracts.Storage`."""
         content = bytes(data)
-        if self.cache is not None and _KEPT.fullmatch(checked(name)):
+        if self.cache is not None and KEPT.fullmatch(checked(name)):
             self.cache.put(name, [memoryview(content)])
         self._later.add({checked(name): content})
 
     def share(self, name: str, data: bytes | pa.Buffer) -> None:
         """See :class:`~spatialstream.connectors.contracts.Storage`: in the cache, unless that has no room."""
-        if self.cache is None or not _KEPT.fullmatch(checked(name)) or not self.cache.put(name, [memoryview(data)]):
+        if self.cache is None or not KEPT.fullmatch(checked(name)) or not self.cache.put(name, [memoryview(data)]):
             self.put_now(name, memoryview(data))
 
     def discard(self, names: Iterable[str]) -> None:
         """See :class:`~spatialstream.connectors.contracts.Storage`: one request for all that have accumulated."""
         self._later.add({checked(name): None for name in names})
+
+    def wait_later(self, seconds: float) -> bool:
+        """Wait until all that this process puts and discards later is done, for so long; returns whether it is."""
+        return self._later.wait(seconds)
 
     @property
     def _later(self) -> _Later:
@@ -269,7 +293,7 @@ class ObjectStorage:
 
     def put_now(self, name: str, *parts: bytes | memoryview) -> None:
         """Put a file immediately, whatever operation on it is deferred."""
-        self._ask(name, lambda store: _put(store, name, parts), sum(map(len, parts)))
+        self._ask(name, lambda store: _put(store, name, parts, self.limits), sum(map(len, parts)))
 
     def delete_now(self, names: Sequence[str]) -> None:
         """Delete files immediately, likewise."""
@@ -294,7 +318,13 @@ class ObjectStorage:
         until, pause = None, _FIRST_PAUSE
         while True:
             authorities = _authorities() if self.url.startswith("s3:") else None
-            store = _client(self.url, self.silence + _longer(size), authorities, os.getpid())
+            store = _client(
+                self.url,
+                self.silence + self.limits.extra_seconds(size),
+                authorities,
+                os.getpid(),
+                self.limits.longest_pause,
+            )
             try:
                 return request(store)
             except (BaseError, FileNotFoundError) as error:
@@ -311,7 +341,7 @@ class ObjectStorage:
                 if time.monotonic() + pause > until:
                     raise NoStorage(f"{file} cannot be reached: {reason}") from None
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, self.limits.longest_pause)
 
 
 def _get(store: ObjectStore, name: str) -> memoryview:
@@ -331,18 +361,18 @@ def _pages(names: Sequence[str]) -> int:
     return max(1, -(-len(names) // _PAGE))
 
 
-def _put(store: ObjectStore, name: str, parts: Sequence[bytes | memoryview]) -> None:
-    size = sum(map(len, parts))
-    with _sending.some(min(size, _PARTS_AT_ONCE * _PART_BYTES)):
-        if size <= _PART_BYTES:
+def _put(store: ObjectStore, name: str, parts: Sequence[bytes | memoryview], limits: TransferLimits) -> None:
+    size, most = sum(map(len, parts)), limits.part_bytes
+    with _sending.some(min(size, _PARTS_AT_ONCE * most), limits.bytes_at_once):
+        if size <= most:
             count_request("put", size)
             obstore.put(store, name, b"".join(parts), use_multipart=False)
         else:
-            count_request("put", size, -(-size // _PART_BYTES) + 2)
-            pieces = (part[at : at + _PART_BYTES] for part in parts for at in range(0, len(part), _PART_BYTES))
+            count_request("put", size, -(-size // most) + 2)
+            pieces = (part[at : at + most] for part in parts for at in range(0, len(part), most))
             # the library limits the parts in flight before each part but the last: so an empty one is added
             given = chain(pieces, [b""])
-            obstore.put(store, name, given, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+            obstore.put(store, name, given, chunk_size=most, max_concurrency=_PARTS_AT_ONCE)
 
 
 class _Sending:
@@ -352,13 +382,13 @@ class _Sending:
         self._turn, self._changed, self._bytes = threading.Lock(), threading.Condition(), 0
 
     @contextmanager
-    def some(self, size: int) -> Iterator[None]:
-        """Wait until so many more are allowed; first come, first served."""
+    def some(self, size: int, most: int) -> Iterator[None]:
+        """Wait until so many more are allowed, with ``most`` in all; first come, first served."""
         if size <= _SMALL_BYTES:
             yield
             return
         with self._turn, self._changed:
-            self._changed.wait_for(lambda: self._bytes + size <= _BYTES_AT_ONCE)
+            self._changed.wait_for(lambda: self._bytes + size <= most)
             self._bytes += size
         try:
             yield
@@ -369,13 +399,6 @@ class _Sending:
 
 
 _sending = _Sending()
-
-
-def _longer(size: int) -> float:
-    """Additional seconds allowed for a request of so many bytes: a power of 2, because each timeout has a client."""
-    if size <= _SMALL_BYTES:
-        return 0.0
-    return 2.0 ** math.ceil(math.log2(min(size * _PUTS_AT_ONCE, _BYTES_AT_ONCE) / _SLOWEST))
 
 
 def _delete(store: ObjectStore, names: Sequence[str]) -> None:
@@ -424,7 +447,7 @@ def _authorities() -> bytes | None:
 
 
 @lru_cache(maxsize=64)
-def _client(url: str, silence: float, authorities: bytes | None, process: int) -> ObjectStore:
+def _client(url: str, silence: float, authorities: bytes | None, process: int, longest_pause: float) -> ObjectStore:
     """The client of a store; created once per process, because its threads do not survive a fork.
 
     Raises:
@@ -445,7 +468,7 @@ def _client(url: str, silence: float, authorities: bytes | None, process: int) -
             credentials["credential_provider"] = _FileCredentials(
                 Path(file), os.environ.get("AWS_PROFILE") or "default"
             )
-    pauses = {"init_backoff": timedelta(seconds=_FIRST_PAUSE), "max_backoff": timedelta(seconds=_LONGEST_PAUSE)}
+    pauses = {"init_backoff": timedelta(seconds=_FIRST_PAUSE), "max_backoff": timedelta(seconds=longest_pause)}
     retries = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=silence), "backoff": pauses}
     try:
         store: ObjectStore = cast("Any", from_url)(url, client_options=options, retry_config=retries, **credentials)
@@ -454,6 +477,11 @@ def _client(url: str, silence: float, authorities: bytes | None, process: int) -
             raise
         raise NoStorage(f"AWS_CA_BUNDLE: {os.environ['AWS_CA_BUNDLE']} holds no certificates") from None
     return store
+
+
+def forget_clients() -> None:
+    """Forget the clients of this process: the next requests read the settings of the environment anew."""
+    _client.cache_clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,7 +520,7 @@ class _Begun(threading.local):
         self.puts: dict[ObjectStorage, list[Future[None]]] = {}
 
 
-_begun, _free = _Begun(), threading.BoundedSemaphore(_PUTS_AT_ONCE)
+_begun, _free = _Begun(), threading.BoundedSemaphore(PUTS_AT_ONCE)
 
 
 def _put_at_once(
@@ -536,7 +564,7 @@ class _Set:
         after: Puts | None,
     ) -> None:
         self._put(files)
-        while after is not None and not after.wait(_LONGEST_PAUSE):
+        while after is not None and not after.wait(self._storage.limits.longest_pause):
             self.trouble = after.trouble
         self._put(seal)
         self._there.set()
@@ -547,7 +575,7 @@ class _Set:
             self.trouble = next(iter(failed.values()))
             files = {name: files[name] for name in failed}
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, self._storage.limits.longest_pause)
         self.trouble = None
 
 
@@ -582,7 +610,8 @@ class _Later:
             self._changed.notify_all()
 
     def _has_room(self) -> bool:
-        return sum(len(data or b"") for files in (self._todo, self._doing) for data in files.values()) < _LATER_BYTES
+        waiting = sum(len(data or b"") for files in (self._todo, self._doing) for data in files.values())
+        return waiting < self._storage.limits.later_bytes
 
     def get(self, name: str) -> bytes | None:
         """The content that is still to be put for a file; None if there is none."""
@@ -627,7 +656,7 @@ class _Later:
                 self._todo = failed | self._todo
                 self._changed.notify_all()
             if failed:
-                time.sleep(_LONGEST_PAUSE)
+                time.sleep(self._storage.limits.longest_pause)
 
 
 @lru_cache(maxsize=8)
