@@ -7,11 +7,10 @@ import sys
 import pytest
 from kubernetes.client import Configuration
 
-from spatialstream.gateway import reviews
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
-from spatialstream.gateway.reviews import Reviews
+from spatialstream.gateway.reviews import ReviewLimits, Reviews
 from spatialstream.gateway.stream_registry import StreamRegistry
 from spatialstream.servers.process import Server, await_condition
 from tests.api.client import RefusalError, eventually
@@ -23,12 +22,8 @@ AUDIENCE = "https://streams.example.org"
 RBAC = "rbac.authorization.k8s.io/v1"
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """What the cluster has said counts for a moment."""
-    monkeypatch.setattr(reviews, "KEEP", 0.1)
-    monkeypatch.setattr(reviews, "KEEP_REFUSAL", 0.1)
-    monkeypatch.setattr("spatialstream.gateway.stream_registry.EVERY", 0.1)
+QUICK = ReviewLimits(keep=0.1, keep_refusal=0.1)
+"""What the cluster has said counts for a moment."""
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +80,11 @@ def statuses(port, token, stream):
 
 
 @pytest.mark.gate
-def test_rights_are_those_of_roles(api, cluster, quick):
+def test_rights_are_those_of_roles(api, cluster):
     account(api, "gw-geo", "session", ["ask", "watch"], ["quakes"])
     account(api, "gw-geo", "writer", ["write"])
     account(api, "gw-geo", "reader", ["get", "list"])
-    gateway = Gateway([served("gw-geo.quakes"), served("gw-geo.ships")], Access(reviews=Reviews(cluster)))
+    gateway = Gateway([served("gw-geo.quakes"), served("gw-geo.ships")], Access(reviews=Reviews(cluster, limits=QUICK)))
     with serving(gateway) as nobody:
 
         def of(name, stream="gw-geo.quakes"):
@@ -104,10 +99,10 @@ def test_rights_are_those_of_roles(api, cluster, quick):
         assert statuses(nobody.port, "not.a.token", "gw-geo.quakes") == dict.fromkeys(("ask", "watch", "write"), 401)
 
 
-def test_a_right_that_is_taken_away_and_an_account_that_is_deleted_end(api, cluster, quick):
+def test_a_right_that_is_taken_away_and_an_account_that_is_deleted_end(api, cluster):
     account(api, "gw-geo", "passing", ["ask"])
     token = token_of(api, "gw-geo", "passing")
-    with serving(Gateway([served("gw-geo.quakes")], Access(reviews=Reviews(cluster)))) as nobody:
+    with serving(Gateway([served("gw-geo.quakes")], Access(reviews=Reviews(cluster, limits=QUICK)))) as nobody:
 
         def status():
             return Client(nobody.port, token)("POST", "/streams/gw-geo.quakes/ask?no=1", {}).status
@@ -126,7 +121,7 @@ def test_a_right_that_is_taken_away_and_an_account_that_is_deleted_end(api, clus
 )
 def test_a_token_for_others_is_not_taken(api, cluster, audiences, api_server, known):
     account(api, "gw-geo", "session", ["ask", "watch"], ["quakes"])
-    reviewed = Access(reviews=Reviews(cluster, audiences, api_server=api_server))
+    reviewed = Access(reviews=Reviews(cluster, audiences, api_server=api_server, limits=QUICK))
     with serving(Gateway([served("gw-geo.quakes")], reviewed)) as nobody:
         for meant in ((), (AUDIENCE,), ("https://else",)):
             token = token_of(api, "gw-geo", "session", *meant)
@@ -148,17 +143,17 @@ def test_who_may_not_ask_the_cluster_lets_nobody_in(server, api, namespace):
     account(api, "gw-geo", "writer", ["write"])
     token = token_of(api, "gw-geo", "writer")
     cluster = cluster_of(server, token)
-    with serving(Gateway([served("gw-geo.quakes")], Access(reviews=Reviews(cluster)))) as nobody:
+    with serving(Gateway([served("gw-geo.quakes")], Access(reviews=Reviews(cluster, limits=QUICK)))) as nobody:
         answer = Client(nobody.port, token)("POST", "/streams/gw-geo.quakes/ask", {})
     cluster.close()
     assert answer.status == 503
     assert "tokenreviews" in answer.json["detail"]
 
 
-def test_streams_are_served_while_they_exist(api, cluster, quick):
+def test_streams_are_served_while_they_exist(api, cluster):
     secured = {"zookeeper": {"servers": "zk:2181", "credentialsSecret": {"name": "zk"}}}
     told = []
-    registry = StreamRegistry(cluster, lambda place: served(place.name), ["gw-geo"], told.append)
+    registry = StreamRegistry(cluster, lambda place: served(place.name), ["gw-geo"], told.append, every=0.1)
     with serving(Gateway([], registry=registry)) as client:
 
         def status(name):
@@ -237,7 +232,7 @@ def test_the_command_serves_a_cluster(server, api, installed, tmp_path):
 
 def test_a_namespace_that_is_not_the_gateways(cluster):
     told = []
-    registry = StreamRegistry(cluster, lambda place: served(place.name), ["default"], told.append)
+    registry = StreamRegistry(cluster, lambda place: served(place.name), ["default"], told.append, every=0.1)
     with serving(Gateway([], registry=registry)) as client:
         assert await_condition(lambda: told, 60)
         assert client("GET", "/ready").status == 503

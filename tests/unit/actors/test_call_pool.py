@@ -118,12 +118,12 @@ def test_of_an_answer_that_nobody_reads_no_more_is_made(endpoint: Endpoint, aski
         assert next(messages) == b"0" * 10_000
     until(lambda: endpoint.ended == 1)
     assert endpoint.made < 5_000
-    assert not asking._all
+    assert not asking.size
     assert once(asking, endpoint.address, "asking", b"ab", 60.0) == b"ba"
     unread = asking.ask(endpoint.address, "asking", b"ab", 60.0)
     unread.close()
     assert list(unread) == []
-    assert not asking._all
+    assert not asking.size
 
 
 def test_who_has_begun_to_answer_has_more_time(endpoint: Endpoint, asking: CallPool) -> None:

@@ -24,10 +24,14 @@ def nowhere(*given: Any) -> NoReturn:
 
 
 def served(
-    name: str, opener: Callable[[], Any] = nowhere, results: Callable[[int], Any] = nowhere, record_writer: Any = None
+    name: str,
+    opener: Callable[[], Any] = nowhere,
+    results: Callable[[int], Any] = nowhere,
+    record_writer: Any = None,
+    **more: Any,
 ) -> ServedStream:
     """A stream of which only what is given can be reached."""
-    return ServedStream(name, opener, Feed(name, results), record_writer)
+    return ServedStream(name, opener, Feed(name, results), record_writer, **more)
 
 
 @dataclass
@@ -76,10 +80,10 @@ class Client:
 
 @contextmanager
 def serving(
-    gateway: Gateway, *proxies: str, certificate: Path | None = None, key: Path | None = None
+    gateway: Gateway, *proxies: str, certificate: Path | None = None, key: Path | None = None, renewal: int = 5
 ) -> Iterator[Client]:
     """The gateway, for as long as it is used; who is believed what they say of clients, and with what it speaks TLS."""
-    server = server_of(gateway, certificate, key, proxies)
+    server = server_of(gateway, certificate, key, proxies, renewal)
     with listen("127.0.0.1", 0) as sock:
         thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
         thread.start()

@@ -126,7 +126,7 @@ def test_one_of_those_that_are_answered_together_is_refused_alone(slots: Stream)
             opened.callback(connection.close)
             connection.request("POST", ASK, json.dumps(asked), {"content-type": "application/json"})
             sent.append(connection)
-            assert await_condition(lambda count=count: len(behind._asked) == count, 60.0)  # type: ignore[misc]
+            assert await_condition(lambda count=count: behind.queued == count, 60.0)  # type: ignore[misc]
         behind._patient = False
         assert client("POST", ASK, near).json == slots.right(near)
         found = [each.getresponse() for each in sent]

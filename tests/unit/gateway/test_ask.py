@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from spatialstream.actors.query_endpoint import Request
 from spatialstream.client import SnapshotClient
-from spatialstream.gateway import streams
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.model.errors import Replaced, Suspended, Unavailable
 from spatialstream.model.space import WGS84, Space
@@ -159,7 +158,7 @@ def test_queries_that_come_together_are_answered_together_but_for_those_that_are
             answers.append(threads.submit(ask, "POST", ASK, each))
             assert await_condition(lambda: len(looks) == len(answers), 60.0)
         answers += [threads.submit(ask, "POST", ASK, each) for each in asked[4:]]
-        assert await_condition(lambda: len(behind._asked) == 36, 60.0)
+        assert await_condition(lambda: behind.queued == 36, 60.0)
         room.set()
         for record, answer in zip(asked, answers, strict=True):
             found = answer.result()
@@ -174,8 +173,7 @@ def test_queries_that_come_together_are_answered_together_but_for_those_that_are
     assert looks[4] > looks[5]
 
 
-def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_PATIENCE", 300.0)
+def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream) -> None:
     stream.round(1_000, objects(4, 900))
     room, sizes = threading.Event(), list[int]()
 
@@ -185,13 +183,13 @@ def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream, mon
             room.wait(300.0)
             return super().together(requests, *given)
 
-    behind = served("s", lambda: Slow(stream.newest, stream.ask, PLANE))
+    behind = served("s", lambda: Slow(stream.newest, stream.ask, PLANE), patience=300.0)
     asked = [{**SRQ, "id": f"q{i}"} for i in range(20)]
     with serving(Gateway([behind])) as ask, ThreadPoolExecutor(20) as threads:
         answers = [threads.submit(ask, "POST", ASK, asked[0])]
         assert await_condition(lambda: sizes == [1], 60.0)
         answers += [threads.submit(ask, "POST", ASK, each) for each in asked[1:]]
-        assert await_condition(lambda: len(behind._asked) == 19, 60.0)
+        assert await_condition(lambda: behind.queued == 19, 60.0)
         room.set()
         assert [each.result().json for each in answers] == [stream.right(each) for each in asked]
         assert sizes == [1, 19]
@@ -219,7 +217,7 @@ def test_a_defect_is_of_the_query_alone_that_brings_it_about(stream: Stream) -> 
             answers.append(threads.submit(ask, "POST", ASK, each))
             assert await_condition(lambda: len(sizes) == len(answers), 60.0)
         answers += [threads.submit(ask, "POST", ASK, each) for each in asked[4:]]
-        assert await_condition(lambda: len(behind._asked) == 3, 60.0)
+        assert await_condition(lambda: behind.queued == 3, 60.0)
         room.set()
         assert [each.result().status for each in answers] == [200] * 4 + [500, 200, 200]
     assert sizes == [1, 1, 1, 1, 3, 1, 1, 1]

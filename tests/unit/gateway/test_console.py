@@ -72,7 +72,9 @@ def passing() -> Passing:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, opened: Looked, passing: Passing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def gateway(
+    tmp_path: Path, opened: Looked, passing: Passing, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Client]:
     rights = {"ask": ASKER, "watch": WATCHER}
     tokens = [{"name": each, "token": token, "rights": [each], "streams": ["s"]} for each, token in rights.items()]
     (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
@@ -84,7 +86,8 @@ def gateway(tmp_path: Path, opened: Looked, passing: Passing, monkeypatch: pytes
     letters = DeadLetters(7, [{"reason": "lon: 500 is out of range"}])
     monkeypatch.setattr(ServedStream, "live_sample", look)
     monkeypatch.setattr(ServedStream, "dead_letters", lambda _, most: letters)
-    with serving(Gateway([served("s", lambda: opened), served("other")], Access(tmp_path / "tokens"))) as client:  # type: ignore[arg-type,return-value]
+    limits, access = getattr(request, "param", Limits()), Access(tmp_path / "tokens", recheck=0.0)
+    with serving(Gateway([served("s", lambda: opened), served("other")], access, limits=limits)) as client:  # type: ignore[arg-type,return-value]
         yield client
 
 
@@ -146,15 +149,13 @@ def test_nothing_but_the_pages_is_served(folder: Path, gateway: Client) -> None:
         "a" * 5000,
     ]
     for name in [*names, "a\0b", "/etc/passwd", "vendor//etc/passwd", "web//etc/passwd"]:
-        assert pages.Pages(folder)._path(name) is None, name
+        assert pages.Pages(folder).find(name) is None, name
     assert gateway("GET", "/console/../../gateway/app.py").status == 404
     assert gateway("GET", "/console/vendor/../__init__.py").status == 404
 
 
 def test_what_is_missing_is_said_with_what_to_do(folder: Path) -> None:
-    gateway = Gateway([])
-    gateway.console._pages = pages.Pages(folder)
-    with serving(gateway) as client:
+    with serving(Gateway([], pages=pages.Pages(folder))) as client:
         page = client("GET", "/console/")
         assert page.status == 503
         assert b"make console" in page.body
@@ -230,11 +231,8 @@ def look(client: Client, method: str = "GET") -> Iterator[http.client.HTTPRespon
             yield answer
 
 
-def test_who_may_see_no_more_is_let_go(
-    gateway: Client, passing: Passing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spatialstream.gateway.app._ALLOWED_SECONDS", 0.05)
-    monkeypatch.setattr("spatialstream.gateway.access._CHECK_SECONDS", 0.0)
+@pytest.mark.parametrize("gateway", [Limits(recheck=0.05)], indirect=True)
+def test_who_may_see_no_more_is_let_go(gateway: Client, passing: Passing, tmp_path: Path) -> None:
     with look(Client(gateway.port, ASKER)) as answer:
         assert answer.readline() == b"retry: 1000\n"
         tokens = (tmp_path / "tokens").read_text().splitlines()
@@ -244,11 +242,8 @@ def test_who_may_see_no_more_is_let_go(
     assert Client(gateway.port, ASKER)("GET", "/streams/s/console/objects").status == 401
 
 
-def test_one_client_looks_by_a_few_connections(
-    gateway: Client, passing: Passing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spatialstream.gateway.app._LOOKING", 1)
-    limits = Limits(client=RateLimits(connections=2))
+def test_one_client_looks_by_a_few_connections(gateway: Client, passing: Passing, tmp_path: Path) -> None:
+    limits = Limits(client=RateLimits(connections=2), looking=1)
     with serving(Gateway([served("s")], Access(tmp_path / "tokens"), limits=limits)) as nobody:
         client = Client(nobody.port, ASKER)
         with look(client, "HEAD") as head:
@@ -263,8 +258,8 @@ def test_one_client_looks_by_a_few_connections(
             assert answer.status == 200
 
 
-def test_who_takes_no_objects_is_let_go(gateway: Client, passing: Passing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spatialstream.gateway.following._STALLED", 0.2)
+@pytest.mark.parametrize("gateway", [Limits(stalled=0.2)], indirect=True)
+def test_who_takes_no_objects_is_let_go(gateway: Client, passing: Passing) -> None:
     passing.text = "x" * 1_000_000
     with look(Client(gateway.port, ASKER)) as answer:
         assert await_condition(lambda: passing.closed == passing.opened >= 1, 30.0)

@@ -25,7 +25,6 @@ from schemathesis.specs.openapi import checks
 from spatialstream.client.cursor import PATTERN
 from spatialstream.client.record_writer import Sent
 from spatialstream.client.stream import RegisteredQueries
-from spatialstream.gateway import app
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.following import EVENTS, JSON_LINES
@@ -195,11 +194,10 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     log = MemoryLog()
     log.add(5, messages([row("q", 1), row("q", 2)], 1, 0))
     behind = served("s", lambda: Behind(stream), opener(stream.results), stream)
-    gateway = Gateway([behind], Access(tokens), limits=Limits(client=RateLimits(rate=0)))
+    limits = Limits(client=RateLimits(rate=0), wait=20, poll=20, longest_wait=20)  # ms: nothing more will come
+    gateway = Gateway([behind], Access(tokens), limits=limits)
     with pytest.MonkeyPatch.context() as patch, serving(gateway) as nobody, requests.Session() as session:
         patch.setattr(ServedStream, "log", lambda _: log)
-        for name in ("_DEFAULT_WAIT", "_DEFAULT_POLL", "_LONGEST_WAIT"):  # ms: nothing more will come
-            patch.setattr(app, name, 20)
         client = Client(nobody.port, ALL)
         told = client("GET", "/openapi.json").json
         schemas = {GenerationMode.POSITIVE: narrowed(told), GenerationMode.NEGATIVE: told}

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from spatialstream.client.history import Log
 from spatialstream.client.record_writer import Sent
-from spatialstream.gateway import streams
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
@@ -92,11 +91,11 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Held:
 
 
 @pytest.fixture
-def gateway(stream: Held, tmp_path: Path) -> Gateway:
+def gateway(stream: Held, tmp_path: Path, request: pytest.FixtureRequest) -> Gateway:
     may = {"rights": ["ask", "watch", "write"], "streams": ["s"]}
     tokens = [{"name": token[:6], "token": token} | may for token in (FILLER, OTHER)]
     (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
-    behind = served("s", lambda: HeldAsker(stream), opener(stream.results), stream)
+    behind = served("s", lambda: HeldAsker(stream), opener(stream.results), stream, **getattr(request, "param", {}))
     limits = Limits(body=3_000, waiting=24_000, client=RateLimits(connections=MANY))
     return Gateway([behind], Access(tmp_path / "tokens"), limits=limits)
 
@@ -157,9 +156,9 @@ def other(gateway: Gateway, stream: Held) -> Iterator[Client]:
                 assert await_condition(lambda kind=kind, count=count: stream.begun.count(kind) >= count, 60.0), kind  # type: ignore[misc]
             for kind in ("CRQ", "CANCEL"):
                 assert await_condition(lambda kind=kind: stream.begun.count(kind) == MANY, 60.0), kind  # type: ignore[misc]
-            assert await_condition(lambda: behind._waiting.taken == 3 * MANY, 60.0)
+            assert await_condition(lambda: behind.unanswered == 3 * MANY, 60.0)
             assert await_condition(lambda: behind.feed.listeners >= 2 * MANY, 60.0)
-            assert await_condition(lambda: gateway._writers["s"]._room.taken > 10_000, 60.0)
+            assert await_condition(lambda: gateway.under_way("s") > 10_000, 60.0)
             yield Client(nobody.port, OTHER)
         finally:
             stream.go.set()
@@ -214,7 +213,7 @@ def test_who_has_something_under_way_is_answered_by_themselves(gateway: Gateway,
             behind._patient = True  # as while a call has just begun: what comes now waits
             for count, (each, asked) in enumerate(((filler, SRQ | {"id": "slow"}), (other, SKQ)), 1):
                 each.send("POST", "ask?timeout=60s", asked)
-                assert await_condition(lambda count=count: len(behind._asked) == count, 60.0)  # type: ignore[misc]
+                assert await_condition(lambda count=count: behind.queued == count, 60.0)  # type: ignore[misc]
             behind._patient = False
             other.send("POST", "ask?timeout=60s", SKQ)  # all that waits is begun with what comes
             for sent in other.open:
@@ -223,17 +222,17 @@ def test_who_has_something_under_way_is_answered_by_themselves(gateway: Gateway,
             stream.go.set()
 
 
+@pytest.mark.parametrize("gateway", [{"long": 0.05}], indirect=True)
 def test_who_is_answered_with_a_dear_query_of_somebody_elses_is_answered_apart_from_it(
-    gateway: Gateway, stream: Held, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, stream: Held
 ) -> None:
-    monkeypatch.setattr(streams, "_LONG", 0.05)
     behind = gateway.streams["s"]
     with serving(gateway) as nobody, fillers(nobody, FILLER, OTHER) as (filler, other):
         try:
             behind._patient = True
             for count, (each, asked) in enumerate(((filler, SRQ | {"id": "slow"}), (other, SKQ)), 1):
                 each.send("POST", "ask?timeout=60s", asked)
-                assert await_condition(lambda count=count: len(behind._asked) == count, 60.0)  # type: ignore[misc]
+                assert await_condition(lambda count=count: behind.queued == count, 60.0)  # type: ignore[misc]
             behind._patient = False
             filler.send("POST", "ask?timeout=60s", SRQ | {"id": "slow"})
             assert other.open[0].getresponse().status == 200

@@ -82,9 +82,11 @@ class Live:
 
 
 @pytest.fixture
-def live() -> Iterator[Live]:
+def live(request: pytest.FixtureRequest) -> Iterator[Live]:
     topic, metrics = Topic(), GatewayMetrics()
-    gateway = Gateway([served("s", results=opener(topic))], metrics=metrics, limits=Limits(heartbeat=0.2))
+    gateway = Gateway(
+        [served("s", results=opener(topic))], metrics=metrics, limits=getattr(request, "param", Limits(heartbeat=0.2))
+    )
     with serving(gateway) as client:
         yield Live(topic, client, gateway, metrics)
 
@@ -226,8 +228,8 @@ def test_one_who_takes_nothing_is_let_go_and_others_go_on(live: Live) -> None:
     quick.close()
 
 
+@pytest.mark.parametrize("live", [Limits(heartbeat=0.2, stalled=1.0)], indirect=True)
 def test_the_connection_of_one_who_takes_nothing_does_not_stay(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_STALLED", 1.0)
     lost, ended = threading.Event(), server._Connection.connection_lost
 
     def lose(connection: server._Connection, error: Exception | None) -> None:

@@ -103,11 +103,11 @@ def test_who_reads_what_has_been_is_bounded_and_holds_up_nobody_else(
 
     monkeypatch.setattr(ServedStream, "log", slow)
     path = f"{PAST}?query=y&since=0"
-    connections = [client.connection() for _ in range(streams._MOST_READING)]
+    connections = [client.connection() for _ in range(streams.MOST_READING)]
     try:
         for each in connections:
             each.request("GET", path, headers=client.headers({}))
-        assert all(reading.acquire(timeout=60.0) for _ in range(streams._SHARE_OF_READERS))
+        assert all(reading.acquire(timeout=60.0) for _ in range(streams.SHARE_OF_READERS))
         assert await_condition(lambda: client("GET", f"{COUNTS}?query=y").status == 429, 60.0), "it has its share"
         assert not reading.acquire(blocking=False)
         assert client("GET", "/live").status == 200
@@ -118,7 +118,7 @@ def test_who_reads_what_has_been_is_bounded_and_holds_up_nobody_else(
         go.set()
     other.join()
     statuses = [each.getresponse().status for each in connections]
-    assert statuses.count(200) == streams._MOST_READING // 2
+    assert statuses.count(200) == streams.MOST_READING // 2
     assert set(statuses) == {200, 429}
     for each in connections:
         each.close()

@@ -26,12 +26,12 @@ def test_who_is_to_end_and_takes_nothing_is_no_failure_of_those_who_look_now() -
         passing = Passing("s", Nothing)
         async with aclosing(await passing.events()) as slow, aclosing(await passing.events()) as quick:
             assert await anext(slow) == b"retry: 1000\n\n"
-            passing.fail(passing._reader)
+            passing.fail(passing.reader)
             assert await anext(quick) == b"retry: 1000\n\n"
             for _ in range(20):
-                passing.publish(passing._reader, Seen([], 1, True))
+                passing.publish(passing.reader, Seen([], 1, True))
             assert b'"count": 2' in await anext(quick)
             assert [each async for each in slow] == []
-        assert passing._reader is None
+        assert passing.reader is None
 
     asyncio.run(look())

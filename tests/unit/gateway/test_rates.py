@@ -44,7 +44,7 @@ def test_who_has_nothing_to_pay_is_forgotten() -> None:
         rates.take(f"{name}")
     now = 5.0
     rates.take("one more")
-    assert len(rates._paid) == 1
+    assert len(rates) == 1
 
 
 def test_over_http_each_client_has_its_own(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_polls_are_connections_too() -> None:
         for accept in ("application/jsonl", "text/event-stream"):
             first = thread.submit(client, "GET", path)
             assert await_condition(lambda: feed.listeners == 1, 60.0)
-            assert [each.client for each in feed._listeners] == ["127.0.0.1"]
+            assert feed.clients == ["127.0.0.1"]
             refused = client("GET", path, accept=accept)
             assert (refused.status, refused.headers["retry-after"]) == (429, "5")
             topic.messages += messages([row("q", len(topic.messages))], 1, len(topic.messages))

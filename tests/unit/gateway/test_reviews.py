@@ -13,7 +13,7 @@ from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.rates import RateLimits
-from spatialstream.gateway.reviews import KEEP, KEEP_REFUSAL, Reviews
+from spatialstream.gateway.reviews import ReviewLimits, Reviews
 from spatialstream.model.errors import Unavailable
 from spatialstream.servers.process import await_condition
 from tests.unit.gateway.http import Client, served, serving
@@ -91,11 +91,10 @@ def test_who_registers_is_the_account_that_the_cluster_knows(cluster: PlayedClus
     assert record["by"] == "system:serviceaccount:geo:dashboard"
 
 
-def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spatialstream.gateway.app._ALLOWED_SECONDS", 0.05)
-    monkeypatch.setattr("spatialstream.gateway.reviews.KEEP", 0.01)
+def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster) -> None:
     cluster.allowed = {("watch", "geo", "quakes")}
-    gateway = Gateway([served("geo.quakes", results=opener(Topic()))], Access(reviews=Reviews(cluster)))
+    access = Access(reviews=Reviews(cluster, limits=ReviewLimits(keep=0.01)))
+    gateway = Gateway([served("geo.quakes", results=opener(Topic()))], access, limits=Limits(recheck=0.05))
     path = "/streams/geo.quakes/results?query=x"
     with serving(gateway) as nobody:
         someone = Client(nobody.port, TOKEN)
@@ -112,12 +111,9 @@ def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster, monkeypatch: p
         assert someone("GET", path).status == 403
 
 
-def test_who_tries_tokens_out_is_not_asked_about_and_keeps_nobody_out(
-    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spatialstream.gateway.reviews.KEEP", 0.0)
-    limits = Limits(client=RateLimits(0.01, 250.0))
-    with serving(Gateway([], Access(reviews=Reviews(cluster)), limits=limits)) as nobody:
+def test_who_tries_tokens_out_is_not_asked_about_and_keeps_nobody_out(cluster: PlayedCluster) -> None:
+    limits, reviews = Limits(client=RateLimits(0.01, 250.0)), Reviews(cluster, limits=ReviewLimits(keep=0.0))
+    with serving(Gateway([], Access(reviews=reviews), limits=limits)) as nobody:
         someone, path = Client(nobody.port, TOKEN), "/console/session"
         assert someone("GET", path).status == 200
         statuses = [Client(nobody.port, f"wrong-{number}")("GET", path).status for number in range(5)]
@@ -158,19 +154,19 @@ def test_an_answer_counts_for_a_while_and_is_asked_once_at_a_time(cluster: Playe
         assert len(cluster.asked) == 2
         assert not await may("write")
         cluster.allowed = {("write", "geo", "quakes")}
-        now += KEEP_REFUSAL
+        now += ReviewLimits().keep_refusal
         assert await may("write")
         assert await may("ask")
-        now += KEEP - KEEP_REFUSAL
+        now += ReviewLimits().keep - ReviewLimits().keep_refusal
         assert not await may("ask")
         caller = await reviews.caller(TOKEN)
         assert caller is not None
         assert await caller.rights_on("geo.quakes") == {"write"}
         cluster.known = False
-        now += KEEP
+        now += ReviewLimits().keep
         assert await reviews.caller(TOKEN) is None
         cluster.known, cluster.away = True, True
-        now += KEEP_REFUSAL
+        now += ReviewLimits().keep_refusal
         with pytest.raises(Unavailable):
             await reviews.caller(TOKEN)
         cluster.away = False
@@ -179,17 +175,13 @@ def test_an_answer_counts_for_a_while_and_is_asked_once_at_a_time(cluster: Playe
     asyncio.run(check())
 
 
-def test_what_is_kept_and_what_is_asked_at_a_time_is_bounded(
-    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spatialstream.gateway.reviews._MOST_KEPT", 10)
-    monkeypatch.setattr("spatialstream.gateway.reviews._MOST_ASKED", 6)
-    reviews = Reviews(cluster)
+def test_what_is_kept_and_what_is_asked_at_a_time_is_bounded(cluster: PlayedCluster) -> None:
+    reviews = Reviews(cluster, limits=ReviewLimits(most_kept=10, most_asked=6))
 
     async def check() -> None:
         for number in range(50):
             assert await reviews.caller(f"wrong-{number}") is None
-        assert len(reviews._callers._answers) == 10
+        assert reviews.known == 10
         cluster.hold.clear()
         waiting = [asyncio.create_task(reviews.caller(f"slow-{number}")) for number in range(3)]
         await asyncio.sleep(0)

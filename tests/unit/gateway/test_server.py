@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from spatialstream.gateway import logs, requests, server
+from spatialstream.gateway import logs, requests
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
 from spatialstream.servers.process import await_condition
@@ -28,7 +28,7 @@ PAGE, ELSEWHERE = "https://maps.example", "https://evil.example"
 def test_with_a_certificate_it_speaks_tls_and_nothing_else(tmp_path: Path) -> None:
     files = Authority().issue(tmp_path, address="localhost")
     trusting = ssl.create_default_context(cafile=str(files.authority))
-    with serving(Gateway([]), certificate=files.certificate, key=files.key) as client:
+    with serving(Gateway([]), certificate=files.certificate, key=files.key, renewal=0) as client:
         connection = http.client.HTTPSConnection("localhost", client.port, timeout=60.0, context=trusting)
         connection.request("GET", "/collections")
         answer = connection.getresponse()
@@ -44,7 +44,6 @@ def test_a_certificate_that_is_replaced_is_shown_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(server, "_RENEWAL", 0)
     monkeypatch.setattr(logs, "event", lambda name, *level, **fields: told.append(name))
     authority = Authority()
     files = authority.issue(tmp_path, address="localhost")
@@ -55,7 +54,7 @@ def test_a_certificate_that_is_replaced_is_shown_without_a_restart(
         with plain, trusting.wrap_socket(plain, server_hostname="localhost") as connection:
             return connection.getpeercert(binary_form=True)
 
-    with serving(Gateway([]), certificate=files.certificate, key=files.key) as client:
+    with serving(Gateway([]), certificate=files.certificate, key=files.key, renewal=0) as client:
         first = shown(client.port)
         files.key.write_bytes(b"half a key")
         assert await_condition(lambda: "certificate not renewed" in told, 30.0)
@@ -86,9 +85,8 @@ def test_pages_of_origins_that_are_named_may_call_it_and_no_others() -> None:
         assert "access-control-allow-origin" not in client("GET", "/streams", origin=ELSEWHERE).headers
 
 
-def test_a_body_that_does_not_come_is_waited_for_for_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_BODY_SECONDS", 0.1)
-    with serving(Gateway([served("s")])) as client:
+def test_a_body_that_does_not_come_is_waited_for_for_a_time() -> None:
+    with serving(Gateway([served("s")], limits=Limits(arrival=0.1))) as client:
         connection = client.connection()
         connection.putrequest("POST", "/streams/s/ask")
         connection.putheader("content-type", "application/json")
@@ -126,15 +124,14 @@ def test_a_body_with_two_ends_is_the_last_of_its_connection() -> None:
 def test_a_line_of_the_log_has_nothing_that_a_terminal_obeys() -> None:
     record = logging.LogRecord("x", logging.INFO, "", 0, "request", None, None)
     record.fields = {"path": "/\x9b2J\x7f\u2028\ud800\x1b é"}
-    line = logs._Lines().format(record)
+    line = logs.Lines().format(record)
     assert line.isascii() or {c for c in line if not c.isascii()} == {"é"}
     assert line.isprintable()
     assert json.loads(line)["path"] == record.fields["path"]
 
 
-def test_a_head_that_does_not_come_is_waited_for_for_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_HEAD", 0.5)
-    gateway = Gateway([served("s", results=opener(Topic()))], limits=Limits(heartbeat=0.1))
+def test_a_head_that_does_not_come_is_waited_for_for_a_time() -> None:
+    gateway = Gateway([served("s", results=opener(Topic()))], limits=Limits(heartbeat=0.1, head=0.5))
     with serving(gateway) as client, closing(client.connection()) as follows:
         follows.request("GET", "/streams/s/results?query=q", headers={"accept": "text/event-stream"})
         events = follows.getresponse()

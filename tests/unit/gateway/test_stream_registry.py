@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kubernetes.client import Configuration
 
-from spatialstream.cli.gateway import _at_place
+from spatialstream.cli.gateway import at_place
 from spatialstream.gateway.api_server import Refused
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
@@ -65,7 +65,7 @@ class Served:
         self.steps: list[str] = []
         self.told: list[str] = []
         self.namespaces = namespaces
-        self.registry = StreamRegistry(cluster, self.opened, namespaces, self.told.append)  # type: ignore[arg-type]
+        self.registry = StreamRegistry(cluster, self.opened, namespaces, self.told.append, every=0.05)  # type: ignore[arg-type]
 
     def opened(self, place: Place) -> ServedStream:
         self.places[place.name] = place
@@ -180,19 +180,18 @@ def test_certificates_are_read_where_a_stream_names_them(cluster: PlayedCluster,
     place = of.places["geo.quakes"]
     assert place.certificates == (files, "tls", True)
     assert "BEGIN" not in repr(place)
-    assert isinstance(_at_place(place), ServedStream)
+    assert isinstance(at_place(place), ServedStream)
     with pytest.raises(SettingError, match=r"zookeeper.tlsSecret: the key tls.key of the Secret tls holds no key"):
-        _at_place(replace(place, certificates=(files | {"tls.key": ""}, "tls", True)))
+        at_place(replace(place, certificates=(files | {"tls.key": ""}, "tls", True)))
     cluster.secrets["geo/tls"] = {"ca.crt": files["ca.crt"]}  # renewed
     cluster.put(
         "geo", "quakes", zookeeper={"servers": "z:2181", "tlsSecret": {"name": "tls", "clientCertificate": False}}
     )
     assert of.look() == ["-geo.quakes", "+geo.quakes"]
-    assert isinstance(_at_place(of.places["geo.quakes"]), ServedStream)
+    assert isinstance(at_place(of.places["geo.quakes"]), ServedStream)
 
 
-def test_a_gateway_serves_what_there_is(cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spatialstream.gateway.stream_registry.EVERY", 0.05)
+def test_a_gateway_serves_what_there_is(cluster: PlayedCluster) -> None:
     cluster.put("geo", "hidden", kafka={"bootstrapServers": "k:9092", "securitySecret": {"name": "user"}})
     of = Served(cluster, "geo")
     with serving(Gateway([], registry=of.registry)) as client:

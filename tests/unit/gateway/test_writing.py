@@ -17,7 +17,6 @@ import pytest
 
 from spatialstream.client.record_writer import Sent
 from spatialstream.client.snapshot_client import SnapshotClient
-from spatialstream.gateway import writing
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.feed import FeedLimits
@@ -115,13 +114,18 @@ def stream() -> Stream:
 
 
 @pytest.fixture
-def gateway(stream: Stream, tmp_path: Path) -> Gateway:
+def gateway(stream: Stream, tmp_path: Path, request: pytest.FixtureRequest) -> Gateway:
     may = {"rights": ["ask", "watch", "write"], "streams": ["s"]}
     callers = {"all": TOKEN, "operator": OPERATOR, "é" * 256: LONG, "é" * 257: TOO_LONG, "\ud800": HALF}
     tokens = [{"name": name, "token": token, **may} for name, token in callers.items()]
     (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
     behind = served("s", lambda: QuerySession(stream), opener(stream.results), stream)
-    return Gateway([behind], Access(tmp_path / "tokens"), limits=Limits(waiting=100), registrars=["operator"])
+    return Gateway(
+        [behind],
+        Access(tmp_path / "tokens"),
+        limits=getattr(request, "param", Limits(waiting=100)),
+        registrars=["operator"],
+    )
 
 
 @pytest.fixture
@@ -298,11 +302,8 @@ def test_a_query_of_another_unit_is_refused_unless_the_stream_is_of_such(send: C
     assert send("POST", "/streams/s/queries?timeout=1ms", said).status in (201, 202)
 
 
-def test_objects_that_the_stream_would_reject_for_their_time_are_refused(
-    send: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writing, "_CLOCK_SECONDS", 0.0)
-    monkeypatch.setattr(writing, "_CLOCK_AGAIN", 0.0)
+@pytest.mark.parametrize("gateway", [Limits(waiting=100_000, clock=0.0, clock_again=0.0)], indirect=True)
+def test_objects_that_the_stream_would_reject_for_their_time_are_refused(send: Client, stream: Stream) -> None:
     now = time.time_ns() // 1_000_000
     stream.clock, stream.limits = now, TimeLimits(ahead=600_000, retention=3_600_000)
 
@@ -354,7 +355,7 @@ def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: S
 
 
 def test_there_is_room_for_what_comes_before_more_of_it_is_read(send: Client, gateway: Gateway, stream: Stream) -> None:
-    line, room = json.dumps(LINE).encode(), gateway._writers["s"]._room
+    line = json.dumps(LINE).encode()
 
     def begin(*length: tuple[str, str]) -> http.client.HTTPConnection:
         connection = send.connection()
@@ -366,21 +367,21 @@ def test_there_is_room_for_what_comes_before_more_of_it_is_read(send: Client, ga
 
     with closing(begin(("Content-Length", str(len(line) + 1)))) as first:
         first.send(line)  # and the last byte is still to come
-        assert await_condition(lambda: room.taken == len(line) + 1, 60.0)  # what it says that it will have
+        assert await_condition(lambda: gateway.under_way("s") == len(line) + 1, 60.0)  # what it says that it will have
         with closing(begin(("Content-Length", "70"))) as other:  # none of it is sent
             answer = other.getresponse()
             assert (answer.status, answer.headers["retry-after"]) == (429, "1")
         with closing(begin(("Transfer-Encoding", "chunked"))) as other:
             other.send(b"46\r\n%b\r\n" % (b" " * 70))  # and more may come
             assert other.getresponse().status == 429
-        assert room.taken == len(line) + 1
+        assert gateway.under_way("s") == len(line) + 1
         first.send(b"\n")
         assert first.getresponse().status == 200
-    assert await_condition(lambda: room.taken == 0, 60.0)
+    assert await_condition(lambda: gateway.under_way("s") == 0, 60.0)
     with closing(begin(("Content-Length", "70"))) as first:
         first.send(b" " * 60)
-        assert await_condition(lambda: room.taken == 70, 60.0)
-    assert await_condition(lambda: room.taken == 0, 60.0), "he has gone"
+        assert await_condition(lambda: gateway.under_way("s") == 70, 60.0)
+    assert await_condition(lambda: gateway.under_way("s") == 0, 60.0), "he has gone"
     assert stream.lines == [line + b"\n"]
 
 

@@ -107,7 +107,7 @@ def _gateway(options: argparse.Namespace) -> int:
             reviews = Reviews(cluster, options.audience, api_server=both) if options.token_review else None
             namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
             report, rule = lambda text: logs.event("streams", message=text), SecretRule(options.stream_secret)
-            directory = StreamRegistry(cluster, _at_place, namespaces, report, rule)
+            directory = StreamRegistry(cluster, at_place, namespaces, report, rule)
         access = Access(options.tokens, lambda text: logs.event("tokens", message=text), reviews)
         check_address(options.host, local=access.local)
         metrics = GatewayMetrics()
@@ -161,7 +161,7 @@ def _of(options: argparse.Namespace, name: str) -> argparse.Namespace:
     return argparse.Namespace(**{**vars(options), "stream": name})
 
 
-def _at_place(place: Place) -> ServedStream:
+def at_place(place: Place) -> ServedStream:
     """Return the stream of a SpatialStream in the cluster."""
     from spatialstream.client import Connection
     from spatialstream.connectors.kafka_security import read_properties

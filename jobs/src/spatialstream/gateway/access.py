@@ -32,7 +32,6 @@ __all__ = ["ANYONE", "RIGHTS", "Access", "Caller", "read_tokens"]
 
 _FIELDS = {"name", "token", "sha256", "rights", "streams"}
 _SHORTEST = 16
-_CHECK_SECONDS = 1.0
 _EVERY = "*"
 _REMEMBERED = 4096
 """Number of valid tokens remembered, the latest ones."""
@@ -151,6 +150,7 @@ class Access:
         report: called with a message when a changed file cannot be read; the previous tokens stay valid then.
         reviews: has a cluster review tokens that are not in the file; None: no cluster. Without a file and a cluster
             every caller is :data:`ANYONE`.
+        recheck: seconds after which the file is checked for changes.
 
     Raises:
         SettingError: see :func:`read_tokens`.
@@ -161,7 +161,9 @@ class Access:
         tokens: Path | None = None,
         report: Callable[[str], object] = lambda text: None,
         reviews: Reviews | None = None,
+        recheck: float = 1.0,
     ) -> None:
+        self._recheck = recheck
         self._path, self._report, self._lock, self._reviews = tokens, report, threading.Lock(), reviews
         self._looked, self._state = time.monotonic(), self._stat()
         self._callers = [] if tokens is None else read_tokens(tokens)
@@ -211,7 +213,7 @@ class Access:
     def _look(self) -> None:
         """Read the file again if it has changed."""
         with self._lock:
-            if self._path is None or time.monotonic() < self._looked + _CHECK_SECONDS:
+            if self._path is None or time.monotonic() < self._looked + self._recheck:
                 return
             self._looked = time.monotonic()
             state = self._stat()

@@ -32,7 +32,7 @@ from spatialstream.gateway import features, history, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.answers import PARSED, AnswerRooms, Lines, Pieces, Room, as_collection, as_json
 from spatialstream.gateway.asyncapi import events
-from spatialstream.gateway.console import Console
+from spatialstream.gateway.console import Console, Pages
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll, rows_of
 from spatialstream.gateway.geojson import GEOJSON
@@ -64,10 +64,6 @@ KNOWN = "known"
 """Instead of a right: the caller must be known, whatever its rights."""
 
 _READY_SECONDS = 1.0
-_ALLOWED_SECONDS = 30.0
-_LONGEST_WAIT = 60_000
-_DEFAULT_WAIT = 10_000
-_DEFAULT_POLL = 30_000
 _MOST_QUERIES = 1_000
 _OF_ANSWER = 8
 """By so much the memory is larger than an answer, at least: of half of it, which one client has, a row takes up to four
@@ -75,8 +71,6 @@ times as much as its bytes while it is text."""
 _REFUSED = {"answer-too-large": "size", "no-memory": "memory"}
 """Problems of answers, as the metrics have them."""
 _LONGEST_KEY = 256
-_LOOKING = 50
-"""Most connections of one client on which the console shows objects as they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +84,16 @@ class Limits:
         memory: bytes that requests and their answers take, of all streams together.
         heartbeat: seconds of silence after which a heartbeat is sent to a client that follows results.
         client: limits of each client.
+        looking: most connections of one client on which the console shows objects as they are sent.
+        head: seconds within which the head of a request must arrive.
+        arrival: seconds within which a body must arrive.
+        stalled: seconds within which a client must read some of the data waiting in its connection.
+        recheck: seconds after which the right to an open connection is checked again.
+        wait: ms that an answer is waited for unless the request says how long.
+        poll: ms that a poll waits for rows unless the request says how long.
+        longest_wait: most ms that a request may wait.
+        clock: seconds for which the clock of a stream, once it is known, is used for the objects sent to it.
+        clock_again: seconds after which a clock that did not come is asked for again.
     """
 
     body: int = 8 << 20
@@ -98,6 +102,16 @@ class Limits:
     memory: int = 256 << 20
     heartbeat: float = 15.0
     client: RateLimits = field(default_factory=RateLimits)
+    looking: int = 50
+    head: float = 60.0
+    arrival: float = 30.0
+    stalled: float = 20.0
+    recheck: float = 30.0
+    wait: int = 10_000
+    poll: int = 30_000
+    longest_wait: int = 60_000
+    clock: float = 1.0
+    clock_again: float = 10.0
 
     def validate(self) -> None:
         """Refuse what no request could be answered with.
@@ -144,6 +158,7 @@ class Gateway:
         origins: origins whose pages may call the gateway from a browser (CORS); none by default.
         registry: adds and removes streams while the gateway runs; None: the streams are fixed.
         registrars: names of callers that may set who registers a query, as the operator does.
+        pages: files of the console; None: those of the package.
 
     Attributes:
         endpoints: all paths of the programming interface.
@@ -160,13 +175,14 @@ class Gateway:
         origins: Sequence[str] = (),
         registry: StreamRegistry | None = None,
         registrars: Sequence[str] = (),
+        pages: Pages | None = None,
     ) -> None:
         self.streams = {each.name: each for each in streams}
         self.registry, self._registrars = registry, frozenset(registrars)
         self._following: asyncio.Task[None] | None = None
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
-        self._rates, self._looking = Rates(self.limits.client), Rates(RateLimits(connections=_LOOKING))
-        self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
+        self._rates, self._looking = Rates(self.limits.client), Rates(RateLimits(connections=self.limits.looking))
+        self._writers = {each.name: self._writer_of(each) for each in streams}
         self.rooms = AnswerRooms(self.limits.memory, self.limits.answer)
         self.metrics.memory(lambda: self.rooms.taken)
         self.ending = asyncio.Event()
@@ -194,7 +210,7 @@ class Gateway:
             Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
             Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
         ]
-        self.console = Console(self)
+        self.console = Console(self, pages)
         served = [*self.endpoints, *(Endpoint(*each) for each in self.console.endpoints)]
         cross_origin = Middleware(
             CORSMiddleware,
@@ -237,7 +253,7 @@ class Gateway:
 
     def serve(self, stream: ServedStream) -> None:
         """Start to serve a stream."""
-        self._writers[stream.name] = Writer(stream, self.limits.waiting)
+        self._writers[stream.name] = self._writer_of(stream)
         self.streams[stream.name] = stream
 
     def leave(self, name: str) -> None:
@@ -288,6 +304,13 @@ class Gateway:
         if name not in self.streams:
             raise Problem("unknown-stream", f"this gateway serves no stream {name}")
         return self.streams[name]
+
+    def under_way(self, stream: str) -> int:
+        """Bytes of objects that are being received for a stream, wait to be sent to it, or are being sent."""
+        return self._writers[stream].under_way
+
+    def _writer_of(self, stream: ServedStream) -> Writer:
+        return Writer(stream, self.limits.waiting, self.limits.clock, self.limits.clock_again)
 
     def _writer(self, stream: ServedStream) -> Writer:
         if stream.name not in self._writers:
@@ -380,7 +403,7 @@ class Gateway:
         check_parameters(request, "at_least", "timeout")
         check_media_type(request, JSON)
         form = wanted_form(request, (JSON, GEOJSON))
-        timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        timeout = duration(request, "timeout", self.limits.wait, self.limits.longest_wait)
         at_least = _moment(request, "at_least")
         with ExitStack() as held:
             room = held.enter_context(self.room(request))
@@ -414,7 +437,7 @@ class Gateway:
         Raises:
             Problem: it is none, or there is none.
         """
-        body = await read_body(request, self.limits.body, lambda size: room.hold(PARSED * size))
+        body = await read_body(request, self.limits.body, lambda size: room.hold(PARSED * size), self.limits.arrival)
         return parsed(body)
 
     async def results(self, request: Request, stream: ServedStream) -> Response:
@@ -425,7 +448,7 @@ class Gateway:
         if not 1 <= len(queries) <= _MOST_QUERIES:
             told = f"{len(queries)} queries; name 1 to {_MOST_QUERIES}, each as query=ID"
             raise Problem("invalid", told, [{"parameter": "query", "detail": told}])
-        wait = duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT)
+        wait = duration(request, "wait", self.limits.poll, self.limits.longest_wait)
         client = request.scope["state"]["client"]
         opened = stream.feed.listen(queries, _place(request), client)
         if request.method == "HEAD":
@@ -438,7 +461,7 @@ class Gateway:
             held.enter_context(self.metrics.listening(stream.name))
             listener = await held.enter_async_context(opened)
             held.enter_context(self._while_allowed(request, "watch", stream, listener.end))
-            return Events(rows_of(listener, self.limits.heartbeat, sent), held.pop_all())
+            return Events(rows_of(listener, self.limits.heartbeat, sent), held.pop_all(), stalled=self.limits.stalled)
 
     async def _passing(self, request: Request, stream: ServedStream, right: str, answer: StreamingResponse) -> Response:
         """Stream events of the console for as long as the caller has the right and reads them."""
@@ -449,7 +472,8 @@ class Gateway:
             for rates in (self._looking, self._rates):
                 held.enter_context(rates.connected(request.scope["state"]["client"]))
             held.enter_context(self._while_allowed(request, right, stream, lambda why: over.set()))
-            return Events(cast("AsyncGenerator[bytes, None]", answer.body_iterator), held.pop_all(), over)
+            pieces = cast("AsyncGenerator[bytes, None]", answer.body_iterator)
+            return Events(pieces, held.pop_all(), over, stalled=self.limits.stalled)
 
     @contextmanager
     def _while_allowed(
@@ -460,7 +484,7 @@ class Gateway:
 
         async def look() -> None:
             while True:
-                await asyncio.sleep(_ALLOWED_SECONDS)
+                await asyncio.sleep(self.limits.recheck)
                 try:
                     await (await self.access.caller(authorization)).check(right, stream.name)
                 except Unavailable:
@@ -480,7 +504,7 @@ class Gateway:
         """Register a continuous query: 201 registered, 200 was registered before, 202 accepted but still pending."""
         check_parameters(request, "timeout", "time_unit")
         check_media_type(request, JSON)
-        timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        timeout = duration(request, "timeout", self.limits.wait, self.limits.longest_wait)
         sure = _unit_is_said(request, "a query says its time in ms")
         key = request.headers.get("idempotency-key")
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
@@ -495,7 +519,7 @@ class Gateway:
     async def cancel(self, request: Request, stream: ServedStream) -> Response:
         """Cancel a continuous query: 200 cancelled, 202 accepted but still pending."""
         check_parameters(request, "timeout")
-        timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        timeout = duration(request, "timeout", self.limits.wait, self.limits.longest_wait)
         return _written(await self._writer(stream).cancel(request.path_params["query"], timeout), 200)
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
@@ -505,7 +529,7 @@ class Gateway:
         sure = _unit_is_said(request, "times are not converted, so they must be ms")
 
         async def read(taken: Taken) -> bytes:
-            return await read_body(request, self.limits.body, taken.more)
+            return await read_body(request, self.limits.body, taken.more, self.limits.arrival)
 
         count = await self._writer(stream).objects(read, sure=sure)
         self.metrics.objects(stream.name, count)

@@ -125,6 +125,11 @@ class Feed:
         """Number of listeners."""
         return len(self._listeners)
 
+    @property
+    def clients(self) -> list[str]:
+        """The client of each listener."""
+        return [each.client for each in self._listeners]
+
     @asynccontextmanager
     async def listen(
         self, queries: Iterable[str], place: Cursor | str | None = None, client: str = "", *, counted: bool = True

@@ -28,8 +28,6 @@ _AGAIN = 500
 """ms after which a disconnected client reconnects."""
 _ON = 0.5
 """Seconds by which a poll that has not advanced its position in the given time is extended, repeatedly."""
-_STALLED = 20.0
-"""Seconds within which a client must read some of the data waiting in its connection."""
 
 
 async def poll(opened: AbstractAsyncContextManager[Listener], wait: float, sent: Callable[[int], object]) -> Response:
@@ -58,14 +56,20 @@ class Events(Response):
         contents: the pieces of the body.
         held: closed at the end.
         over: set to end the response early.
+        stalled: seconds within which the client must read some of the data waiting in its connection.
     """
 
     def __init__(
-        self, contents: AsyncGenerator[bytes, None], held: AsyncExitStack, over: asyncio.Event | None = None
+        self,
+        contents: AsyncGenerator[bytes, None],
+        held: AsyncExitStack,
+        over: asyncio.Event | None = None,
+        *,
+        stalled: float = 20.0,
     ) -> None:
         super().__init__(media_type=EVENTS, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._contents, self._held, self._over = contents, held, over or asyncio.Event()
+        self._contents, self._held, self._over, self._stalled = contents, held, over or asyncio.Event(), stalled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Implement ASGI."""
@@ -100,7 +104,7 @@ class Events(Response):
         await self._piece(send, b"", more=False)
 
     async def _piece(self, send: Send, content: bytes, *, more: bool) -> None:
-        async with asyncio.timeout(_STALLED):
+        async with asyncio.timeout(self._stalled):
             await send({"type": "http.response.body", "body": content, "more_body": more})
 
 

@@ -8,7 +8,7 @@ import re
 import sys
 from datetime import UTC, datetime
 
-__all__ = ["LOGGER", "event", "set_up"]
+__all__ = ["LOGGER", "Lines", "event", "set_up"]
 
 LOGGER = logging.getLogger("spatialstream.gateway")
 
@@ -17,7 +17,9 @@ _UNSHOWN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Characters that JSON allows unescaped, but that a terminal may interpret, that end a line, or cannot be encoded."""
 
 
-class _Lines(logging.Formatter):
+class Lines(logging.Formatter):
+    """Formats records as lines of JSON, of characters that no terminal interprets."""
+
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as a line of JSON."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -37,7 +39,7 @@ def event(name: str, level: int = logging.INFO, **fields: object) -> None:
 def set_up(*, quiet: bool) -> None:
     """Configure the loggers of the gateway and of its server; with ``quiet`` only errors are logged."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines())
+    handler.setFormatter(Lines())
     for name, level in ((LOGGER.name, logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

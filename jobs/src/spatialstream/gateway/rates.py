@@ -60,6 +60,10 @@ class Rates:
         self._paid: dict[str, float] = {}
         self._connections: dict[str, int] = {}
 
+    def __len__(self) -> int:
+        """The number of clients whose charges are remembered."""
+        return len(self._paid)
+
     def take(self, client: str, cost: int = 1) -> None:
         """Charge requests to a client.
 

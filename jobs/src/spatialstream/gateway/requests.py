@@ -23,11 +23,10 @@ __all__ = [
     "wanted_form",
 ]
 
-_BODY_SECONDS = 30.0
-"""Seconds within which a body must arrive."""
 
-
-async def read_body(request: Request, most: int, take: Callable[[int], object] | None = None) -> bytes:
+async def read_body(
+    request: Request, most: int, take: Callable[[int], object] | None = None, seconds: float = 30.0
+) -> bytes:
     """Read the body.
 
     Args:
@@ -35,6 +34,7 @@ async def read_body(request: Request, most: int, take: Callable[[int], object] |
         most: bytes that it may have.
         take: is told for how many bytes more it needs room: for all of it at once, if it says how much that is, else as
             it comes; raises where there is none. None: it is not counted.
+        seconds: time within which it must arrive.
 
     Raises:
         Problem: the body is too long, does not arrive in time, or there is no room for it.
@@ -54,7 +54,7 @@ async def read_body(request: Request, most: int, take: Callable[[int], object] |
 
     up_to(expected)
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
@@ -62,7 +62,7 @@ async def read_body(request: Request, most: int, take: Callable[[int], object] |
                 up_to(size)
                 parts.append(part)
     except TimeoutError:
-        raise Problem("slow", f"the body has not arrived within {_BODY_SECONDS:g} s") from None
+        raise Problem("slow", f"the body has not arrived within {seconds:g} s") from None
     return b"".join(parts)
 
 

@@ -4,7 +4,7 @@ A right is a verb (``ask``, ``watch``, ``write``) on ``spatialstreams`` of the g
 namespace of the stream: ``geo.quakes`` is the SpatialStream ``quakes`` of the namespace ``geo``. So rights are granted
 by the cluster's roles, and tokens are those of its accounts.
 
-The cluster's answers are cached for some seconds (:data:`KEEP`, :data:`KEEP_REFUSAL`): a revoked right stays valid that
+The cluster's answers are cached for some seconds (:class:`ReviewLimits`): a revoked right stays valid that
 long, but without the cache each request would cause two more to the API server. The size of the cache and the number of
 concurrent reviews are bounded, with a share for each client, since every wrong token causes a review.
 """
@@ -26,22 +26,34 @@ from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.rates import Shares
 from spatialstream.gateway.threads import CLIENT
 
-__all__ = ["KEEP", "KEEP_REFUSAL", "RIGHTS", "Reviewed", "Reviews"]
+__all__ = ["RIGHTS", "ReviewLimits", "Reviewed", "Reviews"]
 
 RIGHTS = ("ask", "watch", "write")
 """Rights: snapshot queries; following results; registering and cancelling queries and sending objects."""
 
 T = TypeVar("T")
 
-KEEP, KEEP_REFUSAL = 10.0, 2.0
-"""Seconds for which positive answers of the cluster are cached, and negative ones."""
-
-_MOST_KEPT = 4096
-_MOST_ASKED = 64
 _LONGEST_TOKEN = 16 << 10
 _SUBJECT = ("uid", "groups", "extra")
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewLimits:
+    """How long and how many answers of the cluster are cached, and how many are asked for at a time.
+
+    Attributes:
+        keep: seconds for which a positive answer is cached.
+        keep_refusal: seconds for which a negative one is.
+        most_kept: most answers that are cached, of callers and of rights each.
+        most_asked: most reviews under way, of callers and of rights each.
+    """
+
+    keep: float = 10.0
+    keep_refusal: float = 2.0
+    most_kept: int = 4096
+    most_asked: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,7 @@ class Reviews:
         audiences: accepted audiences of tokens; empty: those of the API server.
         clock: returns the time in seconds.
         api_server: whether audiences of the API server are accepted too.
+        limits: of the cache.
     """
 
     def __init__(
@@ -96,9 +109,16 @@ class Reviews:
         clock: Callable[[], float] = time.monotonic,
         *,
         api_server: bool = False,
+        limits: ReviewLimits | None = None,
     ) -> None:
+        limits = limits or ReviewLimits()
         self._cluster, self._audiences, self._api_server = cluster, list(audiences), api_server
-        self._callers, self._rights = _Kept[Reviewed | None](clock), _Kept[bool](clock)
+        self._callers, self._rights = _Kept[Reviewed | None](clock, limits), _Kept[bool](clock, limits)
+
+    @property
+    def known(self) -> int:
+        """The number of tokens whose answers are cached."""
+        return len(self._callers)
 
     async def caller(self, token: str) -> Reviewed | None:
         """Return the caller that a token identifies; None: the token is invalid.
@@ -159,10 +179,13 @@ class _Answer(Generic[T]):
 class _Kept(Generic[T]):
     """A cache of answers. Concurrent requests for the same key are made once; failures are not cached."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float], limits: ReviewLimits) -> None:
+        self._clock, self._limits = clock, limits
         self._answers = OrderedDict[Hashable, _Answer[T]]()
-        self._under_way = Shares(_MOST_ASKED, "reviews of rights under way")
+        self._under_way = Shares(limits.most_asked, "reviews of rights under way")
+
+    def __len__(self) -> int:
+        return len(self._answers)
 
     async def get(self, query: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
         known = self._answers.get(query)
@@ -171,7 +194,7 @@ class _Kept(Generic[T]):
             self._under_way.take(client, kind="try-again")
             known = self._answers[query] = _Answer(asyncio.ensure_future(self._asked(query, ask, client)))
             self._answers.move_to_end(query)
-            while len(self._answers) > _MOST_KEPT:
+            while len(self._answers) > self._limits.most_kept:
                 self._answers.popitem(last=False)
         return await asyncio.shield(known.task)  # others may wait for the same
 
@@ -179,7 +202,7 @@ class _Kept(Generic[T]):
         seconds = 0.0
         try:
             answer = await ask()
-            seconds = KEEP if answer else KEEP_REFUSAL
+            seconds = self._limits.keep if answer else self._limits.keep_refusal
             return answer
         finally:
             self._under_way.give(client)

@@ -17,14 +17,16 @@ import logging
 import socket
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from spatialstream.gateway import logs
-from spatialstream.gateway.app import Gateway
+from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.model.errors import SettingError
 
 __all__ = ["check_address", "listen", "server_of"]
@@ -100,6 +102,10 @@ class _Connection(H11Protocol):
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
+    def __init__(self, *given: Any, limits: Limits, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._limits = limits
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Override of asyncio's callback."""
         super().connection_made(transport)  # type: ignore[arg-type] # uvicorn wants one that it can write to, as it is
@@ -130,7 +136,7 @@ class _Connection(H11Protocol):
                 self._late.cancel()
                 self._late = None
         elif self._late is None:
-            self._late = self.loop.call_later(_HEAD, self.transport.close)
+            self._late = self.loop.call_later(self._limits.head, self.transport.close)
 
     def pause_writing(self) -> None:
         """Override of asyncio's callback for a full write buffer."""
@@ -147,7 +153,7 @@ class _Connection(H11Protocol):
         """Check periodically that the write buffer shrinks; abort the connection otherwise."""
         waiting = self.transport.get_write_buffer_size()
         if before is None or waiting < before:
-            self._stalled = self.loop.call_later(_STALLED, self._look, waiting)
+            self._stalled = self.loop.call_later(self._limits.stalled, self._look, waiting)
         else:
             self.transport.abort()  # closing would wait for the buffer to drain
 
@@ -180,7 +186,11 @@ class _Certificate:
 
 
 def server_of(
-    gateway: Gateway, certificate: Path | None = None, key: Path | None = None, proxies: Sequence[str] = ()
+    gateway: Gateway,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    proxies: Sequence[str] = (),
+    renewal: int = 5,
 ) -> uvicorn.Server:
     """Build the server; ``run([socket])`` serves until the process is told to end.
 
@@ -190,6 +200,7 @@ def server_of(
         key: the certificate's key.
         proxies: addresses or networks of proxies whose ``X-Forwarded-For`` (the client's address) and
             ``X-Forwarded-Proto`` (whether it uses TLS) are trusted.
+        renewal: seconds after which the files of the certificate are read again.
 
     Raises:
         SettingError: the certificate cannot be used, or a proxy is not an address or network.
@@ -207,7 +218,7 @@ def server_of(
 
     config = uvicorn.Config(
         gateway.app,
-        http=_Connection,
+        http=cast("type[asyncio.Protocol]", partial(_Connection, limits=gateway.limits)),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -218,7 +229,7 @@ def server_of(
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=_GRACE,
         callback_notify=renew,
-        timeout_notify=_RENEWAL,
+        timeout_notify=renewal,
         ssl_certfile=None if certificate is None else str(certificate),
         ssl_keyfile=None if key is None else str(key),
     )

@@ -27,9 +27,6 @@ __all__ = ["Place", "StreamRegistry"]
 Serve = Callable[[ServedStream], object]
 Leave = Callable[[str], object]
 
-EVERY = 10.0
-"""Seconds between two lists."""
-
 
 @dataclass(frozen=True)
 class Place:
@@ -78,6 +75,7 @@ class StreamRegistry:
         report: called with the reason why streams cannot be listed, or a stream not be served, when it arises or
             changes.
         rule: which Secrets streams may use.
+        every: seconds between two lists.
 
     Attributes:
         ready: whether all namespaces have been listed at least once.
@@ -91,7 +89,9 @@ class StreamRegistry:
         namespaces: Sequence[str] = (),
         report: Callable[[str], object] = lambda text: None,
         rule: SecretRule | None = None,
+        every: float = 10.0,
     ) -> None:
+        self._every = every
         self._rule = SecretRule() if rule is None else rule
         self._cluster, self._opened, self._namespaces, self._report = cluster, opened, list(namespaces), report
         self._served: dict[str, Place] = {}
@@ -114,7 +114,7 @@ class StreamRegistry:
         while True:
             for namespace in self._namespaces or [""]:
                 await self._look(namespace, serve, leave)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(self._every)
 
     async def _look(self, namespace: str, serve: Serve, leave: Leave) -> None:
         where = namespace or "all namespaces"

@@ -36,9 +36,9 @@ T = TypeVar("T")
 AsOf = dict[str, int]
 
 _THREADS, _SHARE = 16, 8
-_READERS, _SHARE_OF_READERS = 4, 2
+_READERS, SHARE_OF_READERS = 4, 2
 """Reads of past results take long, so they have threads of their own."""
-_MOST_READING = 64
+MOST_READING = 64
 _MOST_WAITING = 1_024
 """Most requests without an answer yet, of all clients."""
 _READY_SECONDS = 2.0
@@ -48,11 +48,6 @@ _TOGETHER, _SHARE_OF_TOGETHER = 8, 4
 """Most concurrent calls that answer requests together, and most of them with queries of one client."""
 _OF_ONE = 128
 """Most queries of one client in such a call: this many cost little more than one."""
-_PATIENCE = 0.05
-"""Seconds for which new requests wait for the call under way before another one starts: so no request waits for a slow
-call but its own, and as many as possible are answered together."""
-_LONG = 1.0
-"""Seconds after which a call with queries of several clients is one that takes long: see ``ServedStream._part``."""
 _PAUSES = (0.002, 0.1)
 """Seconds between two tries: the first, and the longest."""
 _BETWEEN_LOOKS = 0.005
@@ -196,6 +191,10 @@ class ServedStream:
         feed: distributes its results.
         record_writer: sends records to it.
         broker: how to reach its topics; None: objects and dead letters cannot be shown.
+        patience: seconds for which new requests wait for the call under way before another one starts: so no request
+            waits for a slow call but its own, and as many as possible are answered together.
+        long: seconds after which a call with queries of several clients takes long: those that wait for it are then
+            answered apart.
     """
 
     def __init__(
@@ -205,10 +204,14 @@ class ServedStream:
         feed: Feed,
         record_writer: RecordWriter,
         broker: Connection | None = None,
+        *,
+        patience: float = 0.05,
+        long: float = 1.0,
     ) -> None:
+        self._patience, self._long = patience, long
         self.name, self.feed, self.record_writer, self._opener, self._broker = name, feed, record_writer, opener, broker
         self._threads = Threads(_THREADS, _SHARE, f"ask-{name}")
-        self._readers = Threads(_READERS, _SHARE_OF_READERS, f"history-{name}", _MOST_READING)
+        self._readers = Threads(_READERS, SHARE_OF_READERS, f"history-{name}", MOST_READING)
         self._together = ThreadPoolExecutor(_TOGETHER, f"together-{name}")
         self._looks = _Looks(lambda: self._do(lambda opened: opened.as_of()), f"look-{name}")
         self._waiting = Shares(_MOST_WAITING, "requests that wait for answers")
@@ -220,6 +223,16 @@ class ServedStream:
         self._again = list[list[_Request]]()
         self._answering: set[asyncio.Task[None]] = set()
         self._patient = self._closed = self._ending = False
+
+    @property
+    def queued(self) -> int:
+        """The number of requests that wait for a call that answers them."""
+        return len(self._asked)
+
+    @property
+    def unanswered(self) -> int:
+        """The number of requests without an answer yet, of all clients."""
+        return self._waiting.taken
 
     def _do(self, work: Callable[[Stream], T]) -> T:
         """Do some work with the stream; if the stream was recreated, again with a new connection."""
@@ -442,7 +455,7 @@ class ServedStream:
 
     @contextmanager
     def _under_way(self, requests: Sequence[_Request]) -> Iterator[None]:
-        """Have new requests wait for this call, but not longer than ``_PATIENCE``."""
+        """Have new requests wait for this call, but not longer than ``patience``."""
         mine, loop = True, asyncio.get_running_loop()
 
         def end_of_patience() -> None:
@@ -451,7 +464,7 @@ class ServedStream:
             self._see_to()
 
         self._patient = True
-        timers = loop.call_later(_PATIENCE, end_of_patience), loop.call_later(_LONG, self._part, requests)
+        timers = loop.call_later(self._patience, end_of_patience), loop.call_later(self._long, self._part, requests)
         try:
             yield
         finally:

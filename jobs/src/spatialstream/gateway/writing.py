@@ -42,7 +42,7 @@ _MOST_REGISTERING = 1_024
 """Most pending registrations of all clients, and most pending cancellations."""
 _LOOK_SECONDS = (0.5, 4.0)
 """Seconds between two reads of the dead letters: the first, and the longest."""
-_CLOCK_SECONDS, _CLOCK_WAIT, _CLOCK_AGAIN = 1.0, 1.0, 10.0
+_CLOCK_WAIT = 1.0
 """Seconds for which a known clock is used, since it only advances; for which a request waits for it; and for which an
 unknown one is not asked for again."""
 _APART = 1_000
@@ -73,9 +73,11 @@ class Writer:
     Args:
         stream: the stream.
         most: most bytes of objects under way.
+        fresh: seconds for which the stream's clock, once known, is used.
+        again: seconds after which a clock that did not come is asked for again.
     """
 
-    def __init__(self, stream: ServedStream, most: int) -> None:
+    def __init__(self, stream: ServedStream, most: int, fresh: float = 1.0, again: float = 10.0) -> None:
         self._stream, self._record_writer, self._room = stream, stream.record_writer, Shares(most, "bytes under way")
         # an unavailable broker blocks the sending of objects for minutes, so queries have threads of their own
         self._of_objects = Threads(_THREADS, _SHARE, f"objects-{stream.name}")
@@ -83,6 +85,12 @@ class Writer:
         self._registering = Shares(_MOST_REGISTERING, "pending registrations")
         self._cancelling = Shares(_MOST_REGISTERING, "pending cancellations")
         self._clock: tuple[float, int | None] = float("-inf"), None
+        self._fresh, self._again = fresh, again
+
+    @property
+    def under_way(self) -> int:
+        """Bytes of objects being received, waiting to be sent or being sent."""
+        return self._room.taken
 
     def close(self) -> None:
         """Start no more calls."""
@@ -137,7 +145,7 @@ class Writer:
                 async with asyncio.timeout(_CLOCK_WAIT):
                     as_of = await self._stream.as_of()
                 clock = None if as_of is None else as_of["clock"]
-            self._clock = time.monotonic() + (_CLOCK_AGAIN if clock is None else _CLOCK_SECONDS), clock
+            self._clock = time.monotonic() + (self._again if clock is None else self._fresh), clock
         return clock
 
     # ------------------------------------------------------------------------------------------------------- queries

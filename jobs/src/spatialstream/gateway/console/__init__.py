@@ -4,6 +4,7 @@ The pages are plain ES modules under ``static``; third-party code is under ``ven
 it. The paths under ``/streams/{stream}/console`` are internal to the pages of the same release.
 """
 
+from spatialstream.gateway.console.pages import Pages
 from spatialstream.gateway.console.routes import Console
 
-__all__ = ["Console"]
+__all__ = ["Console", "Pages"]

@@ -62,7 +62,7 @@ class Pages:
         name = name or "index.html"
         if name == "index.html" and not (self._folder / "vendor" / "console.lock").is_file():
             return Response(_MISSING, 503, _HEADERS, "text/html; charset=utf-8")
-        path = self._path(name)
+        path = self.find(name)
         if path is None:
             return Response("There is no such page.", 404, _HEADERS, "text/plain")
         file = self._file(path)
@@ -73,8 +73,8 @@ class Pages:
             return Response(file.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
         return Response(file.content, headers=headers, media_type=file.kind)
 
-    def _path(self, name: str) -> Path | None:
-        """The file's path; None if there is no such file within the folders."""
+    def find(self, name: str) -> Path | None:
+        """The path of a file below the console's; None if there is no such file within the folders."""
         first, _, rest = name.partition("/")
         others = {"vendor": self._folder / "vendor", "web": FOLDER}
         base, name = (others[first], rest) if first in others else (self._folder / "static", name)

@@ -38,12 +38,15 @@ class Passing:
     Args:
         name: name of the stream.
         opener: starts the sampling.
+
+    Attributes:
+        reader: the thread that reads now; None while nobody looks.
     """
 
     def __init__(self, name: str, opener: Callable[[], LiveSample]) -> None:
         self._name, self._opener = name, opener
         self._queues: set[asyncio.Queue[Seen | None]] = set()
-        self._reader: _Reader | None = None
+        self.reader: _Reader | None = None
         self._over = False
 
     def end(self) -> None:
@@ -65,8 +68,8 @@ class Passing:
         queue: asyncio.Queue[Seen | None] = asyncio.Queue(_WAITING)
         self._queues.add(queue)
         try:
-            if self._reader is None:
-                self._reader = _Reader(self, self._opener, self._name)
+            if self.reader is None:
+                self.reader = _Reader(self, self._opener, self._name)
             yield b"retry: 1000\n\n"
             while True:
                 try:
@@ -85,7 +88,7 @@ class Passing:
 
     def publish(self, reader: _Reader, seen: Seen) -> None:
         """Queue the sample of an interval for all pages."""
-        if reader is not self._reader:
+        if reader is not self.reader:
             return
         for queue in self._queues:
             if queue.full():  # drop the oldest interval, but count its objects
@@ -98,13 +101,13 @@ class Passing:
 
     def fail(self, reader: _Reader) -> None:
         """Handle a failure of reading: end all connections. The next page to connect starts it again."""
-        if reader is self._reader:
+        if reader is self.reader:
             self._stop()
 
     def _stop(self) -> None:
-        if self._reader is not None:
-            self._reader.stop.set()
-            self._reader = None
+        if self.reader is not None:
+            self.reader.stop.set()
+            self.reader = None
         for queue in self._queues:
             while not queue.empty():
                 queue.get_nowait()

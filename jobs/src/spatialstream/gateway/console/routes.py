@@ -55,12 +55,16 @@ class Host(Protocol):
 class Console:
     """The console of a gateway.
 
+    Args:
+        gateway: serves it.
+        pages: its files; None: those of the package.
+
     Attributes:
         endpoints: method, path, required right and handler of each path.
     """
 
-    def __init__(self, gateway: Host) -> None:
-        self._gateway, self._pages = gateway, Pages()
+    def __init__(self, gateway: Host, pages: Pages | None = None) -> None:
+        self._gateway, self._pages = gateway, pages or Pages()
         self._passing, self._looks = dict[str, Passing](), dict[str, _Look]()
         self.endpoints: Sequence[tuple[str, str, str | None, Answer]] = [
             ("GET", "/console", None, self.home),
