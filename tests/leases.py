@@ -42,7 +42,7 @@ class MemoryLease(Lease):
 
     def __init__(self, leases: Leases, job: str = "job") -> None:
         self.reachable = True
-        self._leases, self._job = leases, job
+        self.leases, self._job = leases, job
         self._number = 0
         self._wanted = False
 
@@ -52,17 +52,17 @@ class MemoryLease(Lease):
 
     @property
     def held(self) -> bool:
-        with self._leases.changed:
+        with self.leases.changed:
             return self._take()
 
     @property
     def superseded(self) -> bool:
-        with self._leases.changed:
+        with self.leases.changed:
             return self._wanted and self.reachable and not self._take()
 
     def _take(self) -> bool:
         """Become the holder, or stay it, if that is possible now."""
-        leases = self._leases
+        leases = self.leases
         if not self._wanted or not self.reachable:
             return False
         if leases.holder is None and self._number in (0, leases.number):
@@ -72,9 +72,9 @@ class MemoryLease(Lease):
         return leases.holder is self
 
     def acquire(self, patience: float) -> None:
-        with self._leases.changed:
+        with self.leases.changed:
             self._wanted = True
-            if self._leases.changed.wait_for(self._take, patience):
+            if self.leases.changed.wait_for(self._take, patience):
                 return
             if not self.reachable:
                 raise Unavailable("the lease cannot be reached")
@@ -82,8 +82,8 @@ class MemoryLease(Lease):
             raise SettingError("stream", f"another {self._job} is running")
 
     def release(self) -> None:
-        with self._leases.changed:
+        with self.leases.changed:
             self._wanted = False
-            if self._leases.holder is self:
-                self._leases.holder = None
-                self._leases.changed.notify_all()
+            if self.leases.holder is self:
+                self.leases.holder = None
+                self.leases.changed.notify_all()

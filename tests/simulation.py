@@ -34,14 +34,13 @@ from spatialstream.model.errors import Conflict, Lost, NoStorage, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.stages import state
 from spatialstream.stages.ingest import CLOCK, watermark
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.route import registry_owner
 from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.state import forget
+from spatialstream.stages.state import forget, owners_in_memory
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.work import WorkSettings, slot_owner
 from spatialstream.store.memory import MemoryStore
@@ -198,8 +197,8 @@ class Simulation:
 
     def lose(self) -> None:
         """Drop the in-memory state of an owner, as if its process had crashed."""
-        if known := sorted(owner for place, owner in state._kept if place == self.storage.place):
-            del state._kept[self.storage.place, self.random.choice(known)]
+        if known := owners_in_memory(self.storage):
+            forget(self.storage, self.random.choice(known))
 
     def run_router(self) -> None:
         """Run an epoch, or repeat it."""

@@ -24,7 +24,7 @@ from spatialstream.oracle import answers, check
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import PATIENCE, LiveStream, Servers
 from tests.cluster.test_exact import rebalance
-from tests.cluster.test_faults import _kill_python, publish_moved
+from tests.cluster.test_faults import kill_python, publish_moved
 from tests.lengths import AT_LENGTH
 from tests.streams import query_record, random_stream
 
@@ -149,7 +149,7 @@ def test_answers_are_the_oracles_as_of_their_rounds(
                     (f"{strategy} adopted", lambda strategy=strategy: _adopt(stream, strategy))
                     for strategy in (("FG", "PM", "FM") if AT_LENGTH else ("FG",))
                 ),
-                ("all actors killed", lambda: _kill_python(stream)),
+                ("all actors killed", lambda: kill_python(stream)),
                 ("the worker killed", lambda: _kill_worker(stream)),
                 ("ZooKeeper away", lambda: _lose_zookeeper_after_an_adoption(stream, unaware)),
             ]

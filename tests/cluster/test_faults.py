@@ -29,7 +29,7 @@ def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.Captur
     queries = sorted(drawn.queries, key=lambda each: each.t)
     with LiveStream(servers, "faults", tmp_path, WGS84) as stream:
         faults: list[tuple[str, Callable[[], object]]] = [
-            ("a Python process of the worker killed", lambda: _kill_python(stream)),
+            ("a Python process of the worker killed", lambda: kill_python(stream)),
             ("sessions with ZooKeeper expired", lambda: _expire_sessions(stream)),
             ("router killed while a version is prepared", lambda: _kill_while_preparing(stream, "router")),
             ("worker killed while a version is prepared", lambda: _kill_while_preparing(stream, "worker")),
@@ -78,7 +78,7 @@ def _kill_server(server: object) -> None:
     server.start(timeout=PATIENCE)  # type: ignore[attr-defined]
 
 
-def _kill_python(stream: LiveStream) -> None:
+def kill_python(stream: LiveStream) -> None:
     """Kill the processes that do the slots' work; their parent, Spark's daemon, lives on."""
     pid = stream.worker.pid
     assert pid is not None

@@ -24,7 +24,7 @@ from spatialstream.oracle import answers, check
 from spatialstream.servers import job
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import LiveStream, Servers
-from tests.cluster.test_faults import _kill_python
+from tests.cluster.test_faults import kill_python
 from tests.streams import random_stream
 from tests.unit.gateway.http import Client
 
@@ -176,7 +176,7 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         assert http_("POST", "/streams/gateway/objects", lines).json == {"objects": 100}
 
         assert await_condition(lambda: all(each.rows for each in followers), 60.0)
-        for i, fault in enumerate((server.kill, lambda: _kill_python(stream), server.kill)):
+        for i, fault in enumerate((server.kill, lambda: kill_python(stream), server.kill)):
             fault()
             server.start(timeout=120.0)
             name = f"after-{i}"

@@ -72,10 +72,8 @@ def die(server: ZooKeeperServer) -> Callable[[Lease], None]:
 
     def kill(lease: Lease) -> None:
         assert isinstance(lease, ZooKeeperLease)
-        lease._closing.set()
-        lease._stale.set()
-        lease._keeper.join()
-        end_session(server, lease._client)
+        lease.abandon()
+        end_session(server, lease.connection.client)
         assert eventually(lambda: not lease.held)
 
     return kill
@@ -90,7 +88,7 @@ def test_an_expired_session_is_no_reason_to_end(server: ZooKeeperServer, rival: 
     lease, other = rival(), rival()
     lease.acquire(SOON)
     assert isinstance(lease, ZooKeeperLease)
-    end_session(server, lease._client)
+    end_session(server, lease.connection.client)
 
     assert eventually(lambda: lease.held)
     assert (lease.number, lease.superseded) == (1, False)
@@ -103,7 +101,7 @@ def test_whose_place_was_taken_meanwhile_is_superseded(server: ZooKeeperServer, 
     assert isinstance(lease, ZooKeeperLease)
     with pytest.MonkeyPatch.context() as patch:  # it is paused, and looks again only afterwards
         patch.setattr(lease, "_look", lambda: time.sleep(0.1))
-        end_session(server, lease._client)
+        end_session(server, lease.connection.client)
         other.acquire(SOON)
 
     assert eventually(lambda: lease.superseded)
@@ -152,7 +150,7 @@ def test_a_removed_stream_has_no_holder_and_is_not_made_anew_by_one(
     assert eventually(lambda: lease.superseded)
     raw = KazooClient(server.hosts)
     raw.start()
-    assert raw.exists(stores[0]._path().rstrip("/")) is None
+    assert raw.exists(stores[0].root) is None
     raw.stop()
     raw.close()
 

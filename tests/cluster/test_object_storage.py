@@ -375,12 +375,12 @@ def test_authorities_are_read_when_they_have_been_renewed(objects: ObjectServer,
         for number, (certificates, told) in enumerate(
             [
                 (None, f"AWS_CA_BUNDLE: {bundle} cannot be read: No such file or directory"),
-                (other, "of an authority that is not known"),
+                (other, "was issued by an unknown authority"),
                 (other + known, None),
                 (b"", f"AWS_CA_BUNDLE: {bundle} holds no certificates"),
                 (known[:100], f"AWS_CA_BUNDLE: {bundle} holds no certificates"),
                 (known, None),
-                (other, "of an authority that is not known"),
+                (other, "was issued by an unknown authority"),
             ]
         ):
             if certificates is not None:

@@ -76,7 +76,7 @@ def test_commands_are_let_in(
 ) -> None:
     store = connect("-told")
     store.create(version(0))
-    name = store._root.rpartition("/")[2]
+    name = store.root.rpartition("/")[2]
     where = ["--stream", name, "--zookeeper", server.hosts, "--zookeeper-ca", str(client.authority)]
     own = ["--zookeeper-certificate", str(client.certificate), "--zookeeper-key", str(client.key)]
     assert main(["tree", *where, *own]) == 0
@@ -90,7 +90,7 @@ def test_an_operator_reads_certificates_of_a_secret(
     cluster, tls = SimulatedCluster(), TlsSecret("zk-tls", certified=True)
     made = connect("-operated")
     made.create(version(0))
-    name = made._root.rpartition("/")[2]
+    name = made.root.rpartition("/")[2]
 
     def renew(by: Authority) -> None:
         files = by.issue(tmp_path)

@@ -69,7 +69,7 @@ def tree(client, path="/spatialstream"):
 
 
 def root(store):
-    return store._path().rstrip("/")
+    return store.root
 
 
 def test_a_stream_that_does_not_exist_is_told_beside_those_that_do(connect):
@@ -156,7 +156,7 @@ def test_a_state_is_read_at_one_moment(connect, monkeypatch):
     store, other = connect(), connect()
     store.create(version(0))
     store.publish(version(1), 0, "p", {})
-    get, moments = store._client.get_async, []
+    get, moments = store.connection.client.get_async, []
 
     def get_late(path, watch=None):
         if watch is None and path.endswith("epochs"):
@@ -165,7 +165,7 @@ def test_a_state_is_read_at_one_moment(connect, monkeypatch):
                 other.activate(1, 3)
         return get(path, watch)
 
-    monkeypatch.setattr(store._client, "get_async", get_late)
+    monkeypatch.setattr(store.connection.client, "get_async", get_late)
     state = store.state()
 
     assert len(moments) >= 2
@@ -284,7 +284,7 @@ def test_an_expired_session(server, connect):
     store.create(version(0))
     state = store.state()
     assert eventually(lambda: store.latest() == state)
-    end_session(server, store._client)
+    end_session(server, store.connection.client)
 
     assert eventually(lambda: store.latest() == state)
     other.publish(version(1), 0, "p", {})
@@ -359,7 +359,7 @@ def test_other_credentials_do_not_suffice(guarded, credentials):
 
 def test_the_password_is_nowhere_to_be_seen(guarded, caplog):
     _, store = guarded
-    digest = store._client.default_acl[0].id.id.partition(":")[2]
+    digest = store.connection.client.default_acl[0].id.id.partition(":")[2]
 
     for secret in (CREDENTIALS[1], digest):
         assert secret not in repr(store)

@@ -32,7 +32,7 @@ class TestMemory(LeaseContract):
         def kill(lease: Lease) -> None:
             assert isinstance(lease, MemoryLease)
             lease.reachable = False
-            lease._leases.expire()
+            lease.leases.expire()
 
         return kill
 

@@ -64,7 +64,8 @@ class Controller(Loop):
         super().__init__(environment, namespace, name)
         self._memory = Memory()
 
-    def _begun(self) -> None:
+    def begun(self) -> None:
+        """Begin the metrics of the stream."""
         self._environment.metrics.begin(self._namespace, self._name, [phase.value for phase in Phase])
 
     def _count(self, outcome: str, seconds: float) -> None:
@@ -72,7 +73,8 @@ class Controller(Loop):
         metrics.reconciles.labels(self._namespace, self._name, outcome).inc()
         metrics.seconds.observe(seconds)
 
-    async def _look(self) -> float | None:
+    async def look(self) -> float | None:
+        """Reconcile the stream once; see :class:`~spatialstream_operator.loop.Loop`."""
         body = await self._environment.cluster.get(KIND, self._name, self._namespace)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return None

@@ -73,12 +73,13 @@ class Handlers:
         environment: shared clients and settings.
         watch: records what the watch delivers.
         charge: the kind of resource.
+        controllers: the loops of the resources that are looked after, by uid.
     """
 
     environment: Environment
     watch: Watch
     charge: ResourceKind = STREAMS
-    _controllers: dict[str, Loop] = field(default_factory=dict)
+    controllers: dict[str, Loop] = field(default_factory=dict, init=False)
     _wishes: dict[str, Any] = field(default_factory=dict)
     _stuck: dict[str, str] = field(default_factory=dict)
 
@@ -103,19 +104,19 @@ class Handlers:
             self._wishes.pop(uid, None)
         elif self._wishes.get(uid) != wishes:
             self._wishes[uid] = wishes
-            if uid in self._controllers:
-                self._controllers[uid].wake()
+            if uid in self.controllers:
+                self.controllers[uid].wake()
 
     async def look_after(self, stopped: Any, namespace: str, name: str, uid: str, **_: Any) -> None:
         """Run the controller of a resource until it is stopped."""
         controller = self.charge.controller(self.environment, namespace, name)
-        self._controllers[uid] = controller
+        self.controllers[uid] = controller
         running = asyncio.create_task(controller.run())
         stopping = asyncio.ensure_future(stopped.wait())
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._controllers.pop(uid, None)
+            self.controllers.pop(uid, None)
             stopping.cancel()
             running.cancel()
             await asyncio.wait({running})

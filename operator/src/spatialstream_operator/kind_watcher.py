@@ -33,7 +33,7 @@ _INTERVALS = 4
 """Number of reconciliation intervals between two lists."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 20.0
 _HEALTHY = 60.0
-_DEAD = 60.0
+DEAD = 60.0
 """Seconds for which a watch may miss a listed change before its Kopf is restarted."""
 _UNSERVED_PAUSE = 1.0
 _REFUSALS = frozenset({403, 404, 410})
@@ -132,7 +132,7 @@ class KindWatcher:
         """Stop a Kopf whose watch misses listed changes; it may have shown nothing since it was started."""
         now = time.monotonic()
         lag = self.watch.lag(now, self._place)
-        if self._kopf is not None and min(lag, now - self._begun) > _DEAD:
+        if self._kopf is not None and min(lag, now - self._begun) > DEAD:
             where, what = self._where, self.charge.plural
             _log.warning(
                 "%s: the watch has been missing listed changes for %.0f s: restarting the watch of %s", where, lag, what

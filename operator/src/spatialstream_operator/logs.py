@@ -49,6 +49,11 @@ class AboutStreams(logging.Filter):
         self._clock = clock
         self._said: dict[str, float] = {}
 
+    @property
+    def remembered(self) -> int:
+        """The number of messages whose repetitions are dropped."""
+        return len(self._said)
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log a record; also adds the name to it."""
         text = record.getMessage()

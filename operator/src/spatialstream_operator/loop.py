@@ -40,12 +40,12 @@ class Loop(ABC):
     async def run(self) -> None:
         """Reconcile repeatedly; returns when the resource is gone or being deleted."""
         environment, failures = self._environment, 0
-        self._begun()
+        self.begun()
         while True:
             began = time.monotonic()
             self._wake.clear()
             try:
-                pause = await self._look()
+                pause = await self.look()
             except Exception as error:  # noqa: BLE001 (whatever fails, the resource is reconciled again)
                 failures += 1
                 pause = _pause(failures)
@@ -60,11 +60,11 @@ class Loop(ABC):
             await self._wait(pause)
 
     @abstractmethod
-    async def _look(self) -> float | None:
+    async def look(self) -> float | None:
         """Reconcile once; return the seconds until the next reconciliation, None if there is none."""
 
     @abstractmethod
-    def _begun(self) -> None:
+    def begun(self) -> None:
         """Called when the loop starts, to initialise metrics."""
 
     @abstractmethod

@@ -47,13 +47,15 @@ _GONE = frozenset({"NoStream", "StreamDeleted", "Ended"})
 class QueryController(Loop):
     """Reconciles one SpatialQuery until it is stopped, or the resource is gone."""
 
-    def _begun(self) -> None:
+    def begun(self) -> None:
+        """Begin the metrics of the query."""
         self._environment.metrics.begin_query(self._namespace, self._name)
 
     def _count(self, outcome: str, seconds: float) -> None:
         self._environment.metrics.query_reconciles.labels(self._namespace, self._name, outcome).inc()
 
-    async def _look(self) -> float | None:
+    async def look(self) -> float | None:
+        """Reconcile the query once; see :class:`~spatialstream_operator.loop.Loop`."""
         body = await self._environment.cluster.get(QUERY_KIND, self._name, self._namespace)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return None

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from spatialstream.actors import engine as engine_module
 from spatialstream.actors.engine import ActorEngine
 from spatialstream.actors.load import Load
-from spatialstream.actors.wire import ActorLost
 from spatialstream.stream.engine import Engine
 from tests.contracts.engines import Processes, TestTasks, engine_of, until
 
@@ -70,44 +67,6 @@ def test_a_new_actor_gets_items_when_the_stream_is_settled() -> None:
             assert new == old or old == str(gone.pid)
         engine.settled()
         assert len(set(homes(engine))) == 3
-
-
-def test_an_actor_that_did_not_let_go_of_what_others_have_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = list[tuple[str, list[int]]]()
-    answers = list[Future[Any]]()
-
-    def asked(actor: Any, name: str, body: bytes, seconds: float) -> Future[Any]:
-        told.append((actor.name, json.loads(body)["items"]))
-        return answers.pop(0)
-
-    def future(error: Exception | None = None) -> Future[Any]:
-        made = Future[Any]()
-        made.set_exception(error) if error else made.set_result(None)
-        return made
-
-    monkeypatch.setattr(engine_module, "_FORGET_SECONDS", 0.01)
-    actors: list[Any] = [SimpleNamespace(name=name) for name in "abc"]
-    with engine_of(Processes(1)) as engine, monkeypatch.context() as patch:
-        patch.setattr(engine, "_asked", asked)
-        before, now = {0: "a", 1: "a", 2: "a", 3: "b"}, {0: "c", 1: "c", 2: "a", 3: "c"}
-        engine._placement = now
-        answers += [Future(), future()]
-        engine._have_forgotten(before, actors)
-        assert told == [("a", [0, 1]), ("b", [3])]
-
-        assert engine._registry._doubted == {"a"}
-        told.clear()
-        engine._placement = now = {**now, 1: "a"}  # which has come back
-        answers += [future(ActorLost("it does not answer"))]
-        engine._have_forgotten(now, actors)
-        answers += [future()]
-        engine._have_forgotten(now, actors)
-        engine._have_forgotten(now, actors)
-        assert told == [("a", [0])] * 2
-        # what it has of 1 is of the time before, and rounds have been done without it since
-        assert engine._registry._doubted == {"a"}
-        engine.publish({})
-        assert engine._registry._doubted == set()
 
 
 def test_executors_that_are_to_go_are_emptied_when_the_stream_is_settled() -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from spatialstream.client import history
 from spatialstream.client.cursor import Cursor
-from spatialstream.client.history import History
+from spatialstream.client.history import History, HistoryLimits
 from spatialstream.model.errors import Gone
 from tests.unit.client.log import MemoryLog
 from tests.unit.gateway.results import in_parts, messages, row
 
 
-def lines(log: MemoryLog, query: str, since: int, until: int, limit: int = 3) -> list[bytes]:
+def lines(
+    log: MemoryLog, query: str, since: int, until: int, limit: int = 3, limits: HistoryLimits | None = None
+) -> list[bytes]:
     """All rows of a time, page by page; the word of a place is all that is kept between two pages."""
     found, place = list[bytes](), None
     for _ in range(1_000):
-        page = History(log, query).rows(since, until, limit, place)
+        page = History(log, query, limits).rows(since, until, limit, place)
         assert len(page.rows) <= limit
         found += [each.line for _, each in page.rows]
         if page.next is None:
@@ -112,30 +114,31 @@ def test_what_is_kept_no_more_is_told() -> None:
     assert History(log, "x").counts(2, 10, 8).kept == 7
 
 
-def test_what_is_read_is_bounded_and_what_is_estimated_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_MOST_SECONDS", 600.0)
-    monkeypatch.setattr(history, "_MOST_BYTES", 40_000)
+def test_what_is_read_is_bounded_and_what_is_estimated_is_said_to_be() -> None:
+    limits = HistoryLimits(read=40_000, seconds=600.0)
     log, chance = MemoryLog(), random.Random(3)
     for number in range(1_000):  # in the second half of the time ten times as many
         some = [row(chance.choice("xyyy"), i) for i in range(20)]
         log.add(number if number < 100 else 100 + number // 9, messages(some, 20, number))
     total = sum(len(each[2] or b"") for each in log.partitions[0] if each is not None)
     assert total > 20 * 40_000
-    found = History(log, "x").counts(0, 220, 10)
+    found = History(log, "x", limits).counts(0, 220, 10)
     assert log.read_bytes < 100_000
     assert not all(exact for _, exact in found.counts)
     counted = sum(rows for rows, _ in found.counts)
     assert counted == pytest.approx(5_000, rel=0.25)
     log.read_bytes = 0
-    page = History(log, "nobody").rows(0, 10**6, 10)
+    page = History(log, "nobody", limits).rows(0, 10**6, 10)
     assert page.rows == []
     assert page.next is not None, "nothing has been found, and there is more to look at"
     assert log.read_bytes < 60_000
-    assert len(lines(log, "x", 0, 10**6, 10_000)) == sum(
+    assert len(lines(log, "x", 0, 10**6, 10_000, limits)) == sum(
         (each[2] or b"").count(b'"x"') for each in log.partitions[0] if each
     )
-    monkeypatch.setattr(history, "_MOST_ROWS_BYTES", 500)
-    assert sum(len(each.line) for _, each in History(log, "x").rows(0, 10**6, 1_000).rows) <= 500
+    assert (
+        sum(len(each.line) for _, each in History(log, "x", replace(limits, rows=500)).rows(0, 10**6, 1_000).rows)
+        <= 500
+    )
 
 
 def test_few_parts_are_counted_of_many_partitions() -> None:

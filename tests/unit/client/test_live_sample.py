@@ -104,10 +104,8 @@ def test_some_of_many_are_shown(broker: Broker, seeing: LiveSample) -> None:
     assert len({each.id for each, _ in seen.objects}) == 20
 
 
-def test_what_is_too_much_is_passed_over_and_estimated(
-    broker: Broker, seeing: LiveSample, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live_sample, "_MOST_BYTES", 20_000)
+def test_what_is_too_much_is_passed_over_and_estimated(broker: Broker) -> None:
+    seeing = LiveSample(broker, "s", WGS84, 20_000)  # type: ignore[arg-type]
     message = b"\n".join(line(f"o{j}") for j in range(10))
     for _ in range(6):  # until it knows how many are in a message
         broker.log[0] += [(None, message)] * 200

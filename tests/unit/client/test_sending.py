@@ -47,7 +47,7 @@ def records(text: bytes) -> list[dict[str, object]]:
 @given(_OBJECTS, st.data())
 def test_stamped_lines_are_those_of_stamped_objects(objects: list[SpatialObject], data: st.DataObject) -> None:
     batch = ObjectBatch.of(objects)
-    lines = sending._Lines(batch, WGS84)
+    lines = sending.StampedLines(batch, WGS84)
     assert len(lines) == len(batch)
     for _ in range(3):
         first = data.draw(st.integers(0, len(batch)))
@@ -107,9 +107,7 @@ def test_objects_are_sent_round_and_round(count: int | None, expected: int) -> N
 @given(st.lists(st.integers(0, 900), min_size=1, max_size=40), st.integers(1, 7))
 def test_messages_have_so_many_lines_and_no_more_bytes_than_fit(lengths: list[int], most: int) -> None:
     text = b"".join(b"x" * length + b"\n" for length in lengths)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sending, "_MESSAGE_BYTES", 1000)
-        messages = list(sending.messages_of(np.frombuffer(text, np.uint8), most))
+    messages = list(sending.messages_of(np.frombuffer(text, np.uint8), most, 1000))
     assert b"\n".join(messages) + b"\n" == text
     for message in messages:
         assert message.count(b"\n") < most
@@ -176,16 +174,14 @@ def test_what_is_sent_now_is_let_through_by_the_watermark_that_follows_it(waits:
     objects = ObjectBatch.of([SpatialObject(f"o{i}", 0, float(i), 0.0, ("a",)) for i in range(7)])
     asked = sending.QueryBatch.of([query("SRQ")])
 
-    def wait(self: Sender, until: float) -> None:
+    def wait(until: float) -> None:
         times, passed = promised(topic)
         assert max(times) < passed
         clock[0] += waits[turn[0] % len(waits)]  # a clock may stand, and be put back
         turn[0] += 1
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sending, "_now", lambda: clock[0])
-        patched.setattr(Sender, "_wait", wait)
-        sending_to(topic, rate=1000.0, tick=0.005).live(objects, asked, 100.0, 60.0, lambda: False, 60)
+    sender = sending_to(topic, rate=1000.0, tick=0.005, now=lambda: clock[0], wait=wait)
+    sender.live(objects, asked, 100.0, 60.0, lambda: False, 60)
     times, _ = promised(topic)
     assert len(times) == 60 + 6
     assert turn == [12]
@@ -210,15 +206,12 @@ def test_a_stream_that_is_relived_keeps_its_pace_and_its_watermarks(
     due = [10**12 + int((each - times[0]) / speed) for each in times]
     ends = {due[end - 1] for end in np.cumsum([len(batch) for batch in batches]) if end}
 
-    def wait(self: Sender, until: float) -> None:
+    def wait(until: float) -> None:
         sent, passed = promised(topic)
         if sent:
             assert passed > sent[-1] or sent[-1] in ends, "what was sent waits for more only where a batch ends"
         clock[0] += steps[turn[0] % len(steps)] + 1
         turn[0] += 1
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sending, "_now", lambda: clock[0])
-        patched.setattr(Sender, "_wait", wait)
-        sending_to(topic).relive(batches, speed, lambda: False)
+    sending_to(topic, now=lambda: clock[0], wait=wait).relive(batches, speed, lambda: False)
     assert promised(topic)[0] == due

@@ -78,13 +78,13 @@ class Settings:
 
 def test_nothing_goes_by_itself_from_the_topic_of_decisions_whoever_has_created_it() -> None:
     admin = Settings(unknown=2)
-    Topics("s")._keep_epochs(admin)  # type: ignore[arg-type]
+    Topics("s").keep_epochs(admin)  # type: ignore[arg-type]
     assert admin.unknown == 0, "of a topic that was just created, not all brokers know at once"
     assert admin.values == {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
     admin.refuses = True
-    Topics("s")._keep_epochs(admin)  # type: ignore[arg-type]
+    Topics("s").keep_epochs(admin)  # type: ignore[arg-type]
 
 
 def test_who_may_not_keep_them_is_told_what_to_set() -> None:
     with pytest.raises(SettingError, match=r"s\.epochs would lose messages .*: set its retention\.ms to -1 \("):
-        Topics("s")._keep_epochs(Settings(refuses=True))  # type: ignore[arg-type]
+        Topics("s").keep_epochs(Settings(refuses=True))  # type: ignore[arg-type]

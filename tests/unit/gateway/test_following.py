@@ -84,9 +84,8 @@ class Live:
 @pytest.fixture
 def live(request: pytest.FixtureRequest) -> Iterator[Live]:
     topic, metrics = Topic(), GatewayMetrics()
-    gateway = Gateway(
-        [served("s", results=opener(topic))], metrics=metrics, limits=getattr(request, "param", Limits(heartbeat=0.2))
-    )
+    limits = getattr(request, "param", Limits(heartbeat=0.2))
+    gateway = Gateway([served("s", results=opener(topic))], metrics=metrics, limits=limits)
     with serving(gateway) as client:
         yield Live(topic, client, gateway, metrics)
 

@@ -125,7 +125,7 @@ class Digests(MemoryFiles):
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         name = f"{kind}-{digest.hexdigest()[:16]}"
-        self._files[name] = {key: array.copy() for key, array in arrays.items()}, dict(meta or {})
+        self.files[name] = {key: array.copy() for key, array in arrays.items()}, dict(meta or {})
         return name
 
 

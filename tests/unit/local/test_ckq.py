@@ -305,13 +305,13 @@ def test_an_epoch_that_changes_nothing_writes_nothing():
     merger.register(numbers, queries)
     index.checkpoint(files.write)
     before = merger.checkpoint(files.write)["journal"]
-    written = len(files._files)
+    written = len(files.files)
     late = arrivals_of(index, [SpatialObject("late", 10**6, 0.0, 0.0, tuple(WORDS))])
     changes_of(merger, late, 99)
     index.checkpoint(files.write)
 
     assert merger.checkpoint(files.write)["journal"] == before
-    assert len(files._files) == written
+    assert len(files.files) == written
 
 
 def test_the_state_of_a_window_is_its_skyband():

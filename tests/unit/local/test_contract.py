@@ -209,12 +209,12 @@ def test_what_it_holds_is_told(name: str) -> None:
 def test_an_epoch_that_changes_nothing_writes_nothing(name: str) -> None:
     index, files = filled(name), MemoryFiles()
     manifest = index.checkpoint(files.write)
-    written = len(files._files)
+    written = len(files.files)
     again = INDEXES[name].restore(PLANE, manifest, files.read)
 
     assert written > 0
     assert index.checkpoint(files.write) == again.checkpoint(files.write) == manifest
-    assert len(files._files) == written
+    assert len(files.files) == written
     assert (len(again), again.nbytes > 0) == (len(index), True)
 
 

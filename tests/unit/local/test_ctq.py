@@ -159,7 +159,7 @@ def test_checkpoints_are_deltas_and_state_is_bounded(monkeypatch):
     run = checked(Stream(PLANE, queries, [10**9] * 60, objects, 1, epochs), files)
 
     assert 1_000 < run.slots[0].nbytes < 100_000
-    assert sum(name.startswith("ctq-delta") for name in files._files) > 10
+    assert sum(name.startswith("ctq-delta") for name in files.files) > 10
     assert len(run.slots[0]) == 20
     assert run.slots[0]._logs.sizes[0] < 200  # of 800 objects, 90 of them in the last 9 ms
 

@@ -36,7 +36,7 @@ def view(number: int, kept: float = 0.0, revision: int = 0, store: SegmentStore 
 
 
 def known(slot: int = 0, place: str = "here") -> list[int]:
-    return [each.round[0] for each in views._views.get((place, slot), ())]
+    return [number for number, _ in views.rounds(place, slot)]
 
 
 def test_the_last_few_are_kept_and_the_young_ones() -> None:

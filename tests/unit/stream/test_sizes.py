@@ -135,4 +135,4 @@ def test_topics_that_take_too_little_are_refused(small: str) -> None:
     with pytest.raises(
         SettingError, match=rf"s\.{small} takes messages of 1000 bytes; set max\.message\.bytes to 16777216"
     ):
-        Topics("s")._check_sizes(SimpleNamespace(describe_configs=described))  # type: ignore[arg-type]
+        Topics("s").check_sizes(SimpleNamespace(describe_configs=described))  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from spatialstream.actors.placement import placed
 from spatialstream.actors.query_metrics import Counts
 from spatialstream.actors.read_point import PublishedReadPoint
 from spatialstream.actors.registry import ActorRegistry, RegisteredActor
+from spatialstream.actors.releases import Releases
 from spatialstream.actors.wire import ActorLost, Command, Gathering, act, endpoint, options
 from spatialstream.connectors.calls import called
 from spatialstream.connectors.requests import Requests, requests
@@ -39,7 +40,6 @@ _LOOK_SECONDS = 0.2
 _MORE_SECONDS = 2.0
 """Seconds without a new actor after which the first turn stops waiting for more actors."""
 _TELL_SECONDS = 30.0
-_FORGET_SECONDS = 2.0
 _STALL_SECONDS = 600.0
 """Seconds without a finished piece of work after which a turn is given up: no piece takes nearly as long."""
 _WORKING_SECONDS = 60.0
@@ -110,7 +110,7 @@ class ActorEngine:
         self._items: set[int] = set()
         self._moves = 0
         self._had: dict[Any, str] = {}
-        self._to_forget: dict[str, set[int]] = {}
+        self._releases = Releases(self._ask_to_forget, self._registry.doubt)
         self._all_came = False
         self._load = Load()
         self._even_at, self._is_uneven = 0.0, False
@@ -222,33 +222,11 @@ class ActorEngine:
             return
         self._placed_for, self._is_uneven = there, False
         self._place(actors, even=True)
-        self._have_forgotten(before, actors)
+        self._releases.settle(before, self._placement, actors)
 
-    def _have_forgotten(self, before: Mapping[int, str], actors: Sequence[RegisteredActor]) -> None:
-        """Have actors release the items that others have now; one that does not is told again.
-
-        Until it does, it is not trusted to know the newest round, which may be done without it. If it gets an item back
-        that it has not released, it is trusted after the next round with it: its view of the item is from before.
-        """
-        for item, name in before.items():
-            if self._placement.get(item) != name:
-                self._to_forget.setdefault(name, set()).add(item)
-        self._to_forget = {actor.name: self._to_forget.get(actor.name, set()) for actor in actors}
-        self._doubt()
-        calls = dict[Future[Any], tuple[str, list[int]]]()
-        for actor in actors:
-            gone = sorted(item for item in self._to_forget[actor.name] if self._placement.get(item) != actor.name)
-            if gone:
-                body = Command.of(IdleTasks().forget, gone, self._generation).to_json()
-                calls[self._asked(actor, "map", body, _FORGET_SECONDS)] = actor.name, gone
-        for call in wait(calls, timeout=_FORGET_SECONDS).done:
-            if call.exception() is None:
-                name, gone = calls[call]
-                self._to_forget[name].difference_update(gone)
-        self._doubt()
-
-    def _doubt(self) -> None:
-        self._registry.doubt(name for name, items in self._to_forget.items() if items)
+    def _ask_to_forget(self, actor: RegisteredActor, items: list[int], seconds: float) -> Future[Any]:
+        body = Command.of(IdleTasks().forget, items, self._generation).to_json()
+        return self._asked(actor, "map", body, seconds)
 
     def check(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
@@ -275,9 +253,7 @@ class ActorEngine:
         It becomes visible when no actor that has gone can take an earlier round for the newest one any more. Every
         actor has a view of the round for each of its items, including those that it got back.
         """
-        for name, items in self._to_forget.items():
-            items -= {item for item in items if self._placement.get(item) == name}
-        self._doubt()
+        self._releases.round_done(self._placement)
         self._published.tell(dict(known), self._registry.unsure_until)
 
     @property

@@ -26,13 +26,8 @@ from spatialstream.connectors.kafka import Connection
 from spatialstream.connectors.kafka_clients import offsets, read
 from spatialstream.model.errors import Gone, StateError, Unavailable
 
-__all__ = ["Counted", "History", "Log", "Page", "ResultsLog"]
+__all__ = ["Counted", "History", "HistoryLimits", "Log", "Page", "ResultsLog"]
 
-_MOST_BYTES = 32 << 20
-"""Approximate limit of the bytes of messages read for an answer."""
-_MOST_SECONDS = 2.0
-_MOST_ROWS_BYTES = 4 << 20
-"""Limit of the bytes of a page's rows; a single row may be longer."""
 _MOST_PARTS = 240
 """Most parts of a time range, summed over all partitions: at least one message of each is read."""
 _STEP = 8
@@ -122,17 +117,36 @@ class Counted:
     kept: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """Limits of the reading for one answer.
+
+    Attributes:
+        read: approximate limit of the bytes of messages that are read.
+        seconds: time limit.
+        rows: limit of the bytes of a page's rows; a single row may be longer.
+    """
+
+    read: int = 32 << 20
+    seconds: float = 2.0
+    rows: int = 4 << 20
+
+
 class History:
     """Reads the rows of one query from a topic of results.
 
     Args:
         log: the topic.
         query: the query's id.
+        limits: of the reading for one answer.
     """
 
-    def __init__(self, log: Log, query: str) -> None:
-        self._log = log
+    def __init__(self, log: Log, query: str, limits: HistoryLimits | None = None) -> None:
+        self._log, self._limits = log, limits or HistoryLimits()
         self._head = b'{"query": ' + json.dumps(query, ensure_ascii=False).encode(errors="replace") + b","
+
+    def _budget(self) -> _Budget:
+        return _Budget(self._limits.read, time.monotonic() + self._limits.seconds)
 
     def rows(self, since: int, until: int, limit: int, place: Cursor | None = None) -> Page:
         """Return a page of the rows that arrived in ``[since, until)``.
@@ -154,14 +168,14 @@ class History:
             low <= at <= end for low, at, end in zip(first, cursor.offsets, ends, strict=True)
         ):
             raise Gone("the rows after this position have been deleted by retention; start without it")
-        rows, size, budget = list[tuple[int, Row]](), 0, _Budget(_MOST_BYTES)
+        rows, size, budget = list[tuple[int, Row]](), 0, self._budget()
         for partition, end in enumerate(ends):
             finder = _Finder(self._head, partition)
             for message in self._messages(finder, cursor.parts[partition].offset, upto[partition], end):
                 for row in finder.rows(message, upto[partition]):
                     if cursor.has(row):
                         continue
-                    if len(rows) >= limit or (rows and size + len(row.line) > _MOST_ROWS_BYTES):
+                    if len(rows) >= limit or (rows and size + len(row.line) > self._limits.rows):
                         return Page(rows, cursor)
                     cursor, size = cursor.after(row), size + len(row.line)
                     rows.append((_time_of(message), row))
@@ -183,7 +197,7 @@ class History:
         edges = [self._at(since + (until - since) * each // parts, ends) for each in range(parts + 1)]
         finders = [_Finder(self._head, partition) for partition in range(len(ends))]
         had = [Reached(each) for each in edges[0]]
-        left, counts = _Budget(_MOST_BYTES), list[tuple[int, bool]]()
+        left, counts = self._budget(), list[tuple[int, bool]]()
         for part, (starts, stops) in enumerate(pairwise(edges)):
             count, exact = 0.0, True
             for partition, finder in enumerate(finders):
@@ -223,8 +237,8 @@ class History:
 class _Budget:
     """The remaining budget of bytes and time for reading."""
 
-    def __init__(self, nbytes: float, until: float | None = None) -> None:
-        self._left, self._until = nbytes, time.monotonic() + _MOST_SECONDS if until is None else until
+    def __init__(self, nbytes: float, until: float) -> None:
+        self._left, self._until = nbytes, until
 
     def share(self, parts: int) -> _Budget:
         """Return one of this number of equal shares."""

@@ -25,8 +25,6 @@ from spatialstream.stages.ingest import CLOCK
 
 __all__ = ["DeadLetters", "LiveSample", "Seen", "dead_letters"]
 
-_MOST_BYTES = 2 << 20
-"""Most bytes of messages to read in an interval; the rest is skipped."""
 _LONGEST_TEXT = 280
 _LONGEST_RECORD = 2_000
 
@@ -53,12 +51,14 @@ class LiveSample:
         connection: how to reach the broker.
         stream: the stream's name.
         space: the stream's space.
+        most_bytes: bytes of messages that are read for a sample; what comes beyond is skipped, and estimated.
 
     Raises:
         Unavailable: the broker does not answer, or has no such topic.
     """
 
-    def __init__(self, connection: Connection, stream: str, space: Space) -> None:
+    def __init__(self, connection: Connection, stream: str, space: Space, most_bytes: int = 2 << 20) -> None:
+        self._most_bytes = most_bytes
         self._connection, self._stream = connection, stream
         self._topic, self._space = connection.topics(stream).objects, space
         self._of_message = 1.0  # objects in a message, on average
@@ -86,7 +86,7 @@ class LiveSample:
             with answering(self._connection):
                 self._connect()
         until, lines, size, messages = time.monotonic() + seconds, list[bytes](), 0, 0
-        while size < _MOST_BYTES and (left := until - time.monotonic()) > 0.0:
+        while size < self._most_bytes and (left := until - time.monotonic()) > 0.0:
             message = self._consumer.poll(left)
             if message is None or message.error() is not None:
                 continue
@@ -100,7 +100,7 @@ class LiveSample:
         count, exact = len(lines), True
         if messages:
             self._of_message = 0.5 * self._of_message + 0.5 * count / messages
-        if size >= _MOST_BYTES:
+        if size >= self._most_bytes:
             count += round(self._begin() * self._of_message)
             exact = False
             time.sleep(max(0.0, until - time.monotonic()))

@@ -41,8 +41,13 @@ _AFTER = 60_000
 """ms by which continuous queries outlive the sending, even if the sender is behind its rate."""
 
 _ANY_TIME = 10**12
-_MESSAGE_BYTES = 512 << 10
+MESSAGE_BYTES = 512 << 10
 _QUERIES_PER_MESSAGE = 1000
+
+
+def now_ms() -> int:
+    """The current time, ms."""
+    return time.time_ns() // 1_000_000
 
 
 class Sender:
@@ -56,6 +61,8 @@ class Sender:
         objects_per_message: most objects in a message.
         tick: seconds between two sends.
         watermarks: whether to send watermarks; without them the router waits for silent partitions.
+        now: a clock, ms since 1970, for the times of records.
+        wait: waits until a time of the monotonic clock; None: deliveries are acknowledged meanwhile.
 
     Attributes:
         rate: may be changed during a replay.
@@ -78,7 +85,10 @@ class Sender:
         *,
         tick: float = 0.05,
         watermarks: bool = True,
+        now: Callable[[], int] = now_ms,
+        wait: Callable[[float], object] | None = None,
     ) -> None:
+        self._now, self._wait = now, wait or self._await
         self.rate = rate
         self.sent = 0
         self.queries_sent = 0
@@ -193,7 +203,7 @@ class Sender:
             self.send_watermarks(last + 1, objects=len(objects) > 0)
         self.flush()
 
-    def _wait(self, until: float) -> None:
+    def _await(self, until: float) -> None:
         left = until - time.monotonic()
         if left > 0:
             self._producer.poll(left)
@@ -212,12 +222,12 @@ class Sender:
         first = began = 0
         for number, batch in enumerate(each for each in batches if len(each)):
             if number == 0:
-                first, began = int(batch.t[0]), _now()
+                first, began = int(batch.t[0]), self._now()
             t, place = began + ((batch.t - first) / speed).astype(np.int64), 0
             while place < len(batch):
                 if stop():
                     return
-                now, due_at = _now(), time.monotonic() + self._tick
+                now, due_at = self._now(), time.monotonic() + self._tick
                 due = int(np.searchsorted(t, now, side="right"))
                 if due > place:
                     self.send_objects(replace(batch.take(np.arange(place, due)), t=t[place:due]))
@@ -228,7 +238,7 @@ class Sender:
 
     def register(self, queries: QueryBatch, duration: int) -> None:
         """Send continuous queries that start now and last ``duration`` ms."""
-        n, now = len(queries), _now()
+        n, now = len(queries), self._now()
         self.send_queries(replace(queries, t=np.full(n, now, np.int64), duration=np.full(n, duration, np.int64)))
         self.send_watermarks(now)
         self.flush()
@@ -258,14 +268,14 @@ class Sender:
         if standing.any():
             self.register(queries.take(np.flatnonzero(standing)), int(seconds * 1000) + _AFTER)
         queries = queries.take(np.flatnonzero(~standing))
-        lines = _Lines(objects, self._space)  # takes seconds if there are many
+        lines = StampedLines(objects, self._space)  # takes seconds if there are many
         began = time.monotonic()
         most = len(lines) if count is None else count
         place, asked, number, now = 0, 0, 0, 0
         while not stop() and time.monotonic() - began < seconds and place < most:
             number += 1
             due = min(most, int(rate * number * tick))
-            now = max(_now(), now + 1)  # not before the last watermark
+            now = max(self._now(), now + 1)  # not before the last watermark
             wanted = int(queries_per_second * number * tick)
             if wanted > asked and len(queries):
                 self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
@@ -277,23 +287,23 @@ class Sender:
                 place += last - first
             self.send_watermarks(now + 1)  # nothing else has this ms, so the router need not wait for the next tick
             self._wait(began + number * tick)
-        self.send_watermarks(max(_now(), now) + 1)
+        self.send_watermarks(max(self._now(), now) + 1)
         self.flush()
 
 
-def messages_of(lines: Bytes, most: int) -> Iterator[bytes]:
-    """Split lines into messages of ``most`` lines each, fewer if they are long, but at least one."""
+def messages_of(lines: Bytes, most: int, largest: int = MESSAGE_BYTES) -> Iterator[bytes]:
+    """Split lines into messages of ``most`` lines each, or fewer of ``largest`` bytes, but at least one."""
     ends = np.flatnonzero(lines == ord("\n"))
     number, start = 0, 0
     while number < len(ends):
-        fitting = int(np.searchsorted(ends, start + _MESSAGE_BYTES, side="right"))
+        fitting = int(np.searchsorted(ends, start + largest, side="right"))
         number = max(number + 1, min(number + most, fitting))
         end = int(ends[number - 1])
         yield lines[start:end].tobytes()
         start = end + 1
 
 
-class _Lines:
+class StampedLines:
     """Objects as JSON Lines that are encoded once and stamped with a new time at each use.
 
     Args:
@@ -324,11 +334,6 @@ class _Lines:
         digits = np.frombuffer(str(now).encode(), np.uint8)
         self._text[self._times[first:last, None] + np.arange(len(digits))] = digits
         return self._text[self._starts[first] : self._starts[last]]
-
-
-def _now() -> int:
-    """The current time, ms."""
-    return time.time_ns() // 1_000_000
 
 
 def with_own_ids(queries: QueryBatch, token: str) -> QueryBatch:

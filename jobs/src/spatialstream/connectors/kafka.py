@@ -302,9 +302,9 @@ class Topics:
                 "add partitions, or remove it, and it is created again",
             )
         with _reached(unreachable, connection, admin):
-            self._check_sizes(admin)
+            self.check_sizes(admin)
             if create:
-                self._keep_epochs(admin)
+                self.keep_epochs(admin)
         return counts
 
     def _create(
@@ -352,7 +352,12 @@ class Topics:
             else:
                 return {name: entry.value for name, entry in settings.items()}
 
-    def _check_sizes(self, admin: AdminClient) -> None:
+    def check_sizes(self, admin: AdminClient) -> None:
+        """Make sure that the topics take messages as large as are sent.
+
+        Raises:
+            SettingError: one does not; says what to set.
+        """
         for topic, least in (
             (self.blocks, LARGEST_MESSAGE),
             (self.results, LARGEST_MESSAGE),
@@ -365,8 +370,12 @@ class Topics:
                     "topics", f"{topic} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
                 )
 
-    def _keep_epochs(self, admin: AdminClient) -> None:
-        """Make sure that the broker removes nothing from the topic of announcements, whoever has created it."""
+    def keep_epochs(self, admin: AdminClient) -> None:
+        """Make sure that the broker removes nothing from the topic of announcements, whoever has created it.
+
+        Raises:
+            SettingError: it may, and does not let this client change that; says what to set.
+        """
         settings = self._settings(admin, self.epochs)
         wrong = {name: value for name, value in _KEPT.items() if settings[name] != value}
         if not wrong:

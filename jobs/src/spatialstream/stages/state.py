@@ -66,6 +66,7 @@ __all__ = [
     "get_json",
     "get_records",
     "get_value",
+    "owners_in_memory",
     "put_json",
     "put_records",
     "put_value",
@@ -244,6 +245,11 @@ class Written:
         there, lost = all(each.there for each in known), any(each.lost for each in known)
         trouble = next((each for each in known if each.trouble), cls())
         return cls(there, lost, trouble.trouble, trouble.full)
+
+
+def owners_in_memory(storage: Storage) -> list[str]:
+    """The owners whose state this process has in memory, sorted."""
+    return sorted(owner for place, owner in _kept if place == storage.place)
 
 
 def forget(storage: Storage | None = None, owner: str | None = None) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "keep",
     "listed",
     "newest_view",
+    "rounds",
     "view_of",
     "views_here",
 ]
@@ -171,3 +172,8 @@ def _of_round(place: str, slot: int, round_id: RoundId) -> View | ListingView:
         if view.round == round_id:
             return view
     raise Gone(f"slot {slot} has no view of round {round_id[0]} here: try again with the newest round")
+
+
+def rounds(place: str, slot: int) -> list[RoundId]:
+    """The rounds of which this process has a view of a slot."""
+    return [each.round for each in _views.get((place, slot), ())]

@@ -153,10 +153,13 @@ class ZooKeeperLease(Lease):
         connection: whose session it is; closed after the lease is released.
         path: of the lease.
         job: its name, for messages.
+
+    Attributes:
+        connection: as passed in.
     """
 
     def __init__(self, connection: Connection, path: str, job: str) -> None:
-        self._connection, self._client = connection, connection.client
+        self.connection, self._client = connection, connection.client
         self._path, self._holder, self._job = path, f"{path}/holder", job
         self._session = 0
         self._overdue = False
@@ -184,16 +187,20 @@ class ZooKeeperLease(Lease):
             self._overdue = True
         raise Unavailable(f"ZooKeeper did not report within {patience:g} s whether another {self._job} is running")
 
-    def release(self) -> None:
-        """See :class:`Lease`."""
+    def abandon(self) -> None:
+        """Look after it no more, without releasing it: others can acquire it when the session has ended."""
         self._closing.set()
         self._stale.set()
         if self._keeper.is_alive():
             self._keeper.join()
+
+    def release(self) -> None:
+        """See :class:`Lease`."""
+        self.abandon()
         if self.held:
             self.held = False
             with contextlib.suppress(SpatialStreamError):  # then it ends with the session
-                self._connection.attempt(self._delete)
+                self.connection.attempt(self._delete)
 
     def _delete(self, wait: Wait) -> None:
         with contextlib.suppress(NoNodeError):
@@ -215,7 +222,7 @@ class ZooKeeperLease(Lease):
             self._stale.clear()
             if self._closing.is_set():
                 return
-            if self._connection.connected:
+            if self.connection.connected:
                 self._look()
 
     def _look(self) -> None:
@@ -223,7 +230,7 @@ class ZooKeeperLease(Lease):
         problem: SpatialStreamError | None = None
         number, session, other = 0, 0, ""
         try:
-            number, session, other = self._connection.attempt(self._take)
+            number, session, other = self.connection.attempt(self._take)
         except Unavailable:
             return
         except SpatialStreamError as error:

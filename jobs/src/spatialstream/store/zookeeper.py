@@ -72,6 +72,10 @@ class ZooKeeperStore(RoutingStore):
         session: seconds without contact after which ZooKeeper expires the session.
         timeout: timeout of a call, seconds.
 
+    Attributes:
+        root: path of the node below which everything of the stream is.
+        connection: to the servers.
+
     Raises:
         SettingError: one of them is invalid.
     """
@@ -90,14 +94,14 @@ class ZooKeeperStore(RoutingStore):
             self._stream = checked_name(stream)
         except ValueError as error:
             raise SettingError("stream", str(error)) from error
-        self._root = f"/spatialstream/{stream}"
+        self.root = f"/spatialstream/{stream}"
         self._name = f"{type(self).__name__}({hosts!r}, {stream!r})"
         self._latest: RoutingState | None = None
         self._lock = threading.Lock()
         self._interruptions = 0
         self._stale = threading.Event()
         self._closing = threading.Event()
-        self._connection = Connection(hosts, credentials, session, timeout, self._reachable, tls)
+        self.connection = Connection(hosts, credentials, session, timeout, self._reachable, tls)
         self._follower = threading.Thread(target=self._follow, name=f"routing-{stream}", daemon=True)
         self._follower.start()
 
@@ -177,7 +181,7 @@ class ZooKeeperStore(RoutingStore):
 
     def erase(self) -> None:
         """See :class:`RoutingStore`."""
-        self._attempt(lambda wait: blobs.delete(self._client, wait, self._root))
+        self._attempt(lambda wait: blobs.delete(self._client, wait, self.root))
 
     # ---------------------------------------------------------------------------------------------------------- state
 
@@ -222,7 +226,7 @@ class ZooKeeperStore(RoutingStore):
 
     def lease(self, job: str) -> Lease:
         """The lease of a job of the stream, which this client can hold until it is closed."""
-        return ZooKeeperLease(self._connection, self._path("leases", checked_name(job)), f"{job} of {self._stream}")
+        return ZooKeeperLease(self.connection, self._path("leases", checked_name(job)), f"{job} of {self._stream}")
 
     # ----------------------------------------------------------------------------------------------------- statistics
 
@@ -257,7 +261,7 @@ class ZooKeeperStore(RoutingStore):
 
         Omits streams of other users, which these credentials cannot read.
         """
-        home = posixpath.dirname(self._root)
+        home = posixpath.dirname(self.root)
 
         def operation(wait: Wait) -> dict[str, dict[str, Any]]:
             operations = {}
@@ -294,26 +298,26 @@ class ZooKeeperStore(RoutingStore):
         self._closing.set()
         self._stale.set()
         self._latest = None
-        self._connection.close()
+        self.connection.close()
         self._follower.join()
 
     # -------------------------------------------------------------------------------------------------------- reading
 
     @property
     def _client(self) -> KazooClient:
-        return self._connection.client
+        return self.connection.client
 
     def _attempt(self, operation: Callable[[Wait], T]) -> T:
         """As :meth:`Connection.attempt`; sees all changes of any client before the call, through whichever server."""
 
         def synchronised(wait: Wait) -> T:
-            self._client.sync_async(self._root)  # not awaited: a session's requests are answered in order
+            self._client.sync_async(self.root)  # not awaited: a session's requests are answered in order
             return operation(wait)
 
-        return self._connection.attempt(synchronised)
+        return self.connection.attempt(synchronised)
 
     def _path(self, *names: object) -> str:
-        return "/".join((self._root, *map(str, names)))
+        return "/".join((self.root, *map(str, names)))
 
     def _blob(self, version: RoutingVersion) -> Blob:
         """The blob of a version to be written; the version exists once a transaction has written the blob's head."""
@@ -354,7 +358,7 @@ class ZooKeeperStore(RoutingStore):
     def _others(self, wait: Wait) -> str:
         """The existing streams, for a message."""
         try:
-            names = sorted(wait(self._client.get_children_async(posixpath.dirname(self._root))))
+            names = sorted(wait(self._client.get_children_async(posixpath.dirname(self.root))))
         except (NoNodeError, NoAuthError):
             names = []
         return f"{', '.join(names[:_TOLD])}{', ...' if len(names) > _TOLD else ''}" or "none"
@@ -477,10 +481,10 @@ class ZooKeeperStore(RoutingStore):
         while self._stale.wait() and not self._closing.is_set():
             self._stale.clear()
             interruptions = self._interruptions
-            if not self._connection.connected:
+            if not self.connection.connected:
                 continue
             try:
-                read = self._connection.attempt(lambda wait: self._read(wait, self._notice))
+                read = self.connection.attempt(lambda wait: self._read(wait, self._notice))
             except SpatialStreamError:
                 self._latest = None
                 self._closing.wait(_RETRY)

@@ -29,9 +29,9 @@ class PlayedServer:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
-        self.most = self._now = 0
+        self.most = self.under_way = 0
         self.answer: Callable[[str], tuple[int, Any]] = lambda path: (200, {})
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         played = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -39,13 +39,13 @@ class PlayedServer:
 
             def _play(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                with played._lock:
+                with played.lock:
                     played.asked.append((self.command, self.path))
-                    played._now += 1
-                    played.most = max(played.most, played._now)
+                    played.under_way += 1
+                    played.most = max(played.most, played.under_way)
                 status, body = played.answer(self.path)
-                with played._lock:
-                    played._now -= 1
+                with played.lock:
+                    played.under_way -= 1
                 content = body if isinstance(body, bytes) else json.dumps(body).encode()
                 with contextlib.suppress(OSError):
                     self.send_response(status)

@@ -20,7 +20,7 @@ def test_a_stream_that_is_looked_after_is_woken_by_what_people_wish_alone(world)
     watch = Watch()
     handlers = Handlers(world.environment, watch)
     woken = []
-    handlers._controllers["uid-1"] = type("Woken", (), {"wake": lambda self: woken.append(len(woken))})()
+    handlers.controllers["uid-1"] = type("Woken", (), {"wake": lambda self: woken.append(len(woken))})()
     body = world.stream()
 
     async def seen(kind, **metadata):

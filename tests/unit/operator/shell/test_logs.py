@@ -105,4 +105,4 @@ def test_what_it_remembers_is_bounded():
     said = AboutStreams()
     for number in range(3000):
         said.filter(record("x", k8s_ref={"namespace": "geo", "name": "s" + chr(97 + number % 26) * (number // 26 + 1)}))
-    assert len(said._said) <= 1000
+    assert said.remembered <= 1000

@@ -220,7 +220,7 @@ def test_one_that_has_begun_again_has_its_time_to_show_what_there_is(world, kept
 
     kept.keep(1000, "geo")
 
-    assert 10 <= kept.begun.count("geo") <= 1000 / posts_module._DEAD
+    assert 10 <= kept.begun.count("geo") <= 1000 / posts_module.DEAD
 
 
 @pytest.mark.parametrize("charge", [STREAMS, QUERIES], ids=["streams", "queries"])

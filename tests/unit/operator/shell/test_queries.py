@@ -148,10 +148,10 @@ class Scene:
 
         async def main() -> float | None:
             controller = QueryController(self.environment, "geo", "floods")
-            controller._begun()
+            controller.begun()
             pause = None
             for _ in range(times):
-                pause = await controller._look()
+                pause = await controller.look()
             return pause
 
         return asyncio.run(main())
@@ -404,7 +404,7 @@ def test_what_may_have_been_sent_is_not_forgotten_for_a_refusal(scene: Scene) ->
 
 def test_without_a_gateway_it_says_so(scene: Scene) -> None:
     environment = scene.world.environment
-    asyncio.run(QueryController(environment, "geo", "floods")._look())
+    asyncio.run(QueryController(environment, "geo", "floods").look())
     assert scene.condition == ("False", "NoGateway")
     assert "gateway.enabled" in scene.message
     assert asyncio.run(remove_query(environment, scene.body))
