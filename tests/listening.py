@@ -112,7 +112,7 @@ def _held() -> dict[str, list[int]]:
 
 # --------------------------------------------------------------------------------------------------------------- roles
 
-_MAINS = {
+MAINS = {
     "org.apache.spark.deploy.SparkSubmit": "driver's JVM",
     "org.apache.spark.executor.CoarseGrainedExecutorBackend": "executor's JVM",
     "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend": "executor's JVM",
@@ -121,17 +121,17 @@ _MAINS = {
     "kafka.Kafka": "broker",
     "org.apache.zookeeper.server.ZooKeeperServerMain": "ZooKeeper",
 }
-_COMMANDS = {"router": "driver", "worker": "driver", "gateway": "gateway"}
+COMMANDS = {"router": "driver", "worker": "driver", "gateway": "gateway"}
 
 
 def role(command: Iterable[str]) -> str:
     """Which process of a stream this is, by its command line, as docs/production.md calls it; "" if it is none."""
     words = list(command)
     for word, following in pairwise([*words, ""]):
-        if word in _MAINS:
-            return _MAINS[word]
-        if word.rpartition("/")[2] == "spatialstream" and following in _COMMANDS:
-            return _COMMANDS[following]
+        if word in MAINS:
+            return MAINS[word]
+        if word.rpartition("/")[2] == "spatialstream" and following in COMMANDS:
+            return COMMANDS[following]
     return ""
 
 

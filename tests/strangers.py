@@ -18,9 +18,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 
-_PATIENCE = 20.0
+PATIENCE = 20.0
 """Seconds within which comes what comes at all; who refuses says so, or hangs up, at once."""
-_SILENT = 2.0
+SILENT = 2.0
 """Seconds after which who has said nothing is taken to say nothing."""
 
 
@@ -34,13 +34,13 @@ def unverified() -> ssl.SSLContext:
 def said(host: str, port: int, data: bytes, *, tls: bool = False, patience: float | None = None) -> bytes:
     """What is answered to some bytes until it hangs up, or says nothing for so many seconds."""
     answer = b""
-    with suppress(OSError), socket.create_connection((host, port), patience or _PATIENCE) as plain:
+    with suppress(OSError), socket.create_connection((host, port), patience or PATIENCE) as plain:
         connection = unverified().wrap_socket(plain) if tls else plain
         with closing(connection):
             connection.sendall(data)
             while part := connection.recv(65536):
                 answer += part
-                connection.settimeout(_SILENT)
+                connection.settimeout(SILENT)
     return answer
 
 
@@ -48,7 +48,7 @@ def speaks_tls(host: str, port: int) -> bool:
     """Whether TLS is spoken there."""
     with (
         suppress(OSError),
-        socket.create_connection((host, port), _PATIENCE) as plain,
+        socket.create_connection((host, port), PATIENCE) as plain,
         unverified().wrap_socket(plain) as encrypted,
     ):
         return encrypted.version() is not None
@@ -65,7 +65,7 @@ def get(host: str, port: int, path: str, *, method: str = "GET", token: str = ""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     with (
         suppress(OSError, http.client.HTTPException),
-        closing(kind(host, port, timeout=_PATIENCE, **how)) as connection,
+        closing(kind(host, port, timeout=PATIENCE, **how)) as connection,
     ):
         connection.request(method, path, b"{}" if method == "POST" else None, headers)
         answer = connection.getresponse()
@@ -150,14 +150,14 @@ def spark(host: str, port: int) -> str | None:
     }
     wrong, refused = list[str](), False
     for name, (kind, body) in asked.items():
-        patience = _PATIENCE if name == "a call" else _SILENT  # it is the one to which something has to be said
+        patience = PATIENCE if name == "a call" else SILENT  # it is the one to which something has to be said
         answer = said(host, port, struct.pack(">qb", 9 + len(body), kind) + body, patience=patience)
         kinds = {each for each, _ in _frames(answer)}
         wrong += [f"{name}: {_RESPONSES[each]} came" for each in kinds & _RESPONSES.keys()]
         refused = refused or (name == "a call" and _FAILURE in kinds and _UNKNOWN in answer)
     if not refused:
         wrong.append("it does not say that it knows nobody who does not begin with the handshake")
-    if garbage := said(host, port, b"\xff" * 64, patience=_SILENT):
+    if garbage := said(host, port, b"\xff" * 64, patience=SILENT):
         wrong.append(f"garbage: {garbage[:80]!r}")
     return "; ".join(wrong) or None
 
@@ -176,7 +176,7 @@ def _frames(data: bytes) -> Iterator[tuple[int, bytes]]:
 def py4j(host: str, port: int) -> str | None:
     """The way of a driver's Python into its JVM."""
     for command in (b"c\nj\njava.lang.System\nexit\ni1\ne\n", b"A\na guess\n", b"i\njava.lang.Object\ne\n"):
-        answer = said(host, port, command, patience=_SILENT)
+        answer = said(host, port, command, patience=SILENT)
         if not answer.startswith(b"!x"):
             return f"{command!r} is not refused, but answered: {answer[:80]!r}"
     return None
@@ -184,7 +184,7 @@ def py4j(host: str, port: int) -> str | None:
 
 def daemon(host: str, port: int) -> str | None:
     """What starts Python processes for a JVM."""
-    answer = said(host, port, _text("a guess"), patience=_SILENT)
+    answer = said(host, port, _text("a guess"), patience=SILENT)
     # before it reads the secret it says which process it has made for this connection
     return None if answer[4:] == _text("err") else f"a guess is not refused, but answered: {answer[:80]!r}"
 
@@ -192,7 +192,7 @@ def daemon(host: str, port: int) -> str | None:
 def accumulators(host: str, port: int) -> str | None:
     """Where a JVM tells its driver's Python what tasks have counted: a guess gets nothing, not even a refusal."""
     for guess in (b"", b"\0" * 4, b"a guess " * 32, b"GET / HTTP/1.0\r\n\r\n"):
-        if answer := said(host, port, guess, patience=_SILENT):
+        if answer := said(host, port, guess, patience=SILENT):
             return f"{guess[:8]!r} is answered: {answer[:80]!r}"
     return "it speaks TLS" if speaks_tls(host, port) else None
 
@@ -213,7 +213,7 @@ def flight(host: str, port: int) -> str | None:
     wrong = list[str]()
     with closing(_client(place, tls=tls)) as client:
         for headers in ([], [(b"authorization", b"Bearer a-guess")], [(b"authorization", b"Basic YTpi")]):
-            how = arrow.FlightCallOptions(timeout=_PATIENCE, headers=headers)
+            how = arrow.FlightCallOptions(timeout=PATIENCE, headers=headers)
             for name, call in _calls(client, how):
                 try:
                     wrong.append(f"{name} with {headers} is answered: {str(call())[:80]}")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from spatialstream.cli import parser
-from spatialstream.cli.gateway import _check
+from spatialstream.cli.gateway import check_options
 from spatialstream_operator.config import OperatorConfig
 from tests.charts.configurations import CONFIGURATIONS, EVERYTHING
 from tests.charts.render import OPERATOR, SERVICES, helm, named, of_kind, pods, render
@@ -235,7 +235,7 @@ def test_values_reach_the_gateway():
 def test_the_command_line_takes_the_arguments_of_the_gateway(configuration):
     values = CONFIGURATIONS[configuration][1]
     if values.get("gateway", {}).get("enabled") is not False:
-        _check(parser().parse_args(arguments(values)[1:]))
+        check_options(parser().parse_args(arguments(values)[1:]))
 
 
 @pytest.mark.parametrize(

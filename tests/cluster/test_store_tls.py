@@ -95,8 +95,9 @@ def test_an_operator_reads_certificates_of_a_secret(
     def renew(by: Authority) -> None:
         files = by.issue(tmp_path)
         files.authority.write_bytes(authority.certificate)
+        meta = {"name": "zk-tls", "namespace": "geo", "labels": {"spatialstream.dev/allowed": "true"}}
         data = {file.name: base64.b64encode(file.read_bytes()).decode() for file in files}
-        cluster.put({"kind": "Secret", "metadata": {"name": "zk-tls", "namespace": "geo"}, "data": data})
+        cluster.put({"kind": "Secret", "metadata": meta, "data": data})
 
     async def main() -> None:
         stores = Stores(cast("Cluster", cluster))

@@ -248,6 +248,7 @@ class Threads:
         self._threads: list[threading.Thread] = []
 
     def begin(self, spec: ActorSpec) -> None:
+        self.spec = spec
         self._threads = [
             threading.Thread(target=self._run, args=(spec, number), daemon=True) for number in range(self.count)
         ]
@@ -288,6 +289,7 @@ class Processes:
         host: at which actors reach the driver.
         executors: number of executors that they report, by number.
         again: whether processes are replaced.
+        spec: of the job that was begun.
     """
 
     count: int = 2
@@ -296,10 +298,12 @@ class Processes:
     again: bool = True
     running: dict[int, BaseProcess] = field(default_factory=dict)
     ended: list[BaseProcess] = field(default_factory=list)
+    spec: ActorSpec = field(init=False, repr=False)
     _over: threading.Event = field(default_factory=threading.Event)
     _keeper: threading.Thread | None = None
 
     def begin(self, spec: ActorSpec) -> None:
+        self.spec = spec
         for number in range(self.count):
             self._start(spec, number)
         self._keeper = threading.Thread(target=self._keep, args=(spec,), daemon=True)

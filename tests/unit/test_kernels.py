@@ -33,7 +33,7 @@ def test_what_two_processes_have_compiled_is_taken_from_neither(tmp_path: Path) 
     together = tmp_path / "together"
     together.mkdir()
 
-    kernels._gather([one, other, tmp_path / "failed"], together)
+    kernels.gather([one, other, tmp_path / "failed"], together)
 
     ends = ("1.nbc", "2.nbc", "nbi")
     assert contents(together) == {
@@ -44,7 +44,7 @@ def test_what_two_processes_have_compiled_is_taken_from_neither(tmp_path: Path) 
 
 
 def test_each_module_is_in_one_group() -> None:
-    assert sorted(name for group in kernels._GROUPS for name in group) == sorted(kernels._MODULES)
+    assert sorted(name for group in kernels.GROUPS for name in group) == sorted(kernels.MODULES)
 
 
 def test_of_two_at_once_one_compiles_and_the_other_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,14 +70,14 @@ def test_of_two_at_once_one_compiles_and_the_other_waits(tmp_path: Path, monkeyp
     kernels.compile_kernels()
 
     assert calls == [None]
-    assert {path.name for path in (tmp_path / "kernels").iterdir()} == {"lock", f"complete-{kernels._stamp()}"}
+    assert {path.name for path in (tmp_path / "kernels").iterdir()} == {"lock", f"complete-{kernels.stamp()}"}
 
 
 def test_names_are_said_when_their_modules_are_done(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(kernels, "_MODULES", {name: lambda name=name: done.append(name) for name in ("a", "b", "c")})
+    monkeypatch.setattr(kernels, "MODULES", {name: lambda name=name: done.append(name) for name in ("a", "b", "c")})
     monkeypatch.setattr(kernels, "compile_kernels", kernels.prepare)
 
     kernels.main(["c", "a"])
@@ -135,7 +135,7 @@ def test_a_clone_finds_what_was_compiled_of_the_same_source(clone: Path, monkeyp
             locator = model_kernels.KernelLocator.from_function(found, str(package / module))
             elsewhere = model_kernels.KernelLocator.from_function(found, __file__)
             folder = model_kernels.cache_folder()
-            return folder, locator.get_cache_path(), locator.get_source_stamp(), kernels._stamp(), elsewhere
+            return folder, locator.get_cache_path(), locator.get_source_stamp(), kernels.stamp(), elsewhere
 
     assert found(clone) == found(here)
     assert found(here)[1] == str(model_kernels.cache_folder() / "local.snapshot")

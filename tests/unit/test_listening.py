@@ -80,7 +80,7 @@ def test_the_table_of_the_guide_is_read_and_each_row_can_be_tried() -> None:
     assert Documented("driver", "metrics", "pod", (9090,), "all of it, and whether the job runs") in TABLE
     assert {each.what for each in TABLE} == TRIED.keys()
     assert {each.reached for each in TABLE} == {"pod", "loopback"}
-    assert {each.process for each in TABLE} == {*listening._COMMANDS.values(), *listening._MAINS.values()} - {
+    assert {each.process for each in TABLE} == {*listening.COMMANDS.values(), *listening.MAINS.values()} - {
         "broker",
         "ZooKeeper",
     }
@@ -182,8 +182,8 @@ class _Threads(socketserver.ThreadingTCPServer):
 
 @pytest.mark.parametrize("what", TRIED)
 def test_who_answers_whatever_is_said_is_found_out(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "_PATIENCE", 2.0)
-    monkeypatch.setattr(strangers, "_SILENT", 0.2)
+    monkeypatch.setattr(strangers, "PATIENCE", 2.0)
+    monkeypatch.setattr(strangers, "SILENT", 0.2)
     with serving(_Threads(("127.0.0.1", 0), _Echo)) as port:
         assert TRIED[what]("127.0.0.1", port) is not None
     with serving(_Threads(("127.0.0.1", 0), _Yes)) as port:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spatialstream.servers.process import Server, _warden, await_condition, recorded, stop_recorded
+from spatialstream.servers.process import REAPER, Server, await_condition, recorded, stop_recorded
 from spatialstream.store.holder import began
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def parent(folder: Path, names: list[str], detached: str, ended: str) -> None:
     for each in (detached, ended):
         if each in servers:
             servers[each].detach() if each == detached else servers[each].stop()
-    reaper = _warden._process
+    reaper = REAPER.process
     assert reaper is not None
     print(json.dumps({"reaper": reaper.pid, **{name: server.pid for name, server in servers.items()}}), flush=True)
     sys.stdin.readline()
@@ -93,12 +93,12 @@ def test_what_a_killed_process_has_started_ends_in_order(begun: Any, tmp_path: P
 
 def test_a_reaper_is_replaced_when_it_was_killed(tmp_path: Path) -> None:
     first = Sleeper(tmp_path / "first", 1).start(60.0)
-    killed = _warden._process
+    killed = REAPER.process
     assert killed is not None
     killed.kill()
     killed.wait()
     with Sleeper(tmp_path / "second", 1) as second:
-        reaper = _warden._process
+        reaper = REAPER.process
         assert reaper is not None
         assert reaper.poll() is None
         assert second.running

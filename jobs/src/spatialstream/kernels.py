@@ -40,7 +40,7 @@ __all__ = ["Report", "compile_kernels", "main", "prepare"]
 Report = Callable[[str, int, int], None]
 """Called as (module, done, total) after each module, for a progress display."""
 
-_MODULES: dict[str, Callable[[], None]] = {
+MODULES: dict[str, Callable[[], None]] = {
     "decode": decode.prepare,
     "version": version.prepare,
     "segments": segments.prepare,
@@ -50,7 +50,7 @@ _MODULES: dict[str, Callable[[], None]] = {
     "ctq": ctq.prepare,
 }
 
-_GROUPS = (("segments",), ("crq", "ctq", "skyband", "ckq"), ("decode", "version"))
+GROUPS = (("segments",), ("crq", "ctq", "skyband", "ckq"), ("decode", "version"))
 """The modules that each process compiles: modules that share kernels. The longest group first."""
 
 _alone = threading.Lock()
@@ -59,13 +59,13 @@ _alone = threading.Lock()
 
 def prepare(report: Report | None = None) -> None:
     """Compile every kernel, or load it from the cache on disk."""
-    for done, (name, prepare_module) in enumerate(_MODULES.items(), 1):
+    for done, (name, prepare_module) in enumerate(MODULES.items(), 1):
         prepare_module()
         if report is not None:
-            report(name, done, len(_MODULES))
+            report(name, done, len(MODULES))
 
 
-def _stamp() -> str:
+def stamp() -> str:
     """Digest of what numba's cache depends on besides the folder: the sources, Python's version and the processor."""
     package = Path(__file__).resolve().parent
     target = (*sys.version_info[:2], *cpu_target.target_context.codegen().magic_tuple())
@@ -88,7 +88,7 @@ def compile_kernels(report: Report | None = None) -> None:
 
 def _make_complete(report: Report | None) -> None:
     folder = cache_folder()
-    marker = folder / f"complete-{_stamp()}"
+    marker = folder / f"complete-{stamp()}"
     if marker.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,25 +130,25 @@ def _compile_apart(folder: Path, processors: int, report: Report | None) -> None
 
     with TemporaryDirectory(prefix="aside-", dir=folder) as aside, ThreadPoolExecutor(processors) as pool:
         try:
-            groups = [pool.submit(compile_group, group) for group in _GROUPS]
+            groups = [pool.submit(compile_group, group) for group in GROUPS]
             done, ended = 0, 0
             while ended < len(groups):
                 name = finished.get()
                 ended += name is None
-                if name in _MODULES:
+                if name in MODULES:
                     done += 1
                     if report is not None:
-                        report(name, done, len(_MODULES))
+                        report(name, done, len(MODULES))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in running:
                 process.kill()
             raise
-        caches = [Path(aside, group[0], "spatialstream", folder.name) for group in _GROUPS]
-        _gather(caches, folder)
+        caches = [Path(aside, group[0], "spatialstream", folder.name) for group in GROUPS]
+        gather(caches, folder)
 
 
-def _gather(caches: Sequence[Path], folder: Path) -> None:
+def gather(caches: Sequence[Path], folder: Path) -> None:
     """Move the functions that only one of the caches contains to ``folder``, and the tables beside them."""
     for cache in caches:
         for table in cache.glob("*.npy"):
@@ -172,7 +172,7 @@ def main(names: Sequence[str]) -> None:
     """Compile the named modules and print each name when done; without names, all modules, with readable progress."""
     if names:
         for name in names:
-            _MODULES[name]()
+            MODULES[name]()
             _say(name)
         return
     began = time.monotonic()

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
-from spatialstream.actors import engine as engine_module
 from spatialstream.actors.actor import Actor, ActorSpec
 from spatialstream.actors.engine import ActorEngine
 from spatialstream.actors.query_metrics import none_asked
@@ -230,10 +229,9 @@ def test_a_turn_that_does_not_get_on_is_given_up_and_others_come(tmp_path: Path,
         until(lambda: stuck in [process.pid for process in launcher.ended])
 
 
-def test_it_is_told_now_and_then_how_far_a_long_turn_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "_WORKING_SECONDS", 0.2)
+def test_it_is_told_now_and_then_how_far_a_long_turn_is(tmp_path: Path) -> None:
     told: list[str] = []
-    with turns_of(Threads(1), tmp_path, report=told.append) as turns:
+    with turns_of(Threads(1), tmp_path, report=told.append, progress=0.2) as turns:
         turn = turns.begin(turns.engine.map, turns.tasks().piecewise, ALL)
         until(lambda: len(told) > 1)
         assert all(re.fullmatch(r"still at work after \d+ s, pieces .*: \d+ by actor 0", line) for line in told)
@@ -505,13 +503,14 @@ def test_strangers_are_not_let_in(actor: Actor, secret: str | None) -> None:
 
 
 def test_two_drivers_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
-    with turns_of(Processes(2), tmp_path) as one, turns_of(Processes(2), tmp_path) as two:
+    launcher = Processes(2)
+    with turns_of(launcher, tmp_path) as one, turns_of(Processes(2), tmp_path) as two:
         assert one.works()
         assert two.works()
         for theirs in two.engine.observed():
             for address in (theirs.address, two.engine.query_endpoint["address"]):
                 with pytest.raises(ActorLost, match="secret of this stream"):
-                    act(client_of(address), "end", b"null", options(one.engine._secret))
+                    act(client_of(address), "end", b"null", options(launcher.spec.secret))
         assert one.works()
         assert two.works()
         assert len(two.engine.observed()) == 2
@@ -543,10 +542,11 @@ def _noise(draw: random.Random) -> bytes:
 
 def test_no_message_ends_a_process(tmp_path: Path) -> None:
     draw = random.Random(1)
-    with turns_of(Processes(1), tmp_path) as turns:
+    launcher = Processes(1)
+    with turns_of(launcher, tmp_path) as turns:
         assert turns.works()
         before = turns.engine.observed()
-        how = options(turns.engine._secret, 20.0)
+        how = options(launcher.spec.secret, 20.0)
         clients = [client_of(before[0].address), client_of(turns.engine.query_endpoint["address"])]
         known = flight.FlightError, OSError, ValueError, KeyError, NotImplementedError, StopIteration
         for _ in range(500):

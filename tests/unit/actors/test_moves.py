@@ -125,16 +125,15 @@ def test_executors_keep_what_they_have_while_there_are_no_others() -> None:
 def test_items_would_move_where_work_is_uneven_which_is_looked_at_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with engine_of(Processes(2)) as engine:
+    with engine_of(Processes(2), even=1.0) as engine:
         before = homes(engine)
         engine.settled()
         assert not engine.would_move
         heavy, light = ({item for item in ALL if before[item] == home} for home in sorted(set(before[:-1])))
         work = dict.fromkeys(heavy, 10.0) | dict.fromkeys(light, 0.1)
-        monkeypatch.setattr(engine._load, "look", lambda actors: engine._load.lately.update(work))
+        monkeypatch.setattr(engine.load, "look", lambda actors: engine.load.lately.update(work))
         assert not engine.would_move, "it was looked at just now"
-        engine._even_at = 0.0
-        assert engine.would_move
+        until(lambda: engine.would_move)
         assert not engine.unsettled, "that alone is no reason for a checkpoint"
         assert homes(engine) == before
         engine.settled()

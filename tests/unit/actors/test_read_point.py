@@ -133,16 +133,16 @@ def test_a_round_is_told_when_who_is_doubted_is_trusted_no_more() -> None:
             clock.now += 100.0
             said = heartbeat_of("actor0", known=False)
             assert registry.unsure_until < clock.now
-            assert registry._heartbeat(said) == "stay"
+            assert registry.heartbeat(said) == "stay"
             assert registry.unsure_until < clock.now, "what it knows is known of every round"
             registry.doubt(["actor0"])
             until = registry.unsure_until
             assert until == clock.now + trust(SILENCE)
             clock.now += 1.0
-            assert registry._heartbeat(said | {"known": True}) == "ask"
+            assert registry.heartbeat(said | {"known": True}) == "ask"
             assert registry.unsure_until == until
             registry.doubt([])
-            assert registry._heartbeat(said | {"known": True}) == "stay"
+            assert registry.heartbeat(said | {"known": True}) == "stay"
             registry.drop("actor0")
             assert registry.unsure_until == clock.now + trust(SILENCE)
     finally:
@@ -227,7 +227,7 @@ class Driver(RuleBasedStateMachine):
             return
         asked = self.now
         self.now += late
-        answered = self.registry._heartbeat(heartbeat_of(process.name, known=process.known))
+        answered = self.registry.heartbeat(heartbeat_of(process.name, known=process.known))
         if heard:
             process.known = True
             process.ended = answered == "lost"
@@ -330,8 +330,8 @@ class Driver(RuleBasedStateMachine):
         tells = self.published.now
         assert tells is not None
         for process in self.processes.values():
-            known: LocatedReadPoint | None = process.newest._known
-            if known is not None and process.newest._holds(known):
+            known = process.newest.certain()
+            if known is not None:
                 assert list(known.read_point.round) == tells["round"]
 
 
@@ -351,7 +351,7 @@ def test_a_slot_that_comes_back_to_an_actor_that_did_not_let_go_of_it() -> None:
         driver.all_are_asked()
         driver.an_actor_says_what_the_driver_would_say()
         process = driver.processes[first]
-        assert process.newest._holds(process.newest._known), "it is trusted again"
+        assert process.newest.certain() is not None, "it is trusted again"
     finally:
         driver.teardown()
 

@@ -114,7 +114,7 @@ def test_on_kubernetes_executors_find_the_secret_in_the_checkpoint(
     monkeypatch.setattr(tempfile, "tempdir", str(local))
     checkpoint = MemoryStorage() if remote else Folder(tmp_path)
     for _ in range(2):
-        with live._spark_secret(argparse.Namespace(command="worker", stream="quakes", checkpoint=checkpoint)) as path:
+        with live.spark_secret(argparse.Namespace(command="worker", stream="quakes", checkpoint=checkpoint)) as path:
             assert path.name == "worker.secret"
             assert local in path.parents if remote else path.parent == tmp_path
             assert checkpoint.get("worker.secret").to_pybytes() == path.read_bytes()

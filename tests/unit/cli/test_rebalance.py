@@ -41,7 +41,7 @@ def keep(memory: Memory, *options: str) -> None:
     live.add_balance(parser, "")
     parser.add_argument("--quiet", action="store_true")
     with MemoryStore(memory) as store:
-        router._keep_balance(parser.parse_args(options), store)
+        router.keep_balance(parser.parse_args(options), store)
 
 
 @pytest.mark.parametrize(

@@ -47,5 +47,5 @@ def test_a_session_that_runs_is_stopped() -> None:
 
 
 def test_what_keeps_spark_quiet_is_there() -> None:
-    path = Path(sessions._quiet_logging().partition("file:")[2])
+    path = Path(sessions.quiet_logging().partition("file:")[2])
     assert "rootLogger" in path.read_text()

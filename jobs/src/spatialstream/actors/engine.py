@@ -42,10 +42,6 @@ _MORE_SECONDS = 2.0
 _TELL_SECONDS = 30.0
 _STALL_SECONDS = 600.0
 """Seconds without a finished piece of work after which a turn is given up: no piece takes nearly as long."""
-_WORKING_SECONDS = 60.0
-"""Interval, s, at which the progress of a long turn is reported."""
-_EVEN_SECONDS = 10.0
-"""Interval, s, of the checks whether the load is even, and whether actors have released the slots of others."""
 
 
 class ActorLauncher(Protocol):
@@ -84,6 +80,11 @@ class ActorEngine:
         tasks: the task classes, by name.
         stall: seconds in which no actor of a turn finishes a piece of work after which the turn is given up. Otherwise
             a turn may take any time.
+        progress: seconds after which it is reported how far a turn is, again and again.
+        even: seconds between two looks whether the work of actors is even.
+
+    Attributes:
+        load: the work of each item, lately.
     """
 
     def __init__(
@@ -94,7 +95,11 @@ class ActorEngine:
         silence: float = 10.0,
         tasks: Mapping[str, type] = TASKS,
         stall: float = _STALL_SECONDS,
+        *,
+        progress: float = 60.0,
+        even: float = 10.0,
     ) -> None:
+        self._progress, self._even = progress, even
         self._world, self._launcher, self._report, self._stall = world, launcher, report, stall
         self._host = launcher.host  # needed in turns, and asking a cluster manager takes longer than some of them
         self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
@@ -112,7 +117,7 @@ class ActorEngine:
         self._had: dict[Any, str] = {}
         self._releases = Releases(self._ask_to_forget, self._registry.doubt)
         self._all_came = False
-        self._load = Load()
+        self.load = Load()
         self._even_at, self._is_uneven = 0.0, False
         self._placed_for: tuple[int, frozenset[str]] = 0, frozenset()
         self._retired: frozenset[str] = frozenset()
@@ -210,8 +215,8 @@ class ActorEngine:
         """See :class:`~spatialstream.stream.engine.Engine`."""
         if time.monotonic() >= self._even_at:
             actors = self._registry.actors()
-            self._load.look(actors)
-            self._even_at = time.monotonic() + _EVEN_SECONDS
+            self.load.look(actors)
+            self._even_at = time.monotonic() + self._even
             self._is_uneven = bool(actors) and self._placed(actors, even=True) != self._placement
         return self.unsettled or self._is_uneven
 
@@ -336,7 +341,7 @@ class ActorEngine:
     def _placed(self, actors: Sequence[RegisteredActor], *, even: bool) -> dict[int, str]:
         """The placement that :meth:`_place` sets."""
         leaving = {actor.name for actor in actors if actor.executor in self._retired}
-        given = self._items, [actor.name for actor in actors], self._placement, self._load.lately
+        given = self._items, [actor.name for actor in actors], self._placement, self.load.lately
         return placed(*given, even=even, leaving=leaving)
 
     # ---------------------------------------------------------------------------------------------------------- calls
@@ -433,7 +438,7 @@ class ActorEngine:
             now, moved = time.monotonic(), max(actor.moved for actor in at_work.values())
             if now - max(began, moved) > self._stall:
                 self._give_up_stalled(list(at_work.values()))
-            if now - tell_at > _WORKING_SECONDS:
+            if now - tell_at > self._progress:
                 self._report(f"still at work after {now - began:.0f} s, {_pieces(at_work.values())}")
                 tell_at = now
 

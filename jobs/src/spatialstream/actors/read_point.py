@@ -157,8 +157,8 @@ class ReadPoints:
         Raises:
             Unavailable: the driver does not answer, or a version has been removed after it had.
         """
-        known = self._known
-        if known is not None and self._holds(known):
+        known = self.certain()
+        if known is not None:
             return known
         told = self._ask(seconds)
         try:
@@ -166,6 +166,11 @@ class ReadPoints:
         except Missing:
             raise Gone("the stream has advanced meanwhile: try again") from None
         return known
+
+    def certain(self) -> LocatedReadPoint | None:
+        """The read point, if it is certain without the driver that no other round has been done since."""
+        known = self._known
+        return known if known is not None and self._holds(known) else None
 
     def doubt(self) -> None:
         """Ask the driver next time: something was not where the read point said."""

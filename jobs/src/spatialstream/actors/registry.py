@@ -111,10 +111,10 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         if name == "read_point":
             return self._read_point()
         if name == "heartbeat":
-            return self._heartbeat(json.loads(body))
+            return self.heartbeat(json.loads(body))
         raise ValueError(f"unknown action: {name}")
 
-    def _heartbeat(self, message: Mapping[str, Any]) -> str:
+    def heartbeat(self, message: Mapping[str, Any]) -> str:
         """Register a heartbeat; the response is what the actor is to do.
 
         ``stay``, ``ask`` (stay, but not trusted), ``end``, or ``lost`` (exit with an error).

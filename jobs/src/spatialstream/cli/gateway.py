@@ -87,7 +87,7 @@ def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.gateway.server import check_address, listen, server_of
     from spatialstream.gateway.stream_registry import StreamRegistry
 
-    _check(options)
+    check_options(options)
     logs.set_up(quiet=options.quiet)
     limits = Limits(
         options.largest_body,
@@ -129,7 +129,12 @@ def _gateway(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace) -> None:
+def check_options(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        SettingError: names one of them and says what would be right.
+    """
     if (options.stream is None) == (options.namespaces is None):
         raise SettingError("stream", "no stream to serve: give --stream, or in a cluster --namespaces")
     if options.namespaces is None and options.stream_secret:

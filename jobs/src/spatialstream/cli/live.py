@@ -423,7 +423,7 @@ def actors(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[
     with ExitStack() as held:
         if (options.master or "").startswith("k8s:"):
             begun.await_lease()
-            session_options["secret"] = held.enter_context(_spark_secret(options))
+            session_options["secret"] = held.enter_context(spark_secret(options))
         session = embedded_session(name, options.cores, **session_options, lasting=True)
         held.callback(stop_spark, session)
         with while_java_lives():
@@ -434,7 +434,7 @@ def actors(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[
 
 
 @contextmanager
-def _spark_secret(options: argparse.Namespace) -> Iterator[Path]:
+def spark_secret(options: argparse.Namespace) -> Iterator[Path]:
     """Create a new secret for Spark's processes; yield the path of its file, which is the same in executors.
 
     Executors on Kubernetes read it in the checkpoint's folder. Where the checkpoint is not a folder, they download it

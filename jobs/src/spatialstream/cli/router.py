@@ -103,14 +103,14 @@ def _run(options: argparse.Namespace) -> int:
             first = FirstIndex(options.index, options.leaves, options.history, options.history_queries)
             report = partial(live.say, options)
             ensure_first_version(store, storage, settings, first, incarnation=incarnation, report=report)
-            _keep_balance(options, store)
+            keep_balance(options, store)
             _keep_topics(options, store, connection)
             _keep_limits(options, store, settings)
             live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
     return 0
 
 
-def _keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
+def keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
     """Store the balance settings given on the command line; a failure is reported, and does not prevent the start."""
     from spatialstream.store.reports import read_balance, save_balance
 

@@ -25,13 +25,14 @@ def free_port() -> int:
     chance = random.SystemRandom()
     for _ in range(_TRIES):
         port = chance.randint(_LOWEST, _HIGHEST)
-        if port not in _given and _is_free(port):
+        if port not in _given and is_free(port):
             _given.add(port)
             return port
     raise SettingError("port", f"no free port found between {_LOWEST} and {_HIGHEST}")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens on this port of 127.0.0.1."""
     with socket.socket() as trial:
         try:
             trial.bind((HOST, port))

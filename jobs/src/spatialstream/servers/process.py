@@ -27,30 +27,33 @@ from spatialstream.model.errors import ServerError
 from spatialstream.servers.ports import free_port
 from spatialstream.store.holder import began
 
-__all__ = ["Server", "recorded", "stop_recorded"]
+__all__ = ["REAPER", "Server", "recorded", "stop_recorded"]
 
 _POLL = 0.05
 _LOG_LINES = 20
 
 
-class _Reaper:
+class Reaper:
     """Has a reaper process end the servers that this process leaves behind when it dies.
 
     The reaper is sent the list of running servers, and notices when this process is gone. Threads may start and end
     servers at the same time; a fork of this process has a reaper of its own.
+
+    Attributes:
+        process: the reaper; None while it has not been needed.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._folders: dict[str, None] = {}
-        self._process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | None = None
         self._owner = 0
 
     def watch(self, folder: Path) -> None:
         """Have the server of this folder ended with this process."""
         with self._lock:
             if self._owner != os.getpid():
-                self._folders, self._process, self._owner = {}, None, os.getpid()
+                self._folders, self.process, self._owner = {}, None, os.getpid()
                 atexit.register(self._close)
             self._folders[str(folder.resolve())] = None
             self._tell()
@@ -66,8 +69,8 @@ class _Reaper:
         """Send the list of folders to the reaper; start a new one if there is none, or it has been killed."""
         line = json.dumps(list(self._folders)) + "\n"
         for _ in range(2):
-            if self._process is None:
-                self._process = subprocess.Popen(
+            if self.process is None:
+                self.process = subprocess.Popen(
                     [sys.executable, "-m", "spatialstream.servers.reaper"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
@@ -75,10 +78,10 @@ class _Reaper:
                     start_new_session=True,
                     text=True,
                 )
-            assert self._process.stdin is not None
+            assert self.process.stdin is not None
             try:
-                self._process.stdin.write(line)
-                self._process.stdin.flush()
+                self.process.stdin.write(line)
+                self.process.stdin.flush()
                 return
             except BrokenPipeError:
                 self._end()
@@ -89,13 +92,14 @@ class _Reaper:
                 self._end()
 
     def _end(self) -> None:
-        if self._process is not None:
+        if self.process is not None:
             with contextlib.suppress(BrokenPipeError):
-                self._process.communicate()
-            self._process = None
+                self.process.communicate()
+            self.process = None
 
 
-_warden = _Reaper()
+REAPER = Reaper()
+"""The reaper of this process."""
 
 
 class Server(ABC):
@@ -171,7 +175,7 @@ class Server(ABC):
         self._parent = os.getpid()
         atexit.register(self._stop_at_exit)
         _record(self.folder, self._child.pid)
-        _warden.watch(self.folder)
+        REAPER.watch(self.folder)
         return self
 
     def await_answer(self, timeout: float = 60.0) -> Self:
@@ -200,7 +204,7 @@ class Server(ABC):
     def detach(self) -> None:
         """Let it outlive this process; from now on :func:`stop_recorded` ends it."""
         atexit.unregister(self._stop_at_exit)
-        _warden.release(self.folder)
+        REAPER.release(self.folder)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -224,7 +228,7 @@ class Server(ABC):
         self._child = None
         atexit.unregister(self._stop_at_exit)
         _note(self.folder).unlink(missing_ok=True)
-        _warden.release(self.folder)
+        REAPER.release(self.folder)
         return in_order
 
     def _stop_at_exit(self) -> None:

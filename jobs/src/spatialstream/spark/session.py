@@ -68,7 +68,8 @@ _LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM whose heavy work is in Python: it compiles less, starts in half the time, and leaves the cores to that."""
 
 
-def _quiet_logging() -> str:
+def quiet_logging() -> str:
+    """The option of a JVM that has Spark log errors only."""
     return f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
 
 
@@ -136,8 +137,8 @@ def embedded_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"{_LEAN} {_quiet_logging()} {java}",
-        "spark.executor.extraJavaOptions": f"{_LEAN} {_quiet_logging()} {java}",
+        "spark.driver.extraJavaOptions": f"{_LEAN} {quiet_logging()} {java}",
+        "spark.executor.extraJavaOptions": f"{_LEAN} {quiet_logging()} {java}",
         "spark.sql.adaptive.enabled": "false",
         # rows are few and large: generating and compiling code for each plan takes longer than it saves
         "spark.sql.codegen.wholeStage": "false",
