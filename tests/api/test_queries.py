@@ -19,7 +19,7 @@ from tests.api.test_gateway import account, cluster_of
 from tests.unit.gateway.http import served, serving
 from tests.unit.gateway.results import opener
 from tests.unit.gateway.test_writing import Stream
-from tests.unit.operator.shell.test_gateway import Standing
+from tests.unit.operator.test_gateway import Standing
 
 ROOT = Path(__file__).parents[2]
 SPACE = "sq-geo"

@@ -21,7 +21,7 @@ from spatialstream.store.zookeeper import ZooKeeperStore
 from spatialstream_operator.spec import TlsSecret
 from spatialstream_operator.stores import Stores
 from tests.certificates import Authority
-from tests.unit.operator.shell.simulated import SimulatedCluster
+from tests.unit.operator.simulated import SimulatedCluster
 from tests.unit.store.contract import StoreContract, eventually, version
 
 if TYPE_CHECKING:

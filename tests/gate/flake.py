@@ -28,7 +28,7 @@ def node_ids(name: str) -> list[str]:
 def main() -> int:
     """Run the test repeatedly; the exit status is 1 if it failed at least once."""
     parser = argparse.ArgumentParser(prog="python -m tests.gate.flake", description=__doc__)
-    parser.add_argument("name", help="a test's id (tests/unit/test_cli.py::test_help) or the name of its function")
+    parser.add_argument("name", help="a test's id (tests/unit/cli/test_cli.py::test_help) or the name of its function")
     parser.add_argument("--times", type=int, default=20, help="how often it is run (%(default)s)")
     parser.add_argument("--load", type=int, default=2, help="busy processes beside it (%(default)s)")
     options = parser.parse_args()

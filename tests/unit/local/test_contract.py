@@ -19,9 +19,11 @@ from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.space import WGS84, Space
-from tests.unit.local import test_ckq, test_ctq, test_moves
+from tests.unit.local import test_moves
 from tests.unit.local.continuous import PLACES, PLANE, WORDS, Digests, Epoch, Run, Stream, streams
-from tests.unit.local.snapshot_twin import Twin
+from tests.unit.local.nearest import test_ckq
+from tests.unit.local.snapshot.twin import Twin
+from tests.unit.local.terms import test_ctq
 from tests.unit.memory_files import MemoryFiles
 
 RETENTION = 5

@@ -16,7 +16,7 @@ from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, 
 from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.space import Space
 from tests.unit.local.continuous import LAST, PLACES, PLANE, WORDS, Epoch, Stream, order, streams
-from tests.unit.local.test_ctq import REGIONS, Row, expected, queries_in, rows_of
+from tests.unit.local.terms.test_ctq import REGIONS, Row, expected, queries_in, rows_of
 from tests.unit.memory_files import MemoryFiles
 
 SLOTS = 3

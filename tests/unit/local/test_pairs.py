@@ -36,10 +36,12 @@ from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
 from tests.lengths import examples
-from tests.unit.local import test_ckq, test_contract, test_ctq
+from tests.unit.local import test_contract
 from tests.unit.local.continuous import Epoch, Stream, order
-from tests.unit.local.snapshot_twin import distance, inside
-from tests.unit.local.test_expressions import WEIGHTS, WORDS, drawn_expression
+from tests.unit.local.grid.test_expressions import WEIGHTS, WORDS, drawn_expression
+from tests.unit.local.nearest import test_ckq
+from tests.unit.local.snapshot.twin import distance, inside
+from tests.unit.local.terms import test_ctq
 from tests.unit.memory_files import MemoryFiles
 
 OBJECTS, QUERIES = 2_000, 250

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from spatialstream_operator.causes import cause, without_login
-from tests.unit.operator.shell.garbled import garbled
+from tests.unit.operator.garbled import garbled
 
 SECRET = "eyJhbGciOi"
 

@@ -1,1 +1,0 @@
-"""Tests of the operator's shell that need no server."""
