@@ -625,7 +625,7 @@ def test_a_stream_takes_the_times_that_its_router_has_told(
     limits, quiet = TimeLimits(60_000, 3_600_000), argparse.Namespace(quiet=False)
     with Stream(ends.store) as stream:
         assert stream.limits() == TimeLimits()  # nobody can say
-        router._keep_limits(quiet, ends.store, StreamSettings("s", ahead=60_000, retention=3_600_000))
+        router.keep_limits(quiet, ends.store, StreamSettings("s", ahead=60_000, retention=3_600_000))
         assert read_limits(ends.store) == limits
         assert stream.limits() == TimeLimits()  # as it was a moment ago
         monkeypatch.setattr(client_stream, "_LIMITS_SECONDS", 0.0)
@@ -633,7 +633,7 @@ def test_a_stream_takes_the_times_that_its_router_has_told(
         with monkeypatch.context() as away:
             away.setattr(ends.store, "load_statistics", nobody)
             assert stream.limits() == limits
-            router._keep_limits(quiet, ends.store, StreamSettings("s"))  # no start fails for it
+            router.keep_limits(quiet, ends.store, StreamSettings("s"))  # no start fails for it
         assert "gateways are not told which times are taken" in capsys.readouterr().err
         save_limits(ends.store, TimeLimits(ahead=5))
         assert stream.limits() == TimeLimits(ahead=5)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spatialstream.actors.query_metrics import none_asked
-from spatialstream.actors.read_point import LocatedReadPoint, PublishedReadPoint, ReadPoint, ReadPoints, trust
+from spatialstream.actors.read_point import PublishedReadPoint, ReadPoint, ReadPoints, trust
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spatialstream.client.stream import Registered as Listed
+from spatialstream.client.stream import RegisteredQueries as Listed
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway as Server
 from spatialstream.model.errors import Unavailable

@@ -403,7 +403,7 @@ def source_of(*values: bytes | None, first: int = 0) -> MemorySource:
 
 
 def test_a_run_that_nobody_has_waited_for_is_made_again_as_it_was(stage: Ingest) -> None:
-    late = replace(stage, late=True, attempt="first", floor=2, ceiling=50, longest=100)
+    late = replace(stage, deferred=True, attempt="first", floor=2, ceiling=50, longest=100)
     both = b"nonsense\n" + line("b", 3)
     values = line("a", 9), both, line("too-old", 1), line("future", 77), b"x" * 101, line("c", 9)
     source = source_of(*values, first=5)
@@ -424,14 +424,14 @@ def test_files_that_others_wait_for_have_no_origin(stage: Ingest, tmp_path: Path
     (intake,) = stage.intakes("objects/0", source_of(line("a", 9)).read("objects/0", 0, 1))
     assert intake.run is not None
     assert intake.run.origin is None
-    (only_letters,) = replace(stage, late=True).intakes("objects/0", source_of(b"nonsense").read("objects/0", 0, 1))
+    (only_letters,) = replace(stage, deferred=True).intakes("objects/0", source_of(b"nonsense").read("objects/0", 0, 1))
     assert only_letters.run is None
     assert letters(stage, only_letters), "there is no run to make them again with"
 
 
 @pytest.mark.parametrize("others", [[line("a", 9), line("b", 9)], [b"nonsense"], [line("a", 8)]])
 def test_a_run_of_messages_that_are_others_now_is_told(stage: Ingest, others: list[bytes]) -> None:
-    late = replace(stage, late=True)
+    late = replace(stage, deferred=True)
     (intake,) = late.intakes("objects/0", source_of(line("a", 9)).read("objects/0", 0, 1))
     assert intake.run is not None
     origin = replace(intake.run.origin, end=len(others)) if intake.run.origin else None
@@ -441,7 +441,7 @@ def test_a_run_of_messages_that_are_others_now_is_told(stage: Ingest, others: li
 
 def test_a_run_whose_messages_are_gone_is_told(stage: Ingest) -> None:
     source = source_of(line("a", 9), line("b", 9))
-    (intake,) = replace(stage, late=True).intakes("objects/0", source.read("objects/0", 0, 2))
+    (intake,) = replace(stage, deferred=True).intakes("objects/0", source.read("objects/0", 0, 2))
     assert intake.run is not None
     source.logs["objects/0"].remove(1)
     with pytest.raises(StateError):

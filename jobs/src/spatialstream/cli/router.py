@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
             ensure_first_version(store, storage, settings, first, incarnation=incarnation, report=report)
             keep_balance(options, store)
             _keep_topics(options, store, connection)
-            _keep_limits(options, store, settings)
+            keep_limits(options, store, settings)
             live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
     return 0
 
@@ -135,7 +135,7 @@ def _keep_topics(options: argparse.Namespace, store: RoutingStore, connection: C
         live.say(options, f"the stream's topics could not be recorded in the routing store: {error}")
 
 
-def _keep_limits(options: argparse.Namespace, store: RoutingStore, settings: StreamSettings) -> None:
+def keep_limits(options: argparse.Namespace, store: RoutingStore, settings: StreamSettings) -> None:
     """Tell the routing store which times are taken, so that a gateway refuses the others."""
     from spatialstream.store.reports import TimeLimits, read_limits, save_limits
 
