@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import spatialstream
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from tests.benchmarks import bench_rebalance, workload
 from tests.benchmarks.paper import counting, rebalancing, systems, workloads
 from tests.benchmarks.paper.counting import Counts

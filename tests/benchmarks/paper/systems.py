@@ -17,8 +17,9 @@ import numpy.typing as npt
 from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from tests.benchmarks.paper import workloads
 from tests.benchmarks.paper.workloads import HOUR, SPACE
 

@@ -22,8 +22,9 @@ from spatialstream.generate.objects import object_times
 from spatialstream.generate.places import spread, spread_by_city
 from spatialstream.generate.queries import query_batch_around
 from spatialstream.generate.settings import GenerateSettings
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermLists
 

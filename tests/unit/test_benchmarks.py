@@ -1,0 +1,26 @@
+"""Benchmarks follow the code that they measure: `make bench` runs rarely, so here each of their modules is imported."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+APART = {"json_by_msgspec"}
+"""Those that need a package which nothing else here needs, and say so."""
+
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "tests" / "benchmarks").rglob("*.py")
+    if path.stem not in APART and path.stem != "__main__"
+)
+
+
+def test_there_are_some() -> None:
+    assert "tests.benchmarks.bench_live" in MODULES
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_it_can_be_imported(name: str) -> None:
+    importlib.import_module(name)
