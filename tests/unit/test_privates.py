@@ -55,7 +55,7 @@ def patches(tree: ast.AST) -> int:
 def test_tests_reach_for_no_more_private_names(count, most):
     found = Counter({str(path.relative_to(TESTS)): count(ast.parse(path.read_text())) for path in TESTS.rglob("*.py")})
 
-    assert found.total() == most, found.most_common(10)
+    assert found.total() <= most, found.most_common(10)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ TOKEN = "everything-0123456789"
 class Standing(Answering):
     """What stands in a stream that takes in what it is sent."""
 
-    def continuous_query(self, name: str) -> Listed:
+    def query(self, name: str) -> Listed:
         known = self.stream.standing
         found = [{**CRQ, "id": name, "t": known[name]}] if name in known else []
         return Listed(found, 0, {}, [{"rows": 3, "last_row": 900} for _ in found])
