@@ -354,7 +354,7 @@ class Router:
                 raise SettingError(fields.at("max"), problem)
         for name in ("min", "executor"):
             if executors is None and fields.has(name):
-                raise SettingError(fields.at(name), "is for a router with executors; give max too")
+                raise SettingError(fields.at(name), "requires a router with executors; give max too")
         cores, driver = fields.whole("cores", 1, 1), Container.parse(fields)
         return cls(partitions, cores, driver, executors, fields.texts("options"))
 
