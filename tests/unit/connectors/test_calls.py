@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from spatialstream.connectors.calls import CallThreads, called
+from spatialstream.connectors.calls import THREADS, CallThreads, called
 from spatialstream.servers.process import await_condition
 
 WITHIN = 30.0
@@ -70,6 +70,7 @@ def test_what_a_call_has_held_is_let_go() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_process_that_is_forked_has_threads_of_its_own() -> None:
     assert called(lambda: 1).result(WITHIN) == 1
+    assert await_condition(lambda: THREADS.waiting > 0, WITHIN)
     pid = os.fork()
     if pid == 0:
         try:

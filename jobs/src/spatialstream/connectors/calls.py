@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-__all__ = ["CallThreads", "called"]
+__all__ = ["THREADS", "CallThreads", "called"]
 
 T = TypeVar("T")
 
@@ -78,10 +78,12 @@ class CallThreads:
             self._free.append(calls)
 
 
-_threads = CallThreads()
-os.register_at_fork(after_in_child=_threads.forget)
+THREADS = CallThreads()
+"""The threads of this process."""
+
+os.register_at_fork(after_in_child=THREADS.forget)
 
 
 def called(do: Callable[[], T]) -> Future[T]:
     """Call a function in a thread of this process, immediately; returns the future of its result."""
-    return _threads.called(do)
+    return THREADS.called(do)
