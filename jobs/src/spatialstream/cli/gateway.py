@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument_group("in a pod of a Kubernetes cluster").add_argument
     text = "serve the SpatialStreams of these namespaces, as they are created and deleted (*: all), instead of --stream"
     add("--namespaces", metavar="NAME,...", help=text)
-    text = f"streams may use this Secret (NAME*: all that begin so) without the label {ALLOWED_LABEL}=true; repeatable"
+    text = f"streams may use this Secret (NAME*: by prefix) without the label {ALLOWED_LABEL}=true; repeatable"
     add("--stream-secret", action="append", default=[], metavar="NAME", help=text)
     text = "authenticate and authorize tokens by the cluster (TokenReview, SubjectAccessReview)"
     add("--token-review", action="store_true", help=text)
@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default %(default)s)")
     add("--port", type=int, default=8080, metavar="PORT", help="port to listen on; 0: any (default %(default)s)")
     add("--tokens", type=Path, metavar="FILE", help="tokens and their rights, one JSON object a line")
-    text = "a caller of this name may set who registers a query, as the operator does; may be repeated"
+    text = "a caller of this name may set by whom a query is registered, as the operator does; may be repeated"
     add("--registrar", action="append", default=[], metavar="NAME", help=text)
     add("--certificate", type=Path, metavar="FILE", help="serve TLS with this certificate (PEM)")
     add("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
@@ -60,9 +60,9 @@ def add_parser(commands: Any) -> None:
     add("--trusted-proxy", action="append", default=[], metavar="ADDRESS", help=text)
     text = "largest body of a request (default 8 MiB)"
     add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help=text)
-    text = "of an answer; one that would be larger is refused (default 32 MiB)"
+    text = "largest answer; a larger one is refused (default 32 MiB)"
     add("--largest-answer", type=shared.count, default=32 << 20, metavar="BYTES", help=text)
-    text = "that requests and their answers may take together, of which each client has a share (default 256 MiB)"
+    text = "memory for all requests and answers together; each client has a share (default 256 MiB)"
     add("--memory", type=shared.count, default=256 << 20, metavar="BYTES", help=text)
     text = "requests a second allowed per client; 0: any number (default %(default)s)"
     add("--rate", type=float, default=1_000.0, metavar="N", help=text)

@@ -72,9 +72,9 @@ def add_parser(commands: Any) -> None:
     text = "social: how often a flood, a festival and a blackout happen (default 0)"
     add("--events", type=int, default=default.events, metavar="N", help=text)
     add("--sigma", type=float, default=default.sigma, metavar="S", help="gaussian: standard deviation, in coordinates")
-    text = "terms of an object (default %(default)s)"
+    text = "number of terms of an object (default %(default)s)"
     add("--terms", type=shared.count, default=default.terms, metavar="N", help=text)
-    text = "number of words (default %(default)s)"
+    text = "size of the vocabulary, in words (default %(default)s)"
     add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help=text)
     text = "exponent of Zipf's law for the words (default %(default)s)"
     add("--zipf", type=float, default=default.zipf, metavar="E", help=text)
@@ -87,7 +87,7 @@ def add_parser(commands: Any) -> None:
     text = "number of keywords, or from:to (default 1:3)"
     add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help=text)
     add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")
-    add("--alternatives", action="store_true", help="any one keyword is enough: each is a group of its own")
+    add("--alternatives", action="store_true", help="one matching keyword is enough: each is a group of its own")
     add("--k", type=shared.count, default=default.k, metavar="K", help="k of the queries (default %(default)s)")
     text = "duration of queries (default 10m)"
     add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help=text)
@@ -95,7 +95,7 @@ def add_parser(commands: Any) -> None:
     text = "window of CTQs and of every second CKQ (default 1m)"
     add("--window", type=shared.duration, default=default.window, metavar="TIME", help=text)
     add("--step", type=shared.duration, default=default.step, metavar="TIME", help="step of CTQs (default 10s)")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--quiet", action="store_true", help="do not print progress")
     parser.set_defaults(function=_generate)
 
 

@@ -157,9 +157,9 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add("--master", metavar="URL", help="Spark master (default: this process)")
     text = "with --master: keep as many executors as the routing store requests"
     add("--executors-from-store", action="store_true", help=text)
-    conf, text = shared.value("conf", _property), "a setting of Spark; may be repeated"
+    conf, text = shared.value("conf", _property), "a Spark property; may be repeated"
     add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=text)
-    text = "least time between the starts of epochs, or rounds (default 0)"
+    text = "minimum time between the starts of epochs, or rounds (default 0)"
     add("--pause", type=shared.duration, default=0, metavar="TIME", help=text)
     text = "approximate time between checkpoints of the job's state (default 10s)"
     add("--checkpoint-interval", type=shared.duration, default=10_000, metavar="TIME", help=text)
@@ -173,7 +173,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 def add_balance(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
     """Add ``--lambda``, ``--epsilon`` and ``--similarity``; ``default`` is the help's text for their defaults."""
     add = parser.add_argument
-    text = f"load is imbalanced where Lmax/Lmin > L (default: {default})"
+    text = f"load is imbalanced if Lmax/Lmin > L (default: {default})"
     add("--lambda", dest="threshold", type=float, metavar="L", help=text)
     add("--epsilon", type=float, metavar="E", help=f"similarity above which FG splits by text (default: {default})")
     text = f"similarity with query types weighted by their probability, or as printed in the paper (default: {default})"

@@ -426,7 +426,7 @@ class _QuerySeries:
     """Recent cost of the most expensive queries; the others have no series, since their number is not bounded."""
 
     def __init__(self, series: _Series) -> None:
-        text = "Objects that one of the ten dearest CRQs was compared with in the last minutes, estimated."
+        text = "Objects that one of the ten most expensive CRQs was compared with in the last minutes, estimated."
         self._candidates = series.gauge("candidates", text)
 
     def observe(self, dearest: Iterable[tuple[str, int]]) -> None:
@@ -456,7 +456,7 @@ class _ModelSeries:
 
 def _checkpointed(series: _Series) -> Callable[[], None]:
     """Return the function to call when a checkpoint is complete."""
-    text = "When the last checkpoint was known to be complete."
+    text = "Time when the last checkpoint was found complete."
     return series.gauge("last_checkpoint_timestamp_seconds", text).set_to_current_time
 
 

@@ -92,7 +92,7 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
-    text = f"words that a query may have, in keywords, any and none together (default {QUERY_WORDS})"
+    text = f"maximum number of words of a query, in keywords, any and none together (default {QUERY_WORDS})"
     add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=text)
 
 

@@ -56,7 +56,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     text = "how long to wait for the answer to a snapshot query (default 1m)"
     add("--timeout", type=shared.duration, default=60_000, metavar="TIME", help=text)
-    text = "wait until the stream's clock has reached this time: milliseconds, ISO 8601, or now"
+    text = "wait until the stream's watermark has reached this time: milliseconds, ISO 8601, or now"
     add("--at-least", metavar="TIME", help=text)
     text = "send snapshot queries through the stream, to be answered at their time in it"
     add("--through-stream", action="store_true", help=text)

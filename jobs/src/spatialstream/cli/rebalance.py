@@ -55,11 +55,11 @@ def add_parser(commands: Any) -> None:
     )
     live.add_balance(parser, "the stream's own")
     add("--dry-run", action="store_true", help="propose and explain only")
-    add("--no-wait", action="store_true", help="publish only; the jobs do the rest")
+    add("--no-wait", action="store_true", help="publish the version, and do not wait for the jobs to adopt it")
     add("--timeout", type=shared.duration, default=120_000, metavar="TIME", help="how long to wait (default 2m)")
     add("--picture", type=Path, metavar="FILE", help="write a picture of the leaves before and after (.svg)")
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--withdraw", action="store_true", help="take back the pending version")
+    either.add_argument("--withdraw", action="store_true", help="withdraw the pending version")
     for word, does in (("approve", "carry out"), ("reject", "not carry out")):
         either.add_argument(
             f"--{word}",

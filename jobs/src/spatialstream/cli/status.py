@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
     live.add_store(parser, None)
     add("--watch", action="store_true", help="repeat until interrupted")
     add("--every", type=shared.duration, default=5_000, metavar="TIME", help="with --watch: the interval (default 5s)")
-    add("--json", action="store_true", help="print JSON, one line each time")
+    add("--json", action="store_true", help="print JSON, one line for each refresh")
     parser.set_defaults(function=_status, quiet=True)
 
 

@@ -31,16 +31,16 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument_group("the worker").add_argument
     text = "write objects to this storage as Parquet when retention drops them"
     add("--archive", type=shared.storage("archive"), metavar="DIR|URL", help=text)
-    text = "most epochs in a round (default %(default)s)"
+    text = "maximum number of epochs in a round (default %(default)s)"
     add("--epochs-per-round", type=shared.count, default=64, metavar="N", help=text)
-    text = "most result rows in a message (default %(default)s)"
+    text = "maximum number of result rows in a message (default %(default)s)"
     add("--rows-per-message", type=shared.count, default=500, metavar="N", help=text)
     add(
         "--longest-row",
         type=shared.count,
         default=64 << 20,
         metavar="BYTES",
-        help="replace longer result rows by an error row (default 64 MiB)",
+        help="replace longer result rows with an error row (default 64 MiB)",
     )
     parser.set_defaults(function=_run)
 
