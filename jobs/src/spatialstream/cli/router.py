@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
     )
     text = "reject longer records (default 1 MiB)"
     add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help=text)
-    live.add_balance(group, "the stream's stored value; for a new stream 6, 0.5 and weighted")
+    live.add_balance(group, "the stream's stored value; for a new stream L is 6, E 0.5, FORM weighted")
     parser.set_defaults(function=_run)
 
 
