@@ -45,44 +45,44 @@ HEAD = """\
 <!-- Written by `make paper ARGS=--docs`; the words are in tests/benchmarks/paper/page.py. -->
 
 Every experiment of SSTD (PVLDB 13(11), 2020), section 7, is a command: `make paper FIG=8`, `7` to `15` and `7.7`, the
-parameters; `FIG=cost` and `FIG=leaves` are the project's own. `make paper` does all. What has been measured is kept, so
-a run that was stopped goes on; when the code has changed that it depends on, it is measured again. `SCALE=0.1` tries it
-in small. Verdicts go to `bench-output/paper.json`, and to `bench-output/paper/` all points (`points.parquet`), what was
-made of them (`results.json`), a chart of each figure, and this page.
+parameters; `FIG=cost` and `FIG=leaves` are the project's own. `make paper` runs all of them. Measurements are kept, so
+a stopped run continues; they are repeated when the code that they depend on has changed. `SCALE=0.1` runs a small
+version. Verdicts are written to `bench-output/paper.json`; all points (`points.parquet`), the results derived from them
+(`results.json`), a chart of each figure and this page are written to `bench-output/paper/`.
 
 ## How it is measured
 
 The paper's workers are eight machines. Here the slots work one after the other on one core, and a batch of queries, or
-a stream, takes as long as its *slowest slot*. What is compared is **counted work**, which is the same on every machine
-and at every load: what a slot does, each at about the µs that it takes on one machine.
+a stream, takes as long as its *slowest slot*. The comparison uses **counted work**, which is the same on every machine
+and at every load: the number of operations of a slot, each weighted with about the µs that it takes on one machine.
 
 | µs for | a query at a slot | an object of the stream | a candidate | a result |
 |---|---|---|---|---|
 {worth}
 
-Two other measures are judged beside it: CPU time of the slowest slot, the least of several tries; and the objects of
-the leaves visited, in the slot that has most. That is the paper's own cost (Eqn 2), counted on queries that the index
-was not built from: as if a worker looked at all objects of each leaf that has the keywords.
+Two other measures are judged too: the CPU time of the slowest slot, the least of several tries; and the number of
+objects in the visited leaves, in the slot that has most. The latter is the paper's own cost (Eqn 2), as if a worker
+looked at all objects of each leaf that has the keywords. It is counted on queries other than those from which the index
+was built.
 
-*Methods.* The indexes of a slot are the product's for all global indexes, as all methods have the same in the paper.
-QT-tree, Quadtree and Text are Algorithm 1 with both kinds of split, with spatial and with textual ones alone. The
+*Methods.* All global indexes use the product's slot indexes, as all methods share the same ones in the paper. QT-tree,
+Quadtree and Text are Algorithm 1 with both kinds of split, with spatial splits only, and with textual splits only. The
 indexes of Tornado (A-Grid) and PS2Stream (kd^t) are not built yet. There are 8 slots, θ is 64, unless varied.
 
-*Data.* TW: objects around real cities by population, with 5 to 15 words by Zipf's law, of which 60 % belong to the
-object's topic. Uni and Gau: the same words elsewhere. Queries are drawn from objects: 1 keyword, 0.01 % of the space, k
-= 10, 72 hours, unless varied. The paper's 50 million objects are a month's, and a query of 72 hours looks at a tenth of
-them; here are {objects:,} objects of 72 hours. An index is built from a history of other objects, and of as many
-queries of each type over all of the paper's ranges.
+*Data.* TW: objects around real cities by population, with 5 to 15 words by Zipf's law; 60 % of the words belong to the
+object's topic. Uni and Gau: the same words at other places. Queries are drawn from objects: 1 keyword, 0.01 % of the
+space, k = 10, 72 hours, unless varied. The paper has 50 million objects of a month, and a query of 72 hours looks at a
+tenth of them; here there are {objects:,} objects of 72 hours. An index is built from a history of other objects, and of
+as many queries of each type over all of the paper's ranges.
 
-*The paper's values.* The project has the paper's text without its pictures. So there is what the prose says; what it
-leaves open is not judged.
+*The paper's values.* The project has the paper's text without its pictures. So this page compares with values from the
+prose; it does not judge what the prose leaves open.
 
 *Verdicts.* A panel agrees if the methods keep their order at each x (within {tie:.0%} is a tie), if curves go the same
 way ("no effect": within a factor of {flat:g}), and if the ratio of the best to the next, where it is known, is within a
-factor of {factor:g} of the paper's. A figure agrees if its panels do. The cause of a disagreement is looked for in the
-counts: of two methods, in the ratio of each count; of a curve, in what makes the work of the slowest slot change along
-it, which is a count, or by how much that slot has more than the mean. All methods have to give the same answers, or
-there is no verdict.
+factor of {factor:g} of the paper's. A figure agrees if its panels do. The counts show the cause of a disagreement: for
+two methods, the ratio of each count; for a curve, the count that makes the work of the slowest slot change along it, or
+how much more work that slot has than the mean. Without equal answers of all methods there is no verdict.
 
 Measured with {seeds} (figures 14 and 15: one), at scale {scale:g}.{small}
 
@@ -92,10 +92,8 @@ Measured with {seeds} (figures 14 and 15: one), at scale {scale:g}.{small}
 |---|---|---|---|
 """
 
-ONE_TREE = """
-In figures {figures} Algorithm 1 has chosen no textual split: the QT-tree is the quadtree, and does the same work. What
-agrees there does so by a tie, and where their processor times differ, that is noise.
-"""
+ONE_TREE = """ In figures {figures} Algorithm 1 has chosen no textual split: the QT-tree is the quadtree, and does the
+same work. Agreement there is a tie, and differences of their processor times are noise. """
 
 SMALL = """ That is a run **in small**: asking a slot weighs more than
 at full size, and CPU times, by which figures 14 and 15 are judged, are short. What counts is a whole run
@@ -230,27 +228,24 @@ def _on_cost(judged: Judged) -> str:
 _CONCLUSIONS = {"cost": _on_cost, "leaves": _on_leaves}
 
 # Whoever writes the page again looks whether these words still follow from its figures.
-COST = """
-By the cost model a QT-tree visits {predicted} times what a quadtree does (`predicted`). On queries that it was not
-built from it visits {visited} times as much (`visited`), the more so the more leaves there are: what J promises of a
-split by text is not kept, as leaves have more words than the sample that the tree was built from, and queries others
-than its history. And there is a price that the model does not count: queries are routed by space alone, so all leaves
-of a textual node are asked, which makes {slots} times the slots.
-"""
+COST = """ By the cost model a QT-tree visits {predicted} times as many objects as a quadtree (`predicted`). On queries
+from which it was not built, it visits {visited} times as many (`visited`), and the ratio grows with the number of
+leaves: textual splits gain less than J predicts, because leaves have more words than the sample from which the tree was
+built, and queries have other words than its history. The model also leaves out one cost: queries are routed by space
+alone, so all leaves of a textual node are asked, which makes {slots} times as many slots. """
 
-LEAVES = """
-*slot* is how it is built: the indexes of a slot know no leaves. *leaf*: each leaf has an index, and only those whose
-objects have all the keywords are asked. *sorted*: an index a slot in the order of its leaves, which looks at the same
-candidates as *leaf* and is asked once a query; only its work is counted, without what finding the leaves would cost, so
-it is the best that any such order can reach.
+LEAVES = """ *slot* is the product: the indexes of a slot do not know its leaves. *leaf*: each leaf has an index, and a
+query asks only those whose objects have all the keywords. *sorted*: each slot has one index in the order of its leaves,
+which looks at the same candidates as *leaf* and is asked once a query; only its work is counted, without the cost of
+finding the leaves, so no such order can do better.
 
-With the pruning an index looks at {candidates} times the candidates. But these are few either way, the postings of the
-rarest keyword in the ranges of the region: a few µs, where being asked costs tens of them. So *sorted* has {best} times
-the work of *slot*, and *leaf* {leaf} times ({cpu} times the CPU): more, where it asks several indexes at a slot; less,
-where it takes a slot of which no leaf has the keywords as not asked at all, which only a router could see to that knew
-the words of leaves. An STQ has no keywords to prune by, and counts terms once in each leaf: *leaf* gives back {stq}
-times the rows.
+With pruning an index looks at {candidates} times as many candidates. But there are few candidates either way (the
+postings of the rarest keyword in the ranges of the region): they take a few µs, while asking an index takes tens of µs.
+So *sorted* has {best} times the work of *slot*, and *leaf* {leaf} times ({cpu} times the CPU): more where it asks
+several indexes at a slot; less where no leaf of a slot has the keywords, because such a slot counts as not asked. Only
+a router that knew the words of leaves could achieve that. An STQ has no keywords to prune by, and counts terms once in
+each leaf: *leaf* returns {stq} times as many rows.
 
-Not built: a leaf in the sort order would also make segments depend on the routing version, and be sorted anew whenever
-FG changes the tree. What a split by text does to a query of its place is that up to four slots are asked, not one.
+This was not built: with leaves in the sort order, segments would also depend on the routing version, and would have to
+be sorted again whenever FG changes the tree. A textual split makes a query at its place ask up to four slots, not one.
 """

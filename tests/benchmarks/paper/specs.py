@@ -386,7 +386,7 @@ FIGURE_COST = Figure(
             "visited", "objects of the leaves visited by an SRQ", Point("SRQ", history="own"), vary="leaves",
             xs=(16, 64, 256, 1024), label="θ", series=_TREES, measure="visited", unit="objects a query",
             measures=("predicted", "work_slowest", "cpu_slowest"), claims=Claims(orders=_ORDER),
-            says="An index of which J knows exactly what is asked: 30,000 SRQs of the same distribution.",
+            says="A tree built for exactly the queries that are asked: 30,000 SRQs of the same distribution.",
         ),
     ),
 )  # fmt: skip
