@@ -170,7 +170,10 @@ def test_streams_are_served_while_they_exist(api, cluster):
             secret = {"apiVersion": "v1", "kind": "Secret", "stringData": {"credentials": "me:word"}}
             api.apply({**secret, "metadata": metadata})
             eventually(
-                lambda: "not for streams" in client("POST", "/streams/gw-geo.ships/ask?no=1", {}).json["detail"],
+                lambda: (
+                    "streams may not use the Secret"
+                    in client("POST", "/streams/gw-geo.ships/ask?no=1", {}).json["detail"]
+                ),
                 "it has no label",
             )
             api.apply({**secret, "metadata": {**metadata, "labels": {"spatialstream.dev/allowed": "true"}}})

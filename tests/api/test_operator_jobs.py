@@ -256,13 +256,15 @@ def test_what_a_stream_may_not_say_is_refused_and_what_runs_goes_on(operator, ap
     router = stream.runs("router")
     stream.edit(router={"podTemplate": {"spec": {"nodeName": "theirs"}}}, image="evil:1")
     said = stream.says("Degraded", "True", "SpecRefused")["message"]
-    assert said.startswith("spec.image: evil:1 is of another repository than spark")
+    assert said.startswith("spec.image: evil:1 is not from the repository spark")
     assert "spec.router.podTemplate.spec.nodeName: is allowed only if" in said
     stream.edit(router={"podTemplate": None}, image=None, kafka={"securitySecret": {"name": "user"}})
     secrets = f"/api/v1/namespaces/{stream.namespace}/secrets"
     stream.until(lambda _: "there is no Secret user" in stream.condition("Degraded")["message"], "it is not there")
     api.post(secrets, {"metadata": {"name": "user"}})
-    stream.until(lambda _: "is not for streams" in stream.condition("Degraded")["message"], "it has no label")
+    stream.until(
+        lambda _: "streams may not use the Secret" in stream.condition("Degraded")["message"], "it has no label"
+    )
     assert stream.pod("router")["metadata"]["uid"] == router
     assert "deletionTimestamp" not in stream.pod("router")["metadata"]
 
@@ -283,7 +285,7 @@ def test_a_wrong_image_stops_nothing_and_a_right_one_is_taken_once_it_has_begun(
 
     said = stream.says("Degraded", "True", "ImageUnusable")["message"]
     why = "ImagePullBackOff: no such image"
-    assert said == f"The image spark:wrong cannot be used: {why}. What runs goes on with spark:test."
+    assert said == f"The image spark:wrong cannot be used: {why}. The running pods keep spark:test."
     assert stream.condition("Ready")["status"] == "True"
     for job, uid in (("router", router), ("worker", worker)):
         assert stream.pod(job)["metadata"]["uid"] == uid

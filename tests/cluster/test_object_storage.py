@@ -430,7 +430,7 @@ def test_who_puts_more_later_than_there_is_room_for_waits(objects: ObjectServer)
     with faults(objects, lambda method, path: "hang" if away else None):
         for number in range(3):
             storage.put_later(f"{number}", b"x" * 1000)
-        with pytest.raises(NoStorage, match="does not accept the files to be put in time"):
+        with pytest.raises(NoStorage, match="did not accept the uploads in time"):
             storage.put_later("more", b"x")
         storage.discard(["0"])
         away.clear()

@@ -156,7 +156,7 @@ def test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all(sto
     storage.delete(["a/gone"])
     assert content(storage, "a/done") == b"21"
     assert storage.list("") == ["a/done", "a/empty"]
-    with pytest.raises(ValueError, match="is no valid name"):
+    with pytest.raises(ValueError, match="is not a valid file name"):
         storage.put_later("..", b"")
 
 
@@ -170,7 +170,7 @@ def test_what_is_shared_is_there_until_it_is_removed(storage: Storage) -> None:
     assert content(storage, "a") == b"shared", "whatever it is called"
     storage.delete([name])
     assert find(storage, name) is None
-    with pytest.raises(ValueError, match="is no valid name"):
+    with pytest.raises(ValueError, match="is not a valid file name"):
         storage.share("..", b"")
 
 
@@ -184,7 +184,7 @@ def test_what_is_begun_is_there_when_it_has_been_waited_for(storage: Storage) ->
     storage.begin_put("a/7", b"again")
     storage.await_puts()
     assert content(storage, "a/7") == b"again"
-    with pytest.raises(ValueError, match="is no valid name"):
+    with pytest.raises(ValueError, match="is not a valid file name"):
         storage.begin_put("..", b"")
     storage.await_puts()
 
@@ -213,7 +213,7 @@ def test_of_a_set_of_files_the_seal_is_there_after_all_others(storage: Storage) 
     assert first.trouble is second.trouble is None
     assert content(storage, "a/7") == b"\7" * 1000 + np.arange(7).tobytes()
     assert storage.list("b/") == ["b/0", "b/seal"]
-    with pytest.raises(ValueError, match="is no valid name"):
+    with pytest.raises(ValueError, match="is not a valid file name"):
         storage.put_set([], ("..", [b""]))
 
 
@@ -255,7 +255,7 @@ def test_names_that_are_none_are_refused(storage: Storage, name: str) -> None:
         lambda: storage.discard([name]),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match="is no valid name"):
+        with pytest.raises(ValueError, match="is not a valid file name"):
             call()
 
 

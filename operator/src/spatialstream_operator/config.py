@@ -156,7 +156,7 @@ def _parts(name: str, text: str) -> frozenset[str]:
     for part in sorted(parts):
         if part != "*" and not re.fullmatch(r"[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)?", part):
             problem = (
-                f"{part!r} is no part of a pod template; give a field of a pod, or volumes.KIND, or containers.FIELD"
+                f"{part!r} is not a part of a pod template; give a field of a pod, volumes.KIND or containers.FIELD"
             )
             raise SettingError(_variable(name), problem)
     return parts

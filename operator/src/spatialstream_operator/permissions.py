@@ -212,7 +212,7 @@ def _image(given: str, usual: str, permissions: Permissions) -> list[Refusal]:
     ours = _repository(given)
     if given == usual or ours == _repository(usual) or any(matches(each, ours) for each in permissions.images):
         return []
-    problem = f"{given} is of another repository than {_repository(usual)}, and {_who(f'streams.images: [{ours}]')}"
+    problem = f"{given} is not from the repository {_repository(usual)}; it {_who(f'streams.images: [{ours}]')}"
     return [Refusal("spec.image", problem)]
 
 
@@ -226,9 +226,9 @@ def _repository(image: str) -> str:
 def _option(path: str, name: str, value: str) -> Iterator[Refusal]:
     # Spark's own pages show and end what runs, to whoever reaches them
     if name.startswith("spark.ui.") or not _PLAIN.fullmatch(value):
-        problem = "may be code or a file to Spark, as all but numbers, sizes, times, true and false may"
+        problem = "may name code or a file that Spark loads; numbers, sizes, times, true and false cannot"
         if name.startswith("spark.ui."):
-            problem = "is of Spark's own pages, which ask nobody who he is"
+            problem = "configures Spark's web UI, which has no authentication"
         yield Refusal(f"{path}[{name}]", f"{problem}; {_who('streams.options: any')}")
 
 
@@ -262,7 +262,7 @@ class _Template:
                 self._containers(value, {each.get("name") for each in _mappings(spec.get("volumes"))})
             elif name == "priorityClassName":
                 if str(value).startswith("system-"):
-                    self._refuse(name, name, f"{value} goes before all pods of the cluster")
+                    self._refuse(name, name, f"{value} has precedence over all pods of the cluster")
             elif name != "imagePullSecrets":  # asked about as all Secrets are
                 near = get_close_matches(name.lower(), _NEAR, 1, 0.85)
                 self._refuse(name, name, f"did you mean {_NEAR[near[0]]}? Otherwise" if near else "")
@@ -287,7 +287,7 @@ class _Template:
         for container in _mappings(containers):
             name = container.get("name")
             if name != self._own:
-                self._refuse(f"containers[{name}]", "containers", "it is a container beside the operator's")
+                self._refuse(f"containers[{name}]", "containers", "it is an additional container")
                 continue
             for field_name, value in container.items():
                 place, part = f"containers[{name}].{field_name}", f"containers.{field_name}"
@@ -298,7 +298,7 @@ class _Template:
                 elif field_name == "volumeMounts":
                     for mount in _mappings(value):
                         if mount.get("name") not in volumes | REPLACEABLE:
-                            self._refuse(f"{place}[{mount.get('name')}]", part, "the volume is the operator's")
+                            self._refuse(f"{place}[{mount.get('name')}]", part, "the volume belongs to the operator")
                 else:
                     self._refuse(place, part)
 
@@ -311,7 +311,7 @@ class _Template:
             elif "fieldRef" in source and _mapping(source, "fieldRef").get("fieldPath") not in _OF_THE_POD:
                 self._refuse(f"{where}.valueFrom.fieldRef", "containers.env")
             elif value is not None and not (_VARIABLES.fullmatch(name) or _PLAIN.fullmatch(str(value))):
-                why = "programs take their code from such variables; numbers, sizes, times, true and false are free"
+                why = "such variables can make programs load code; numbers, sizes, times, true and false are allowed"
                 self._refuse(where, "containers.env", why)
 
     def _refuse(self, place: str, part: str, why: str = "") -> None:

@@ -178,7 +178,7 @@ class Terms:
         words = fields.items("stopWords")
         for number, word in enumerate(words):
             if not isinstance(word, str):
-                raise SettingError(f"{fields.at('stopWords')}[{number}]", f"{word!r} is not a text")
+                raise SettingError(f"{fields.at('stopWords')}[{number}]", f"{word!r} is not a string")
         return cls(tuple(words), fields.whole("minLength", 1, 1), fields.whole("queryWords", QUERY_WORDS, 1))
 
 
@@ -421,7 +421,7 @@ class Bucket:
     def parse(cls, fields: Fields) -> Bucket:
         """``spec.checkpoint`` or ``spec.archive`` with a ``url``."""
         if fields.has("claimName") or fields.has("subPath"):
-            raise SettingError(fields.at("url"), "cannot be together with claimName: give one of them")
+            raise SettingError(fields.at("url"), "cannot be combined with claimName; give one of the two")
         url = fields.text("url")
         bucket = url.removeprefix("s3://").partition("/")[0]
         if url.startswith("s3://") and not 3 <= len(bucket) <= 63:

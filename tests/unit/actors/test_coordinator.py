@@ -256,7 +256,9 @@ def test_the_memory_of_an_actor_is_that_of_all_its_answers() -> None:
     memory.taken -= 60_000 - held
     waiting.close()
     assert memory.taken == 0
-    with pytest.raises(TooLarge, match="more is found than the 60000 bytes of memory that an actor has for answers"):
+    with pytest.raises(
+        TooLarge, match="the answer needs more than the 60000 bytes of memory that an actor has for answers"
+    ):
         cluster.ask([SRQ] * 100)
     assert memory.taken == 0
     views.forget()

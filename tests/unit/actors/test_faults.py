@@ -221,7 +221,7 @@ def test_a_turn_that_does_not_get_on_is_given_up_and_others_come(tmp_path: Path,
             "gather": lambda: turns.engine.gather(tasks.block_rows, ALL, tasks.count),
             "merge": lambda: turns.engine.gather(tasks.flow, ALL, tasks.stall),
         }
-        with pytest.raises(ActorLost, match="no piece of a turn was done in 1 s by actor"):
+        with pytest.raises(ActorLost, match="no task of a turn was completed in 1 s by actor"):
             turns.begin(calls[how]).result(WITHIN)
         assert turns.works()
         stuck = turns.marked("merging" if how == "merge" else f"waiting-{item}")
@@ -444,9 +444,9 @@ def test_a_command_of_yesterday_is_refused_and_a_newer_one_breaks_off_an_older_o
         older = pool.submit(ask, actor, Command.of(tasks.wait, [1], 5))
         until((tmp_path / "waiting-1").exists)
         assert ask(actor, Command.of(tasks.lines, [2, 3], 6)) == [["2"], ["3"]]
-        with pytest.raises(ActorLost, match="given up"):
+        with pytest.raises(ActorLost, match="was abandoned"):
             older.result()
-    with pytest.raises(ActorLost, match="given up"):
+    with pytest.raises(ActorLost, match="was abandoned"):
         ask(actor, Command.of(tasks.lines, [2], 5))
     assert ask(actor, Command.of(tasks.lines, [2], 6)) == [["2"]]
 

@@ -415,7 +415,7 @@ def test_a_version_that_is_new_while_the_store_is_away_is_not_waited_for_longer_
     ends.store.load = late
     with Stream(ends.store) as stream:
         assert len(stream.ask(SRQ, timeout=0.0)["objects"]) == 5, "any actor answers"
-        with pytest.raises(Unavailable, match=r"objects are being moved, .* not known here yet: try again"):
+        with pytest.raises(Unavailable, match=r"objects are being moved, .* not known yet: try again"):
             stream.read_point(timeout=1.0)
         back.set()
         assert stream.read_point().clock == 1_000
@@ -463,7 +463,7 @@ def test_who_asks_a_suspended_stream_is_told_so_and_at_once_when_it_is_known(end
         save_suspended(ends.store, True)
         assert len(stream.ask(SRQ)["objects"]) == 5, "it answers as long as its worker is there"
         ends.shutdown()
-        with pytest.raises(Suspended, match="the stream is suspended: nobody answers until it goes on"):
+        with pytest.raises(Suspended, match="the stream is suspended: it answers no queries until it is resumed"):
             stream.ask(SRQ, timeout=1.0)
         began = time.monotonic()
         with pytest.raises(Suspended):
@@ -527,7 +527,7 @@ def test_a_stream_whose_words_are_others_is_not_asked(ends: Endpoints, unicode: 
         assert len(stream.ask(SRQ)["objects"]) == 5
         replace(ends.query_endpoint, unicode=unicode).save(ends.store)
         with pytest.raises(
-            Unavailable, match=r"this program's of Unicode .*: ask with the release that the stream runs"
+            Unavailable, match=r"this program with Unicode .*: query it with the release that runs the stream"
         ):
             Stream(ends.store)
         ends.registry.shutdown()  # as when the worker is another one

@@ -98,7 +98,7 @@ def test_blocks_end_after_the_last_that_was_acknowledged(
 def test_blocks_of_which_nobody_knows_where_they_are_have_to_be_sent_again(
     monkeypatch: pytest.MonkeyPatch, offsets: list[int | None]
 ) -> None:
-    with pytest.raises(Unavailable, match=r"has not told the offsets of blocks .* of s\.blocks"):
+    with pytest.raises(Unavailable, match=r"did not return the offsets of blocks .* of s\.blocks"):
         sent(monkeypatch, offsets)
 
 

@@ -99,7 +99,7 @@ def test_a_token_of_a_file_is_read_when_it_is_needed(tmp_path: Path) -> None:
     )
     for wrong in ("", "opaque", "a.b.c", f"e30.{base64.urlsafe_b64encode(b'{}').decode()}.x"):
         file.write_text(wrong)
-        with pytest.raises(SettingError, match=r"kafka\.properties: .*to ken is no JSON Web Token with an expiry"):
+        with pytest.raises(SettingError, match=r"kafka\.properties: .*to ken is not a JSON Web Token with an expiry"):
             read_properties(path)
     file.write_text(token(100.0) + "\n")
     settings = client_settings(read_properties(path), told.append)

@@ -108,11 +108,11 @@ def test_all_that_a_live_stream_writes_is_known(tmp_path: Path) -> None:
 
 def test_a_checkpoint_in_whose_way_somebodys_files_are_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "data", "samples/photo.jpg")
-    with pytest.raises(StateError, match="samples is in the way"):
+    with pytest.raises(StateError, match="samples already exists"):
         StreamSettings("s").claim(Folder(tmp_path / "data"))
     objects, queries = streams.write_stream(tmp_path, streams.random_stream(1, 10, 2))
     put(tmp_path / "data", "input/data.csv")
-    with pytest.raises(StateError, match="input is in the way"):
+    with pytest.raises(StateError, match="input already exists"):
         open_run(RunSettings((objects,), (queries,), tmp_path / "out", checkpoint=tmp_path / "data"))
     assert not (tmp_path / "out").exists()
 

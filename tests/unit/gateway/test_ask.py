@@ -351,7 +351,7 @@ def test_who_asks_a_suspended_stream_is_told_so_at_once(query: str) -> None:
         space = Space.parse("wgs84")
 
         def __getattr__(self, name: str) -> Any:
-            raise Suspended("the stream is suspended: nobody answers until it goes on")
+            raise Suspended("the stream is suspended: it answers no queries until it is resumed")
 
         def close(self) -> None:
             pass
@@ -360,7 +360,7 @@ def test_who_asks_a_suspended_stream_is_told_so_at_once(query: str) -> None:
         answer = client("POST", f"/streams/s/ask?timeout=60s{query}", SRQ)
         assert (answer.status, answer.json["detail"]) == (
             503,
-            "the stream is suspended: nobody answers until it goes on",
+            "the stream is suspended: it answers no queries until it is resumed",
         )
 
 

@@ -147,7 +147,7 @@ def test_secrets_are_read_where_a_stream_names_them(cluster: PlayedCluster) -> N
     cluster.secrets["geo/user"] = {"kafka.properties": "ssl.ca.location=/etc/spatialstream/kafka/ca.pem", "ca.pem": "C"}
     cluster.unlabelled.add("geo/user")
     assert of.look() == []
-    assert "kafka.securitySecret: the Secret user is not for streams" in of.registry.unserved["geo.quakes"]
+    assert "kafka.securitySecret: streams may not use the Secret user" in of.registry.unserved["geo.quakes"]
     cluster.unlabelled.clear()
     cluster.secrets["geo/zk"] = {"credentials": "me"}
     assert of.look() == []

@@ -180,7 +180,7 @@ def test_where_there_is_no_room_for_a_checkpoint_rounds_go_on_without() -> None:
     assert stream.differences() == []
     assert not any(checkpoint for _, checkpoint in stream.rounds), "none has been done"
     assert stream.disk.refused < 5, "it is not tried with each round"
-    assert stream.said.count("worker: continuing without a checkpoint, for which there is no room") == 1
+    assert stream.said.count("worker: continuing without a checkpoint, because the storage is full") == 1
     assert stream.running[-2:] == [True, False]
     assert stream.disk.list("state/slot") == []
 

@@ -103,7 +103,7 @@ def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoin
     (tmp_path / "epochs").mkdir()
     (tmp_path / "epochs" / "000000007.json").touch()
     store = MemoryStore()
-    with pytest.raises(StateError, match=r"the routing store knows nothing.* -m spatialstream remove"):
+    with pytest.raises(StateError, match=r"the routing store has no entry.* -m spatialstream remove"):
         start(store, tmp_path, "one")
     check_incarnation(store, Folder(tmp_path), "s", "one", new=True)  # a worker that is started before the router
     store.reachable = False
@@ -115,7 +115,7 @@ def test_a_stream_keeps_its_kind_of_index(tmp_path: Path) -> None:
     ensure_first_version(store, storage, SETTINGS, FirstIndex("grid", 4), 0.0, "one")
     assert store.load(0).index.kind == load_version(storage, 0).index.kind == "grid"
     ensure_first_version(store, storage, SETTINGS, FirstIndex(None, 4), 0.0, "one")
-    refused = "the index of s is a grid, and a stream keeps its kind of index: it cannot go on with a qt-tree"
+    refused = "the index of s is a grid, and an index keeps its kind: it cannot become a qt-tree"
     with pytest.raises(StateError, match=refused):
         ensure_first_version(store, storage, SETTINGS, FirstIndex("qt-tree", 4), 0.0, "one")
     (tmp_path / "epochs").mkdir()

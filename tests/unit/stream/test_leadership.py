@@ -632,7 +632,7 @@ def test_a_log_that_has_lost_its_beginning_and_one_that_has_lost_everything() ->
     fifth, known = begun(log, files, 5)
     assert known == 2
     fifth.check(2, 2)
-    with pytest.raises(StateError, match=r"turn 3 is done, but the last decision that is there is of turn 2"):
+    with pytest.raises(StateError, match=r"turn 3 as done, but the last decision in the epochs topic is of turn 2"):
         fifth.check(3, 2)
 
 

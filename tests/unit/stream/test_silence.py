@@ -128,7 +128,7 @@ def test_jobs_have_the_log_cut_and_go_on_from_what_is_left(monkeypatch: pytest.M
         for _ in range(3):
             silent.worker.beside()
     assert [each for each in silent.stream.said if "cut" in each] == [
-        "worker: epochs cannot be cut; the log grows until it can be cut"
+        "worker: epochs cannot be cut; the log grows until it can be truncated"
     ], "once in a while"
     assert silent.log.bounds[0] == 0
     silent.passed += 300.0

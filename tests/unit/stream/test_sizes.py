@@ -133,6 +133,6 @@ def test_topics_that_take_too_little_are_refused(small: str) -> None:
         return {resource: MagicMock(result=lambda timeout: {"max.message.bytes": SimpleNamespace(value=str(size))})}
 
     with pytest.raises(
-        SettingError, match=rf"s\.{small} takes messages of 1000 bytes; set max\.message\.bytes to 16777216"
+        SettingError, match=rf"s\.{small} accepts messages of at most 1000 bytes; set max\.message\.bytes to 16777216"
     ):
         Topics("s").check_sizes(SimpleNamespace(describe_configs=described))  # type: ignore[arg-type]

@@ -234,7 +234,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
 
     def _check(self, generation: int) -> None:
         if generation < self._newest:
-            raise ActorLost("the command belongs to a try that has been given up")
+            raise ActorLost("the command belongs to an attempt that was abandoned")
         if time.monotonic() - self.heard > self._spec.silence:
             raise ActorLost("the driver has been silent for too long")
 
@@ -278,7 +278,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         with self._alone(command.generation):
             gathered = self._gathered
             if gathered is not None and gathered.gathering > command.gathering:
-                raise ActorLost("the command belongs to a gathering that is over")
+                raise ActorLost("the command belongs to a call that has ended")
             if gathered is None or gathered.gathering < command.gathering:
                 if gathered is not None:
                     gathered.close()
@@ -362,7 +362,7 @@ class _Gathered:
 
     def close(self) -> None:
         """Abort the task; requires exclusive access."""
-        self.parts.end(ActorLost("the command belongs to a try that has been given up"))
+        self.parts.end(ActorLost("the command belongs to an attempt that was abandoned"))
         self._rows.close()
 
 

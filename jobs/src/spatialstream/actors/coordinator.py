@@ -136,7 +136,7 @@ class QueryCoordinator:
 
         known = self._newest(left())
         if known is None or not known.read_point.begun:
-            raise Unavailable("the stream has just started: its clock has no time yet, so it answers nothing")
+            raise Unavailable("the stream has just started: its clock has no time yet, so it cannot answer queries")
         read_point, settings, limits = known.read_point, self._world.settings, self._world.limits
         if request.at_least is not None and read_point.clock < request.at_least:
             raise Unavailable(f"the stream's clock has not reached {request.at_least}: it is at {read_point.clock}")
@@ -316,7 +316,7 @@ class _Tally:
             if more > 0 and memory.taken + more > memory.most:
                 if memory.taken == self._held:
                     raise TooLarge(
-                        f"more is found than the {memory.most} bytes of memory that an actor has for answers"
+                        f"the answer needs more than the {memory.most} bytes of memory that an actor has for answers"
                     )
                 raise Unavailable("the actor has no memory left for answers at present: try again")
             memory.taken += more

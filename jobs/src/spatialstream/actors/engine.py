@@ -451,7 +451,7 @@ class ActorEngine:
         for actor in actors:
             self._registry.drop(actor.address)
         self.cancel()
-        raise ActorLost(f"no piece of a turn was done in {self._stall:g} s by {' or '.join(map(str, actors))}")
+        raise ActorLost(f"no task of a turn was completed in {self._stall:g} s by {' or '.join(map(str, actors))}")
 
     @staticmethod
     def _cause(calls: Mapping[Future[Any], RegisteredActor]) -> tuple[BaseException, RegisteredActor]:

@@ -117,9 +117,9 @@ class QueryEndpoint:
             Unavailable: its terms are those of another version of Unicode.
         """
         if self.unicode != UNICODE:
-            theirs = f"of Unicode {self.unicode}" if self.unicode else "of an older release"
-            told = f"the stream's words are {theirs}, and this program's of Unicode {UNICODE}"
-            raise Unavailable(f"{told}: ask with the release that the stream runs")
+            theirs = f"with Unicode {self.unicode}" if self.unicode else "as an older release did"
+            told = f"the stream extracts terms {theirs}, and this program with Unicode {UNICODE}"
+            raise Unavailable(f"{told}: query it with the release that runs the stream")
 
     def save(self, store: RoutingStore) -> None:
         """Save it in the routing store.
@@ -355,7 +355,7 @@ class QueryClient:
             Suspended: it is.
         """
         if self._suspended:
-            raise Suspended("the stream is suspended: nobody answers until it goes on")
+            raise Suspended("the stream is suspended: it answers no queries until it is resumed")
 
     def _check_begun(self, seconds: float) -> None:
         """Make sure that there has been no round yet, if the worker's driver knows of none.
@@ -491,7 +491,7 @@ class QueryClient:
                 known[number] = loading.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
                 raise Unavailable(
-                    "the stream's objects are being moved, and where they are is not known here yet: try again"
+                    "the stream's objects are being moved, and their new places are not known yet: try again"
                 ) from None
             except StateError:
                 raise Unavailable("the stream has advanced meanwhile: try again") from None

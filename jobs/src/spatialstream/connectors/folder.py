@@ -29,7 +29,7 @@ def checked(name: str) -> str:
             dot.
     """
     if not all(map(_PART.fullmatch, name.split("/"))):
-        raise ValueError(f"{name!r} is no valid name of a file in a storage")
+        raise ValueError(f"{name!r} is not a valid file name in a storage")
     return name
 
 

@@ -367,7 +367,8 @@ class Topics:
             size = int(self._settings(admin, topic)["max.message.bytes"] or 0)
             if size < least:
                 raise SettingError(
-                    "topics", f"{topic} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
+                    "topics",
+                    f"{topic} accepts messages of at most {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}",
                 )
 
     def keep_epochs(self, admin: AdminClient) -> None:

@@ -203,7 +203,9 @@ def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) 
             shortest, until = None, time.monotonic() + PATIENCE
         elif time.monotonic() >= until:
             if shortest is not None:
-                raise StateError(f"{topic} ends at offset {shortest} in partition {partition}, but {end} were there")
+                raise StateError(
+                    f"{topic} ends at offset {shortest} in partition {partition}, but ended at {end} before"
+                )
             raise Unavailable(f"{topic} cannot be read: no answer within {PATIENCE:.0f} s")
         else:
             reader.renewal.check()

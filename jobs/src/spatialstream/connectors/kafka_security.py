@@ -262,7 +262,7 @@ def _end_of(token: str, source: str) -> float:
             raise ValueError
         end = float(json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))["exp"])
     except (ValueError, TypeError, KeyError):
-        raise _wrong(f"{source} is no JSON Web Token with an expiry (exp)") from None
+        raise _wrong(f"{source} is not a JSON Web Token with an expiry (exp)") from None
     if end <= time.time() + 1.0:
         ended = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(end))
         raise _wrong(f"{source} has expired at {ended}; it must be renewed in time, as the kubelet does projected ones")

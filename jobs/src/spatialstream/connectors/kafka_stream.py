@@ -95,7 +95,7 @@ class KafkaChannel:
         ends = dict[int, int]()
         for (_, slot), end in send(self.connection, messages).items():
             if end is None:
-                raise Unavailable(f"the broker has not told the offsets of blocks in partition {slot} of {topic}")
+                raise Unavailable(f"the broker did not return the offsets of blocks in partition {slot} of {topic}")
             ends[slot] = end
         return ends
 

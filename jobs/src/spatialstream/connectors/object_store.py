@@ -175,7 +175,7 @@ class ObjectStorage:
             raise SettingError(setting, f"{text!r} is neither a folder nor a URL of {known}; give s3://bucket/prefix")
         if not _BUCKET.fullmatch(bucket):
             right = "3 to 63 of a-z, 0-9, - and ."
-            raise SettingError(setting, f"{bucket!r} is no valid bucket name ({right}); give s3://bucket/prefix")
+            raise SettingError(setting, f"{bucket!r} is not a valid bucket name ({right}); give s3://bucket/prefix")
         try:
             return cls(f"{scheme}://{bucket}/{checked(prefix)}" if prefix else f"{scheme}://{bucket}", cache)
         except ValueError:
@@ -426,7 +426,7 @@ def _cause(text: str) -> str:
     """Why there was no answer; empty if the library does not tell."""
     if found := _CERTIFICATE.search(text):
         what = found[1].removesuffix("Context")
-        return f"the certificate of the store {_CAUSES.get(what, f'is not good: {what}')}"
+        return f"the certificate of the store {_CAUSES.get(what, f'is not accepted: {what}')}"
     found = _CAUSE.search(text)
     told = next(filter(None, found.groups())) if found else ""
     return _CAUSES.get(told, told)
@@ -603,7 +603,7 @@ class _Later:
         with self._changed:
             has_room = not any(files.values()) or self._changed.wait_for(self._has_room, self._storage.patience)
             if not has_room:
-                raise NoStorage(f"{self._storage.url} does not accept the files to be put in time")
+                raise NoStorage(f"{self._storage.url} did not accept the uploads in time")
             for name, data in files.items():
                 self._todo.pop(name, None)
                 self._todo[name] = data

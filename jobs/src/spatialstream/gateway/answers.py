@@ -68,7 +68,7 @@ class Room:
             more = max(more, -self._held)
             if self._over:
                 if more > 0:
-                    raise Problem("try-again", "whoever asked has gone", retry=1)
+                    raise Problem("try-again", "the client has disconnected", retry=1)
                 return
             if more > 0:
                 if self._held + more > self._most:

@@ -232,7 +232,7 @@ def _newest(
                 return found[:most], as_of
             ahead *= _GROWTH if since >= wanted else 1  # it has gone on by more
         if too_much - good <= 1:
-            told = f"what has to be looked through for a page of {most - 1} objects is too large"
+            told = f"a page of {most - 1} objects requires a scan that is too large"
             raise Problem("answer-too-large", f"{told}; give a smaller limit or bbox")
         window = good + (too_much - good) // 2 if too_much <= _WIDEST else good * _GROWTH
 

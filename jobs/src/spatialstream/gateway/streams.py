@@ -369,7 +369,7 @@ class ServedStream:
         """Wait until the clock has reached a time."""
         as_of = await self.wait(lambda as_of: as_of["clock"] >= at_least, until)
         if as_of is None:
-            raise Unavailable("the stream has just started: its clock has no time yet, so it answers nothing")
+            raise Unavailable("the stream has just started: its clock has no time yet, so it cannot answer queries")
         if as_of["clock"] < at_least:
             told = f"the stream's clock has not reached {at_least}: it is at {as_of['clock']}"
             raise Unavailable(f"{told}, and {_GOES_ON}")

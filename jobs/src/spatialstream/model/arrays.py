@@ -121,7 +121,7 @@ def unpack_arrays(data: pa.Buffer, name: str) -> tuple[dict[str, Array], dict[st
     """
     mapping = memoryview(data)
     if len(mapping) < len(_MAGIC) + 8 or mapping[: len(_MAGIC)] != _MAGIC:
-        raise StateError(f"{name} is not an array file: its header is missing or of another version")
+        raise StateError(f"{name} is not an array file: its header is missing or has another version")
     length = int.from_bytes(mapping[len(_MAGIC) : len(_MAGIC) + 8], "little")
     header = json.loads(bytes(mapping[len(_MAGIC) + 8 : len(_MAGIC) + 8 + length]))
     start = -(-(len(_MAGIC) + 8 + length) // _ALIGNMENT) * _ALIGNMENT

@@ -3,21 +3,21 @@
 ::
 
     SpatialStreamError
-    ├── RecordError     one input record is unusable: it becomes a dead letter, the stream goes on
-    ├── SettingError    a setting is unusable: refused at the start, exit status 2
-    ├── StateError      the checkpoint on disk is not what this run can continue
-    │   ├── Conflict    the routing state is another than the one that a change was made for
-    │   ├── Lost        what a process had in memory of a stream's state is gone; it can be made anew
-    │   └── Missing     a storage has no file of a name
-    ├── Unavailable     a server could not be reached in time; later the same may succeed
-    │   ├── Gone        what was asked for is not kept there any more; what is newer is
-    │   ├── Suspended   the stream is at rest because somebody wants it to be; nobody answers until it goes on
-    │   ├── Replaced    what was connected to is another one now; connect again
-    │   └── NoStorage   where the state is kept is away, or denies; nothing goes on until that is mended
-    ├── TooLarge        the answer would be larger than it may be: less has to be asked for
+    ├── RecordError     an input record is invalid: it becomes a dead letter, and the stream continues
+    ├── SettingError    a setting is invalid: the program refuses to start, with exit status 2
+    ├── StateError      this run cannot continue from the checkpoint
+    │   ├── Conflict    the routing state has changed since a change of it was computed
+    │   ├── Lost        state that was only in memory is lost; it can be recomputed from the checkpoint
+    │   └── Missing     a file does not exist in the storage
+    ├── Unavailable     a server could not be reached in time; the request may succeed later
+    │   ├── Gone        the requested state was replaced by a newer one; ask again
+    │   ├── Suspended   the stream was suspended, and answers no queries until it is resumed
+    │   ├── Replaced    another instance has replaced the peer; connect again
+    │   └── NoStorage   the state storage is unreachable or denies access; work waits until that is fixed
+    ├── TooLarge        the answer would exceed a limit: ask for less
     ├── AllRejected     every object, or every query, of an input was rejected: exit status 4
-    ├── ServerError     a server that was to be started here does not run
-    └── RunError        a run, a stream or a job has failed for a reason that no setting explains
+    ├── ServerError     a server that this process started does not run
+    └── RunError        a run, a stream or a job failed for a reason that no setting explains
 
 All of them survive pickling, because Spark carries exceptions between processes.
 """
@@ -47,7 +47,7 @@ __all__ = [
 
 
 _MOST_TOLD = 8
-"""Errors of one record that are told."""
+"""Maximum number of errors of a record in its reason."""
 
 
 class SpatialStreamError(Exception):
@@ -73,10 +73,10 @@ class RecordError(SpatialStreamError):
 
     @classmethod
     def of(cls, faults: Sequence[RecordError]) -> RecordError:
-        """All that is wrong with a record, as one error of the first one's field.
+        """Combine all errors of a record into one, whose field is that of the first.
 
         Args:
-            faults: at least one; of many the first are told.
+            faults: at least one; the message contains the first eight.
         """
         first, *others = faults
         problems = [first.problem, *map(str, others[: _MOST_TOLD - 1])]
@@ -103,9 +103,9 @@ class RunError(SpatialStreamError):
 
 
 class AllRejected(SpatialStreamError):  # noqa: N818 (as Conflict)
-    """Every object, or every query, of an input was rejected: what was meant is not what was asked.
+    """Every object, or every query, of an input was rejected, so the input is not what was intended.
 
-    The message says of which kind, and the commonest reasons, a line each.
+    The message states the kind and the most common reasons, one per line.
     """
 
 
@@ -138,7 +138,7 @@ class Replaced(Unavailable):
 
 
 class Suspended(Unavailable):
-    """The stream is at rest because somebody wants it to be: nobody answers until it goes on."""
+    """The stream was suspended: it answers no queries until it is resumed."""
 
 
 class NoStorage(Unavailable):
@@ -146,7 +146,7 @@ class NoStorage(Unavailable):
 
 
 class TooLarge(SpatialStreamError):  # noqa: N818 (as Conflict)
-    """An answer would be larger than whoever asks takes. Less has to be asked for; the same again is refused again."""
+    """An answer would exceed the limit of the client or the server. Retrying is useless: ask for less."""
 
 
 class ServerError(SpatialStreamError):

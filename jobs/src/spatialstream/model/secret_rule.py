@@ -40,8 +40,8 @@ class SecretRule:
         if self.is_named(name) or (labels or {}).get(ALLOWED_LABEL) == "true":
             return None
         return (
-            f"the Secret {name} is not for streams: it has no label {ALLOWED_LABEL}=true, which those who may write "
-            "it can give it, and is not among the chart's streams.secrets"
+            f"streams may not use the Secret {name}: give it the label {ALLOWED_LABEL}=true, or add its name to the "
+            "chart's streams.secrets"
         )
 
 

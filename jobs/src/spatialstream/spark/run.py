@@ -327,7 +327,9 @@ def open_run(settings: RunSettings) -> None:
         if folder.exists() and any(path.name != RESULTS.marker for path in folder.iterdir()):
             raise StateError(f"{folder} holds files of another run; {_ANEW}")
     if taken := RUN.taken(storage):
-        raise StateError(f"{storage.place}/{taken} is in the way: it is no run's; give another checkpoint")
+        raise StateError(
+            f"{storage.place}/{taken} already exists and does not belong to a run; give another checkpoint"
+        )
     RESULTS.mark(paths.results)
     REJECTED.mark(paths.rejected)
     if not storage.create(RUN.marker, json.dumps(identity | _belongs(paths)).encode()):

@@ -436,7 +436,7 @@ class _Letters:
         for offset, (known, line) in self._of_message.items():
             if known > _LETTERS_PER_MESSAGE:
                 more = known - _LETTERS_PER_MESSAGE
-                reason = f"record: {more} more records of this message cannot be used, of which this is the first"
+                reason = f"record: this is the first of {more} more records of this message that cannot be used"
                 self._lines.append(rejected_line(self._source, line, reason, "null", offset))
         return "".join(f"{line}\n" for line in self._lines).encode()
 

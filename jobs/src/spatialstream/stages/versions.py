@@ -53,6 +53,5 @@ def check_kind(version: RoutingVersion, kind: str | None, stream: str) -> None:
     """
     if kind is not None and kind != version.index.kind:
         raise StateError(
-            f"the index of {stream} is a {version.index.kind}, and a stream keeps its kind of index: it cannot go on "
-            f"with a {kind}"
+            f"the index of {stream} is a {version.index.kind}, and an index keeps its kind: it cannot become a {kind}"
         )

@@ -40,7 +40,9 @@ def damage(source: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-        raise StateError(f"{source} is damaged, or of another program: {type(error).__name__}: {error}") from error
+        raise StateError(
+            f"{source} is damaged, or was written by another program: {type(error).__name__}: {error}"
+        ) from error
 
 
 def digest(version: RoutingVersion) -> str:

@@ -187,8 +187,8 @@ def check_incarnation(
         return
     if not new:
         raise StateError(
-            f"{storage.place} is the state of {stream}, but the routing store knows nothing of it: its entry has "
-            f"been removed. Remove the rest too, with {program()} remove --checkpoint, and the stream starts anew"
+            f"{storage.place} holds the state of {stream}, but the routing store has no entry for it: the entry was "
+            f"removed. Remove the state as well with {program()} remove --checkpoint; then the stream starts anew"
         )
 
 
@@ -197,8 +197,9 @@ def _same_incarnation(state: RoutingState, storage: Storage, stream: str, incarn
         raise StateError(
             f"the routing store belongs to another incarnation of {stream} "
             f"({state.incarnation or 'without an id'}) than {storage.place} "
-            f"({incarnation or 'without an id'}). Give the job the checkpoint of that incarnation; or, if no other has "
-            f"this name, remove that incarnation with {program()} remove, without --checkpoint, and it starts anew"
+            f"({incarnation or 'without an id'}). Give the job the checkpoint of that incarnation; or, if no other "
+            f"has this name, remove that incarnation with {program()} remove, without --checkpoint; then the stream "
+            "starts anew"
         )
 
 
@@ -224,7 +225,7 @@ def _ensure(
         for path, refused in ((objects, no_objects), (queries, no_queries)):
             if refused.count:
                 told = "; ".join(told_reasons(refused.reasons))
-                report(f"{path}: {refused.count:,} records cannot be used, and are left out: {told}")
+                report(f"{path}: {refused.count:,} records are invalid and were skipped: {told}")
         asked = asked.take(np.flatnonzero(asked.code != CANCEL))
         kind = first.kind or DEFAULT
         version = build(settings.space, _sample(known), _sample(asked), first.leaves, settings.slots, kind=kind)

@@ -633,7 +633,7 @@ class WorkerJob(Job):
         try:
             if self.turns.worker.put_off_checkpoint():
                 self._no_checkpoint_before = self.clock() + _PUT_OFF_SECONDS
-                self.report("worker: continuing without a checkpoint, for which there is no room")
+                self.report("worker: continuing without a checkpoint, because the storage is full")
         except (OSError, Unavailable) as error:  # there is no room even for the decision
             self.report(f"worker: {_cause(error)}")
 
@@ -652,7 +652,7 @@ class WorkerJob(Job):
         try:
             worker.trim()
         except Unavailable as error:
-            self.report(f"worker: {_cause(error)}; the log grows until it can be cut")
+            self.report(f"worker: {_cause(error)}; the log grows until it can be truncated")
             self._trim_at = self.clock() + _TRIM_AGAIN_SECONDS
         else:
             self._trim_at = self.clock() + _TRIM_SECONDS

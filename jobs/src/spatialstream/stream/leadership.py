@@ -260,9 +260,9 @@ class _Records:
         """
         if done > decided:
             raise StateError(
-                f"{self._folder}done in {self._storage.place} says that turn {done} is done, but the last decision "
-                f"that is there is of turn {decided}: messages of the stream's epochs topic have been lost. "
-                f"Remove the stream with {program()} remove --checkpoint, and it starts anew"
+                f"{self._folder}done in {self._storage.place} records turn {done} as done, but the last decision "
+                f"in the epochs topic is of turn {decided}: messages of that topic have been lost. "
+                f"Remove the stream with {program()} remove --checkpoint; then it starts anew"
             )
 
     def clean(self, turn: int, needed: int | None = None) -> None:

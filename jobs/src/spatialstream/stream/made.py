@@ -48,7 +48,7 @@ def read_made(storage: Storage) -> Made | None:
         return Made(str(known["stream"]), str(known["incarnation"]), topics)
     except (AttributeError, KeyError, TypeError) as error:
         raise StateError(
-            f"{storage.place}/{MADE} is damaged: it is not known which topics are the stream's own"
+            f"{storage.place}/{MADE} is damaged, so the topics that the stream owns are unknown"
         ) from error
 
 

@@ -138,7 +138,9 @@ class StreamSettings:
         identity = self.identity()
         if find(storage, STREAM.marker) is None:
             if taken := STREAM.taken(storage):
-                raise StateError(f"{storage.place}/{taken} is in the way: it is no stream's; give another checkpoint")
+                raise StateError(
+                    f"{storage.place}/{taken} already exists and does not belong to a stream; give another checkpoint"
+                )
             storage.create(STREAM.marker, json.dumps({**identity, "incarnation": uuid.uuid4().hex[:12]}).encode())
         way_out = "start again with another checkpoint"
         known = get_json(storage, STREAM.marker, way_out)

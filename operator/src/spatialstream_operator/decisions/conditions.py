@@ -130,7 +130,7 @@ class Summary:
         problem: why a step cannot be done for now, and whether it is expected to resolve itself (``quick``).
         rejecting: the failure to report if too many records are rejected; None otherwise.
         left: number of executor pods that still exist although the stream is being suspended.
-        image: that another image is being tried, or cannot be used; None if that is not so. What runs goes on with the
+        image: that another image is being tried, or cannot be used; None if that is not so. The running pods keep the
             one before.
     """
 
@@ -222,13 +222,13 @@ def _ready(summary: Summary) -> Verdict:
 def _state(job: Job, summary: Summary) -> str:
     crew = summary.crews.get(job.name)
     if job.is_troubled:
-        return f"it cannot go on, and tries again: {job.trouble}."
+        return f"it cannot continue, and retries: {job.trouble}."
     if job.state == "starting" and crew is not None and crew.registered == 0 and crew.shortage:
         return f"its driver is running, and waits for an executor: {crew.shortage}."
     if job.failure is not None and job.state in ("pending", "stuck", "backoff", "terminating"):
         return f"{job.failure.reason}: {job.failure.message}"
     if job.trouble and job.state == "starting":
-        return f"its driver is starting; the one before could not go on: {job.trouble}."
+        return f"its driver is starting; the previous one could not continue: {job.trouble}."
     return _STATES[job.state]
 
 

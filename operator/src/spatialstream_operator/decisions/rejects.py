@@ -27,7 +27,7 @@ AFTER = 30_000
 _HYSTERESIS = 0.5
 
 _MEANS: Mapping[str, str] = {
-    "late": "they are older than the stream keeps",
+    "late": "they are older than the stream's retention",
     "future": "they are from the future",
     "json": "they are not JSON objects",
     "size": "they are too long",

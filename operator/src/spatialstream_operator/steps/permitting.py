@@ -66,8 +66,8 @@ async def _problem(environment: Environment, namespace: str, name: str) -> str |
         if not error.is_refusal:
             raise
         return (
-            f"the operator may not look whether the Secret {name} is for streams; the right to get it is missing, "
-            "unless it is named in the chart's streams.secrets"
+            f"the operator has no permission to get the Secret {name}, so it cannot check its label: grant it, or "
+            "add its name to the chart's streams.secrets"
         )
     if labels is None:
         return f"there is no Secret {name} in the namespace {namespace}"

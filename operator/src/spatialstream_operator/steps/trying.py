@@ -50,7 +50,7 @@ async def try_image(context: ReconcileContext) -> None:
         context.memory.tried = key
         return
     text = f"The image {wanted.image} {outcome.message}"
-    context.image = replace(outcome, message=f"{text.rstrip('.')}. What runs goes on with {before.image}.")
+    context.image = replace(outcome, message=f"{text.rstrip('.')}. The running pods keep {before.image}.")
     context.spec = before
 
 
@@ -93,7 +93,7 @@ async def _outcome(context: ReconcileContext, pod: Object | None, key: str) -> F
         why = "it has ended" if seen.failure is None else seen.failure.message
         return Failure(_IMAGE, f"cannot be used: {_line(why)}", "slow")
     if seen.state == "running" and seen.started is not None and context.now - seen.started > _AT_WORK:
-        return Failure(_IMAGE, "cannot be used: spatialstream --version does not end", "slow")
+        return Failure(_IMAGE, "cannot be used: the command spatialstream --version does not terminate", "slow")
     if seen.failure is None:
         return trying
     if seen.failure.reason in ("Unschedulable", "NotScheduled", "SchedulingGated"):

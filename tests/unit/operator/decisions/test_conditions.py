@@ -42,7 +42,7 @@ def test_why_a_driver_cannot_go_on_is_told_at_once_though_its_pod_is_still_ready
     summary = replace(RUNNING, router=router)
     assert truth(summary)["Ready"] == "False"
     assert reasons(summary)["Ready"] == "RouterNotReady"
-    assert message(summary, "Ready") == f"The router is not ready: it cannot go on, and tries again: {GONE}."
+    assert message(summary, "Ready") == f"The router is not ready: it cannot continue, and retries: {GONE}."
     assert truth(summary)["Degraded"] == "False"
     later = replace(summary, now=T + 27_000)
     assert (truth(later)["Degraded"], reasons(later)["Degraded"]) == ("True", "RouterHindered")
@@ -53,7 +53,7 @@ def test_why_a_driver_cannot_go_on_is_told_at_once_though_its_pod_is_still_ready
 def test_a_driver_that_starts_says_what_the_one_before_could_not_do():
     router = Job("router", "starting", trouble=GONE, since=T - 60_000, before=True)
     summary = replace(RUNNING, router=router)
-    said = f"its driver is starting; the one before could not go on: {GONE}."
+    said = f"its driver is starting; the previous one could not continue: {GONE}."
     assert message(summary, "Ready") == f"The router is not ready: {said}"
     assert truth(summary)["Degraded"] == "False"
 

@@ -39,7 +39,7 @@ def test_a_secret_needs_its_label(world):
     with pytest.raises(SettingError, match=r"spec.kafka.securitySecret: there is no Secret user in the namespace geo"):
         checked(world, **SECURED)
     secret(world)
-    with pytest.raises(SettingError, match=r"spec.kafka.securitySecret: the Secret user is not for streams"):
+    with pytest.raises(SettingError, match=r"spec.kafka.securitySecret: streams may not use the Secret user"):
         checked(world, **SECURED)
     secret(world, **LABEL)
     checked(world, **SECURED)
@@ -77,7 +77,7 @@ def test_without_the_right_to_look_a_secret_has_to_be_named(world):
             raise refusal(403, "forbidden")
 
     world.cluster.before = fail
-    with pytest.raises(SettingError, match=r"may not look whether the Secret user is for streams; .*streams.secrets"):
+    with pytest.raises(SettingError, match=r"has no permission to get the Secret user, .*streams.secrets"):
         checked(world, **SECURED)
 
 

@@ -96,7 +96,7 @@ def test_an_image_that_cannot_be_used_stops_nothing_and_is_told(world, phase, co
 
     assert look.spec.image == "spark:test"
     assert (look.image.reason, look.image.retry) == ("ImageUnusable", "slow")
-    assert look.image.message == f"The image spark:new cannot be used: {why}. What runs goes on with spark:test."
+    assert look.image.message == f"The image spark:new cannot be used: {why}. The running pods keep spark:test."
     look = looked(world, "spark:newer")  # it is corrected
     assert look.image.reason == "TryingImage"
     assert trial(world) is None
@@ -155,7 +155,7 @@ def test_what_does_not_end_is_no_image_of_ours(world):
     says(world, "Running", PULLED)
     assert looked(world).image.reason == "TryingImage"
     world.at += 120_001
-    assert "does not end" in looked(world).image.message
+    assert "does not terminate" in looked(world).image.message
 
 
 def test_a_pod_of_somebody_else_that_has_the_name_keeps_nothing(world):
