@@ -1,7 +1,7 @@
 """What a SpatialStream may say of its pods: little by default, the rest by an administrator's opt-in.
 
-Whoever may make SpatialStreams need not be one who may make pods. So what a pod template, an option of Spark or an
-image could turn into somebody else's code, node, account, volume or Secret is refused, unless the operator was
+An account that may create SpatialStreams may have no right to create pods. So what a pod template, an option of Spark
+or an image could turn into somebody else's code, node, account, volume or Secret is refused, unless the operator was
 installed to allow it (``docs/security.md``). By default a stream may say where its pods run and what they are called,
 and give plain values: numbers, sizes, times, true and false. No program takes one for code, a file or a host.
 
@@ -42,7 +42,7 @@ _POD = frozenset(
 """Fields of a pod that any template may give."""
 
 _NEAR = {name.lower(): name for name in (*_POD, "priorityClassName", "imagePullSecrets", "volumes", "containers")}
-"""The same and others of which a part may be given, by what is near a misspelt one."""
+"""These fields, and those with allowed parts, by lower-case name, to find the one nearest to a misspelt name."""
 
 _VOLUMES = frozenset({"emptyDir"})
 """Kinds of volume that begin empty. One of the downward API holds annotations, and so whatever a template says."""

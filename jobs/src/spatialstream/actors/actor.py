@@ -217,7 +217,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------- one at a time
 
     def _heed(self, generation: float) -> None:
-        """Take note of a generation: older ones have been given up."""
+        """Note the generation of a command: commands of older generations are abandoned."""
         with self._news:
             self._newest = max(self._newest, generation)
 

@@ -8,8 +8,8 @@ answer, it makes another attempt with the round that is the newest then, unless 
 
 Between processes queries travel parsed (:mod:`~spatialstream.model.parsed_queries`), what slots find as one Arrow block
 per query type, and rows as lines: all are messages on persistent calls (:mod:`~spatialstream.actors.call_pool`). What
-is large comes in several messages, which wait for who reads them; so an actor holds a few megabytes of each answer, or
-what is found for one query where that is more, and of all answers together no more than :data:`MEMORY`.
+is large comes in several messages, which wait until the client reads them; so an actor holds a few megabytes of each
+answer, or what is found for one query where that is more, and of all answers together no more than :data:`MEMORY`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ReadPointSource(Protocol):
         """The newest read point; None: no round is done."""
 
     def doubt(self) -> None:
-        """Something was not where the read point said: fetch it anew next time."""
+        """The read point is outdated: fetch it anew next time."""
 
 
 class QueryCoordinator:
@@ -244,7 +244,7 @@ def _blocks_in(message: bytes) -> tuple[list[int], list[pa.RecordBatch]]:
 
 
 def _pieces(numbers: Sequence[int], lines: Sequence[bytes], end: bytes, tally: _Tally) -> Iterator[bytes]:
-    """Messages with rows, which say what they are as of."""
+    """Messages with rows and the read point that they are as of."""
     some, rows, size = list[int](), list[bytes](), 0
     for number, line in zip(numbers, lines, strict=True):
         some.append(number)

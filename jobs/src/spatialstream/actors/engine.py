@@ -59,7 +59,7 @@ class ActorLauncher(Protocol):
         """Have :func:`~spatialstream.actors.actor.run_actor` called in :attr:`count` processes, numbered from 0."""
 
     def check(self) -> None:
-        """Make sure that there are processes, or will be again.
+        """Make sure that the processes run, or will run again.
 
         Raises:
             RunError: there will not.
@@ -286,7 +286,7 @@ class ActorEngine:
         return {actor.number: actor.memory for actor in self._registry.actors()}
 
     def asked(self) -> Counts:
-        """Counts of the queries that actors have been asked between rounds."""
+        """Counts of the snapshot queries that actors have answered between rounds."""
         return self._registry.asked
 
     def requests(self) -> Requests:
@@ -405,7 +405,7 @@ class ActorEngine:
     def _done(
         self, calls: Mapping[Future[Any], RegisteredActor], generation: int, working: Sequence[RegisteredActor] = ()
     ) -> None:
-        """Wait for calls, on behalf of which other actors may be working too."""
+        """Wait for calls; other actors may be working for them too."""
         pending = dict(calls)
         while pending:
             for call in self._some_done(pending, generation, working):

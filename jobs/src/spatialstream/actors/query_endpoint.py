@@ -1,8 +1,8 @@
 """The query endpoint of a running stream, at which it answers between rounds, and the client that calls its actors.
 
 The worker's driver saves the *query endpoint* in the routing store: its address, the secret of query clients, the
-certificate of its job, and the settings by which queries are validated. Whoever can read the routing store can query.
-The driver returns the newest read point, and which actor has which slot; any actor answers
+certificate of its job, and the settings by which queries are validated. Every process that can read the routing store
+can query. The driver returns the newest read point, and which actor has which slot; any actor answers
 (:mod:`~spatialstream.actors.coordinator`).
 """
 
@@ -107,14 +107,14 @@ class QueryEndpoint:
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:
-        """What a query is read by."""
+        """The settings with which clients parse queries; queries parsed under equal ones are equal."""
         return self.space, self.rule, self.unicode
 
     def check_words(self) -> None:
-        """Refuse to ask where the words of a query would be others here than in the stream.
+        """Make sure that queries are split into the same terms here as in the stream.
 
         Raises:
-            Unavailable: its terms are those of another version of Unicode.
+            Unavailable: the stream extracts terms by another version of Unicode.
         """
         if self.unicode != UNICODE:
             theirs = f"with Unicode {self.unicode}" if self.unicode else "as an older release did"
@@ -186,7 +186,7 @@ class Request(NamedTuple):
 
 
 class QueriesRefusedError(Exception):
-    """Queries have times that cannot be meant, or not be answered yet; no query of the request is answered.
+    """Queries have invalid times, or times that are still in the future; no query of the request is answered.
 
     Attributes:
         reasons: by the number of the query.
@@ -349,7 +349,7 @@ class QueryClient:
         return known
 
     def _check_suspended(self) -> None:
-        """Make sure that the stream is not at rest on purpose, by what was found last.
+        """Make sure that the stream is not suspended, according to the last look-up.
 
         Raises:
             Suspended: it is.
@@ -480,7 +480,7 @@ class QueryClient:
 
         Raises:
             Unavailable: the store did not return it by then, s of the monotonic clock, or has it no longer, because it
-                was removed after the worker had passed it. What it gives later is there for who asks again.
+                was removed after the worker had passed it. If it returns the version later, the next call finds it.
         """
         if number not in known:
             with self._lock:

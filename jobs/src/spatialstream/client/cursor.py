@@ -2,8 +2,8 @@
 
 Rows of a round's phase arrive in order, and a repeated round gives the same rows (see
 :mod:`~spatialstream.connectors.delivery`). So in each partition the last row of each phase determines which rows the
-consumer has had, whoever reads them and however often they are sent, and an offset says where to continue reading. A
-cursor covers the latest few incarnations of the stream, so that late rows of an earlier incarnation are recognized as
+consumer has received, regardless of the consumer and of repeated sending, and an offset says where to continue reading.
+A cursor covers the latest few incarnations of the stream, so that late rows of an earlier incarnation are recognized as
 well, and holds a fingerprint of the topic, so that a position in a deleted topic of the same name is refused.
 """
 

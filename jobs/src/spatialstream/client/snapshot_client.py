@@ -160,7 +160,7 @@ class SnapshotClient:
             at_least: see :meth:`ask`.
             timeout: see :meth:`ask`. All errors are raised before the first line, except Unavailable with more than a
                 thousand queries.
-            bounds: what the answers may take. What they take is held for whoever gets the lines.
+            bounds: limits of the answers' memory, which is held until the caller has consumed the lines.
             sure: see :meth:`ask`.
 
         Raises:

@@ -28,7 +28,7 @@ class CallThreads:
 
     def __init__(self, idle: float = 10.0) -> None:
         self._idle = idle
-        # The queues through which waiting threads get their next call. Whoever takes one out puts a call into it.
+        # The queues through which waiting threads get their next call. A thread that takes one out puts a call into it.
         # Taking one out is atomic in the interpreter, so it needs no lock.
         self._free: list[SimpleQueue[Callable[[], None]]] = []
 

@@ -240,7 +240,7 @@ def _shown(
     """A token and its expiry, in the form that librdkafka expects; it asks for the next one some time before.
 
     Without a valid token the broker gets something that it rejects, and the file is read again in a moment: an
-    exception here would stop whoever has created the client.
+    exception here would stop the thread that created the client.
     """
     try:
         token = read().strip()

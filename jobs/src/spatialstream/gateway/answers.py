@@ -84,7 +84,7 @@ class Room:
         return Room(self._shares, client, self.largest, self._most)
 
     def give(self) -> None:
-        """It is done with: whoever is still at it is told so when they want more."""
+        """End the answer: a thread that still works on it fails when it asks for more memory."""
         with self._lock:
             self._over = True
             self._shares.give(self._client, self._held)

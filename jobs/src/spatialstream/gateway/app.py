@@ -114,7 +114,7 @@ class Limits:
     clock_again: float = 10.0
 
     def validate(self) -> None:
-        """Refuse what no request could be answered with.
+        """Check that the limits allow at least one request.
 
         Raises:
             SettingError: names the setting and says what would be right.
@@ -257,7 +257,7 @@ class Gateway:
         self.streams[stream.name] = stream
 
     def leave(self, name: str) -> None:
-        """Stop serving a stream; clients that follow it are told to reconnect."""
+        """Stop serving a stream; clients that follow it get a request to reconnect."""
         stream = self.streams.pop(name)
         stream.end("the stream is no longer served here")
         self.console.leave(name)

@@ -101,7 +101,7 @@ class _Queue:
         """Take requests to answer together, one of each allowed client in turn, as long as there is room.
 
         Who is busy, because something of theirs is being answered, is answered by themselves: what is dear of theirs
-        would hold up whoever is answered with it.
+        would delay the client that receives it.
         """
         batch, left, of = list[_Request](), MOST, Counter[str]()
         turns = deque(client for client in self._waiting if may(client))
@@ -339,7 +339,7 @@ class ServedStream:
             places: the name of each query's origin, for error messages, and the query.
             at_least: ms: no answer before the clock has reached this time; None: at once.
             timeout: seconds for the answers to arrive. At least one try of a second is made.
-            room: that the answers have, while they are found and until whoever gets them has let go of them.
+            room: memory of the answers, from their search until the client has received them.
 
         Raises:
             Problem: too many requests of this client are under way, or there is no room.
@@ -545,7 +545,7 @@ class ServedStream:
             return False
 
     def end(self, why: str) -> None:
-        """End all waiting and all listeners; clients are told to reconnect."""
+        """End all waiting requests and listeners; clients get a request to reconnect."""
         self._ending = True
         self.feed.end(why)
 

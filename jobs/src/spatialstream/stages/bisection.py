@@ -1,4 +1,4 @@
-"""Finds the records on which a stage fails by rehearsing it without some (:mod:`~spatialstream.stages.quarantine`)."""
+"""Finds the records that make a stage fail: executes it without some (:mod:`~spatialstream.stages.quarantine`)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _echo(record: pa.RecordBatch, kind: str) -> str:
 
 
 def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
-    """The dead letter of a record of which the kind of its topic, and its epoch, are known."""
+    """The dead letter of a record, given the kind of its topic and its epoch."""
     what, number = name
     return dead_letter(error, stage, echo, "queries" if what == QUERY else "objects", number // PER_EPOCH)
 

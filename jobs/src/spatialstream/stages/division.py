@@ -5,7 +5,7 @@ whatever contains the number can be divided without the id: partials, rows, canc
 order first, so nothing else is ordered by buckets.
 
 Part p of n has the buckets for which bucket % n is p. So an id always belongs to the same part, also when it is used
-again; and whoever knows an id knows the part of its rows. Whoever chooses ids can choose ids that all belong to one
+again; and a client that knows an id knows the part of its rows. A client can choose ids that all belong to one
 part, and make that one slow, just as by asking many queries about one place.
 """
 

@@ -83,7 +83,7 @@ _MERGERS = {
     for kind in KINDS
     if kind.continuous and (merger := CONTINUOUS[kind.type].merger) is not None
 }
-"""For each kind of which MERGE keeps something: (name in the manifest, class)."""
+"""For each kind whose state MERGE keeps: (name in the manifest, class)."""
 
 
 @dataclass(slots=True)

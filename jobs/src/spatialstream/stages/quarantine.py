@@ -1,4 +1,4 @@
-"""Quarantine: finds the records because of which a turn fails, by trying it without some of them.
+"""Quarantine: finds the records that make a turn fail, by executing the turn without some of them.
 
 A turn (an epoch of the router, a round of the worker) is repeated until it is done. If it fails because of its data, it
 would be repeated for ever. When it has failed twice in a row with the same exception, raised by a stage's own code, the

@@ -42,7 +42,7 @@ Part = tuple[int, list[Columns]]
 """The number of a query, and what some slots have found for it."""
 
 Blocks = tuple[list[int], list[pa.RecordBatch]]
-"""Numbers of queries of which all is in these batches or in earlier ones; and what was found, a batch per type."""
+"""Numbers of queries that are complete with these batches and the earlier ones; and a batch of results per type."""
 
 Lines = tuple[list[int], list[bytes]]
 """Numbers of queries, and the row of each."""
@@ -274,7 +274,7 @@ class SnapshotRows:
         return replace(first, slots=tuple(slots), alone=False, within=within) if slots else None
 
     def _made(self, batch: Mapping[int, Sequence[Columns]], size: int, tally: Tally) -> Lines:
-        """The rows of queries of which all is found."""
+        """The rows of queries whose answers are complete."""
         rows, by_type = dict[int, bytes](), dict[str, list[int]]()
         for number in batch:
             by_type.setdefault(self._wanted[number].query.type, []).append(number)

@@ -141,7 +141,7 @@ def views_here(place: str, slots: Iterable[int], round_id: RoundId) -> dict[int,
 
 
 def newest_view(place: str, slot: int) -> RoundId | None:
-    """The last round of which a slot has a view here, done or not; None: there is none."""
+    """The last round, done or not, whose view of a slot is in this process; None: no view is."""
     known = _views.get((place, slot))
     return known[-1].round if known else None
 

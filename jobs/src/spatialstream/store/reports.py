@@ -73,7 +73,7 @@ EXECUTORS = {"router": "router-executors", "worker": "executors"}
 
 
 DEAREST = 10
-"""Queries that are told as those that cost most."""
+"""Maximum number of queries that a report lists as the most expensive."""
 
 
 def dearest(tested: Mapping[str, int]) -> list[tuple[str, int]]:

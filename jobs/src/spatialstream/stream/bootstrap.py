@@ -144,7 +144,7 @@ def ensure_first_version(
         first: the index of a new stream.
         patience: seconds to wait for the store.
         incarnation: id of the stream's incarnation.
-        report: is told what a person should know.
+        report: called with messages for the operator.
 
     Raises:
         Unavailable: the store cannot be reached.
@@ -242,7 +242,7 @@ def _sample(batch: _Batch) -> _Batch:
 def read_objects(
     path: Path, settings: StreamSettings, columns: Mapping[str, str] | None = None, unit: str = "ms"
 ) -> tuple[ObjectBatch, Refused]:
-    """A whole file of objects in memory, in the order of time; and what of it is rejected.
+    """Read a whole file of objects into memory, sorted by time; also returns the rejected records.
 
     Args:
         path: the file.

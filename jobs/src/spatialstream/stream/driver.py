@@ -188,7 +188,7 @@ class RouterTurns:
         return ingest
 
     def leave_out(self) -> Sequence[QuarantinedRecord]:
-        """Quarantine the records because of which the unfinished epoch cannot be routed; returns them."""
+        """Quarantine the records that make the routing of the unfinished epoch fail; returns them."""
         record = self.router.unfinished
         if record is None:
             return ()
@@ -381,7 +381,7 @@ class WorkerTurns:
         self._heard = None
 
     def leave_out(self) -> Sequence[QuarantinedRecord]:
-        """Quarantine the records because of which the unfinished round fails; returns them."""
+        """Quarantine the records that make the unfinished round fail; returns them."""
         record = self.worker.unfinished
         if record is None:
             return ()

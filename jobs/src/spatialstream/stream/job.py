@@ -269,7 +269,7 @@ class Job(ABC):
             raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
 
     def _leave_out(self) -> bool:
-        """Quarantine the records because of which a turn has failed twice with one error; whether any was found."""
+        """Quarantine the records that made a turn fail twice with the same error; whether any was found."""
         self.report(f"{self.name}: looking for the records that cause this")
         try:
             quarantined = self.bisect()
@@ -311,7 +311,7 @@ class Job(ABC):
                 return
 
     def _tell_failing(self) -> None:
-        """Leave in the routing store why turns fail, or that they do not any more: elsewhere only the log says it.
+        """Store in the routing store why turns fail, or that they succeed again; otherwise only the log says it.
 
         What the process before this one has left stays until a turn has succeeded.
         """
@@ -359,7 +359,7 @@ class Job(ABC):
 
     @abstractmethod
     def bisect(self) -> Sequence[QuarantinedRecord]:
-        """Quarantine the records because of which the unfinished turn fails."""
+        """Quarantine the records that make the unfinished turn fail."""
 
     @abstractmethod
     def write_less(self) -> None:
@@ -367,7 +367,7 @@ class Job(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Drop what a failed turn may have left in an inconsistent state."""
+        """Drop state that a failed turn may have left inconsistent."""
 
     @abstractmethod
     def beside(self) -> None:
@@ -623,12 +623,12 @@ class WorkerJob(Job):
             self._passed_over, self._tell_at = 0, self.clock() + _TELL_SECONDS
 
     def bisect(self) -> Sequence[QuarantinedRecord]:
-        """Quarantine the records because of which the unfinished round fails."""
+        """Quarantine the records that make the unfinished round fail."""
         assert self.turns is not None
         return self.turns.leave_out()
 
     def write_less(self) -> None:
-        """Skip the checkpoint, which is what needs room: the turn leaves its state in memory, as other turns do."""
+        """Skip the checkpoint, which needs the storage: the turn leaves its state in memory, as other turns do."""
         assert self.turns is not None
         try:
             if self.turns.worker.put_off_checkpoint():

@@ -109,7 +109,7 @@ _ITSELF = 2**62
 """``begun`` of a leadership whose beginning has been read: larger than that of any re-announcement."""
 
 _HEARSAY = -1
-"""``begun`` of a leadership of which only other messages have been read."""
+"""``begun`` of a leadership whose beginning has not been read."""
 
 _NAME = re.compile(r"(\d{9})(?:-(\d+)-[0-9a-f]{8}-(\d+))?\.json")
 

@@ -4,7 +4,7 @@ It only decides; the driver (:mod:`~spatialstream.stream.driver`) acts. The cloc
 (:mod:`~spatialstream.stream.clocks`) give the timestamp up to which an epoch reaches; later records wait in their runs.
 The routing store says whether a new version is wanted (:mod:`~spatialstream.stream.adoption`). All decisions, and the
 offsets up to which the input has been read, are written atomically into the epoch's record: from then on the epoch is
-fixed, and whoever redoes it does the same.
+fixed, and a process that repeats it does the same.
 
 The router sees intakes, never records; it keeps O(partitions + unfinished runs).
 

@@ -3,8 +3,8 @@
 It only decides; the driver (:mod:`~spatialstream.stream.driver`) acts. A *round* is what all slots do in one go: the
 epochs announced since the round before. All slots do the same epochs, so a round is a consistent cut, and a snapshot
 query is complete within it; and a worker that has fallen behind does many epochs for the price of one. A round's record
-holds its epochs and the offsets of its blocks, so whoever redoes it does the same. What the slots have prepared for a
-new version is confirmed to the routing store.
+holds its epochs and the offsets of its blocks, so a process that repeats it does the same. What the slots have prepared
+for a new version is confirmed to the routing store.
 
 A record also says whether the round ends with a checkpoint of all state, and names the last earlier round whose
 checkpoint is complete: writing one may take longer than the round, so other rounds may follow meanwhile. If state is

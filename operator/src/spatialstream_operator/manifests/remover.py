@@ -27,7 +27,7 @@ def remover_pod(
         spec: spec of the stream.
         names: names of the stream.
         uid: uid of the SpatialStream, which owns the pod.
-        spared: topics that are kept, whoever created them.
+        spared: topics that are kept, even if the stream created them.
         incarnation: id of the incarnation of the stream, if known.
     """
     pod = driver_pod("router", spec, names, uid)

@@ -19,11 +19,11 @@ TRIAL_CONTAINER = "image"
 
 _RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
 _PLACES = ("nodeSelector", "tolerations", "affinity", "imagePullSecrets", "priorityClassName", "securityContext")
-"""What of the router's pod says on which nodes it may be, and as whom."""
+"""Fields of the router's pod that determine its nodes and its identity."""
 
 
 def image_key(spec: StreamSpec) -> str:
-    """By which two specs are told apart whose pods get their image in another way."""
+    """A key that differs between specs whose pods pull their image differently."""
     parts = [spec.image, spec.image_pull_policy, *spec.image_pull_secrets]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

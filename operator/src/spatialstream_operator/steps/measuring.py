@@ -32,8 +32,8 @@ async def measure(context: ReconcileContext) -> None:
 def server_of(config: OperatorConfig, url: str, namespace: str) -> Prometheus:
     """A client of a stream's Prometheus.
 
-    The operator's token is sent only to the operator's own server: otherwise whoever may edit a stream could direct it
-    to a server that reads the token.
+    The operator's token is sent only to the operator's own server: otherwise an account that may edit a stream could
+    direct it to a server that reads the token.
 
     Args:
         config: settings of the operator.

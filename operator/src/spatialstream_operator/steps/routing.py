@@ -58,7 +58,7 @@ async def _keep_balance(context: ReconcileContext, store: RoutingStore) -> None:
 
 
 async def _keep_suspended(context: ReconcileContext, store: RoutingStore) -> None:
-    """Whether the stream is suspended, for who asks it and gets no answer."""
+    """Store whether the stream is suspended, for query clients that get no answer."""
     wanted = context.spec.suspend
     if context.memory.suspended == wanted:
         return
