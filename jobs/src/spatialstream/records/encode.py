@@ -90,7 +90,7 @@ def _where(condition: Flags, text: pa.StringArray) -> pa.StringArray:
 
 
 def _escaped(texts: pa.StringArray) -> pa.StringArray:
-    """Texts as they stand between the quotes of JSON."""
+    """Texts with the escapes that JSON requires between quotes."""
     special = pc.match_substring_regex(texts, r'["\\\x00-\x1f]')
     if not pc.any(special).as_py():
         return texts
@@ -98,7 +98,7 @@ def _escaped(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _numbers(values: Array) -> pa.StringArray:
-    """Numbers in JSON; of floats the shortest form that reads as the same."""
+    """Numbers as JSON; a float in the shortest form that is read as the same float."""
     return pa.array(np.ascontiguousarray(values)).cast(pa.string())
 
 

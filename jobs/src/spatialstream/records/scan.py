@@ -1,10 +1,9 @@
 """Records in bytes to cells: one pass over JSON Lines or CSV that notes where the wanted fields' values lie.
 
-The scanner reads only what it is sure of. A record that is malformed or merely unusual (an escape in a name, a byte
-that is not UTF-8, nesting deeper than 60, a number of 600 digits) is marked odd, and whoever called sends it through
-the exact parser, alone. So one bad record costs one bad record, wherever it stands. A JSON record that is not odd is
-one that Python's ``json`` reads, with the same value in every cell: of repeated names the last, ``null`` as if the
-name were absent.
+The scanner reads only regular records. It marks a record as odd if it is malformed or merely unusual (an escape in a
+name, a byte that is not UTF-8, nesting deeper than 60, a number of 600 digits), and the caller sends that record alone
+through the exact parser. So a bad record affects no other record. Python's ``json`` reads every JSON record that is not
+odd, with the same value in every cell: the last one of repeated names wins, and ``null`` counts as an absent name.
 
 Cells are (kind, start, end) slices of the block; :mod:`~.values` reads them. Cost: O(bytes), each looked at once,
 strings eight bytes at a time.
@@ -113,7 +112,7 @@ class Records(NamedTuple):
 
 @lean_kernel
 def _utf8(data: Bytes, i: int) -> int:
-    """Number of bytes of the UTF-8 character at ``i``, which is no ASCII; 0 where there is no valid one."""
+    """Number of bytes of the UTF-8 character at ``i``, which is not ASCII; 0 where it is invalid."""
     c = byte(data, i)
     if c < 0xC2 or c > 0xF4:
         return 0
@@ -158,7 +157,7 @@ def hexadecimal(data: Bytes, i: int) -> int:
 
 @lean_kernel
 def skip_space(data: Bytes, i: int) -> int:
-    """The first position from ``i`` on that is no white space (a newline ends a record and is none)."""
+    """The first position from ``i`` on without white space (a newline is none here, because it ends a record)."""
     while byte(data, i) == SPACE or byte(data, i) == TAB or byte(data, i) == RETURN:
         i += 1
     return i

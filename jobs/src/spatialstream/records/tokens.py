@@ -168,7 +168,7 @@ def _mark_complex(data: Bytes, starts: Ints, ends: Ints, table: Words, marked: F
 
 @lean_kernel
 def _home(key: np.uint64, seed: Seed) -> int:
-    """Where a key belongs in a table, without regard to the table's size."""
+    """The preferred place of a key in a table, before reduction to the table's size."""
     return signed(folded(key ^ seed[0], seed[1]))
 
 

@@ -212,7 +212,7 @@ _POWERS = np.power(10.0, np.arange(23), dtype=np.float64)
 def read_numbers(cells: Cells) -> Floats:
     """A field's numbers, rounded correctly; 0 where absent. Rows with something else, or an extreme one, become odd.
 
-    A string counts as the number that it spells, which JSON has no use for: refuse strings before, where they are none.
+    A string counts as the number that it spells; JSON does not allow that, so callers reject such strings before.
     """
     values, later = np.zeros(len(cells.good)), np.zeros(len(cells.good), np.bool_)
     _numbers(cells, _POWERS, values, later)
