@@ -108,7 +108,7 @@ def test_what_was_announced_and_is_gone_is_missed() -> None:
 def test_decisions_that_are_lost_are_noticed() -> None:
     silent = Silent()
     silent.log.remove(silent.log.bounds[1])
-    with pytest.raises(StateError, match=r"epochs/done in .* says that turn \d+ is done, but .* have been lost"):
+    with pytest.raises(StateError, match=r"epochs/done in .* records turn \d+ as done, but .* have been lost"):
         silent.new_router()
 
 
