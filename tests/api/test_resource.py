@@ -76,7 +76,14 @@ def test_what_a_spec_does_not_say_is_filled_in(api, space):
         "maxRowBytes": 67108864,
         "deletion": {"topics": "Keep", "state": "Delete"},
         "restart": {"backoff": "5s", "maxBackoff": "5m", "maxFailures": 10, "healthyAfter": "2m"},
-        "index": {"leaves": 64, "imbalance": 6.0, "similarity": 0.5, "similarityForm": "weighted", "maxLeaves": 1024},
+        "index": {
+            "kind": "qt-tree",
+            "leaves": 64,
+            "imbalance": 6.0,
+            "similarity": 0.5,
+            "similarityForm": "weighted",
+            "maxLeaves": 1024,
+        },
         "time": {"idle": "500ms", "disorder": "0s", "ahead": "1h"},
         "autoscaling": {
             "enabled": False,
