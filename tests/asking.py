@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -76,10 +77,14 @@ class AskedActors:
         self.metrics = {name: QueryMetrics() for name in worlds}
         more = () if memory is None else (memory,)
         self.coordinators = {
-            name: QueryCoordinator(world, SECRET, _Newest(self), _Calls(self), self._lose, self.metrics[name], *more)
+            name: QueryCoordinator(
+                *(world, SECRET, _Newest(self), _Calls(self), self._lose, self.metrics[name], *more),
+                pause=lambda seconds: self.pause(seconds),
+            )
             for name, world in worlds.items()
         }
         self.searched: list[tuple[str, tuple[int, int], list[Wanted]]] = []
+        self.pause: Callable[[float], object] = time.sleep
         self.away, self.lost = set[str](), list[str]()
         self.found = self.doubts = self.looks = 0
 

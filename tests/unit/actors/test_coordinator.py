@@ -134,9 +134,7 @@ def test_an_answer_comes_in_messages_of_a_size_and_no_more_is_found_than_is_read
 
 
 @pytest.mark.parametrize("gone", ["moving", "away", "view", "segment"])
-def test_what_has_gone_is_looked_for_again_as_of_the_newest_round(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, gone: str
-) -> None:
+def test_what_has_gone_is_looked_for_again_as_of_the_newest_round(cluster: Cluster, gone: str) -> None:
     pauses = list[float]()
 
     def pause(seconds: float) -> None:
@@ -146,7 +144,7 @@ def test_what_has_gone_is_looked_for_again_as_of_the_newest_round(
             cluster.actors.away.clear()
             cluster.round(2_000, 100)
 
-    monkeypatch.setattr("spatialstream.actors.coordinator.time.sleep", pause)
+    cluster.actors.pause = pause
     if gone == "moving":
         del cluster.actors.actors[2]
     elif gone == "away":

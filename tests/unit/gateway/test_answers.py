@@ -259,7 +259,7 @@ def test_what_no_request_can_have_is_no_matter_of_trying_again() -> None:
         assert refused.value.kind == "no-memory"
         room.hold(-600)
         assert rooms.taken == 0
-    with pytest.raises(Problem, match="has gone"):
+    with pytest.raises(Problem, match="has disconnected"):
         room.hold(1)
 
 

@@ -80,6 +80,7 @@ class QueryCoordinator:
         lose: called with the address of an endpoint that does not answer.
         metrics: counts the queries.
         memory: maximum bytes of what is found, of all queries together.
+        pause: waits for so many seconds before another attempt.
     """
 
     def __init__(
@@ -91,9 +92,11 @@ class QueryCoordinator:
         lose: Callable[[str], None],
         metrics: QueryMetrics,
         memory: int = MEMORY,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._world, self._secret, self._newest, self._calls = world, secret, newest, calls
         self._lose, self._metrics, self._memory = lose, metrics, _Memory(memory)
+        self._pause = pause
 
     def ask(self, body: bytes) -> Generator[bytes]:
         """Answer a client's :class:`~spatialstream.actors.query_endpoint.Request`.
@@ -125,7 +128,7 @@ class QueryCoordinator:
                     raise
             else:
                 return
-            time.sleep(pause)
+            self._pause(pause)
             pause = min(2 * pause, _PAUSES[1])
 
     def _attempt(self, request: Request, until: float) -> Iterator[bytes]:

@@ -82,8 +82,8 @@ class RunSettings:
             timestamp are in the order of the files.
         output: folder for ``results/`` and ``rejected/``.
         slots: worker slots. Results do not depend on it, nor on ``index``, ``leaves`` or ``epoch_records``.
-        index: kind of the global index, ``"qt-tree"`` or ``"grid"``.
         leaves: minimum number of leaves of the index (θ).
+        index: kind of the global index, ``"qt-tree"`` or ``"grid"``.
         interval: Δ: granularity in which old objects are dropped; this and the retention are ms, or text such as
             ``"30m"``, or time differences.
         retention: how far snapshot queries can look back; None keeps everything.
@@ -104,8 +104,8 @@ class RunSettings:
     queries: tuple[Path, ...]
     output: Path
     slots: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
-    index: str = DEFAULT
     leaves: int = 64
+    index: str = DEFAULT
     interval: int = 300_000
     retention: int | None = None
     space: Space = WGS84
