@@ -113,18 +113,22 @@ def _gateway(options: argparse.Namespace) -> int:
         metrics = GatewayMetrics()
         streams = [_named(options, name) for name in options.stream.split(",")] if directory is None else []
         gateway = Gateway(streams, access, metrics, limits, options.allow_origin, directory, options.registrar)
-        server = server_of(gateway, options.certificate, options.key, options.trusted_proxy)
         sock = closing.enter_context(listen(options.host, options.port))
         serve_metrics(metrics.registry, options.metrics_address, options.metrics_port)
         scheme = "http" if options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
         served = options.stream if directory is None else f"the streams of {options.namespaces}"
         address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
-        with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
+
+        def serving() -> None:
             if sys.stderr.isatty():  # elsewhere all that is there is the log
                 live.say(options, f"gateway of {served} at {address}")
             else:
                 logs.event("serving", streams=served, address=address)
+
+        proxies = options.trusted_proxy
+        server = server_of(gateway, options.certificate, options.key, proxies, serving=serving)
+        with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
             server.run([sock])
     return 0
 

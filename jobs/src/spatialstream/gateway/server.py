@@ -16,7 +16,7 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -78,11 +78,23 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 class _Server(uvicorn.Server):
-    """Tells the gateway to end, before waiting for its connections."""
+    """Says when it serves, and tells the gateway to end before waiting for its connections."""
 
-    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+    def __init__(self, config: uvicorn.Config, gateway: Gateway, serving: Callable[[], None]) -> None:
         super().__init__(config)
         self._gateway = gateway
+        self._serving = serving
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Override of uvicorn's, which handles signals only once its event loop runs: one before is not lost."""
+        with self.capture_signals():
+            super().run(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Override of uvicorn's start."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._serving()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Override of uvicorn's signal handler; a second signal ends at once."""
@@ -191,6 +203,7 @@ def server_of(
     key: Path | None = None,
     proxies: Sequence[str] = (),
     renewal: int = 5,
+    serving: Callable[[], None] = lambda: None,
 ) -> uvicorn.Server:
     """Build the server; ``run([socket])`` serves until the process is told to end.
 
@@ -201,6 +214,7 @@ def server_of(
         proxies: addresses or networks of proxies whose ``X-Forwarded-For`` (the client's address) and
             ``X-Forwarded-Proto`` (whether it uses TLS) are trusted.
         renewal: seconds after which the files of the certificate are read again.
+        serving: called once requests are served, and a signal ends the server in order.
 
     Raises:
         SettingError: the certificate cannot be used, or a proxy is not an address or network.
@@ -239,4 +253,4 @@ def server_of(
     except OSError as error:  # as ssl.SSLError is
         problem = f"{certificate} and {key} cannot be used: {error.strerror or error}"
         raise SettingError("certificate", problem) from None
-    return _Server(config, gateway)
+    return _Server(config, gateway, serving)
