@@ -48,6 +48,10 @@ _ASK, _RESULTS = "POST /streams/s/ask", "GET /streams/s/results"
 
 
 class Opened(SnapshotClient):
+    @property
+    def snapshots(self) -> SnapshotClient:
+        return self
+
     def close(self) -> None:
         pass
 

@@ -189,7 +189,7 @@ def test_another_actor_is_asked_where_one_has_gone(ends: Endpoints, silent: str)
         with Stream(ends.store) as stream:
             stream.ask(near)
             ends.addresses[slot] = gone
-            stream.read_point()  # now the client knows
+            stream.snapshots.read_point()  # now the client knows
             began = time.monotonic()
             with pytest.raises(Unavailable, match="does not answer"):
                 stream.ask(near, timeout=0.0)
@@ -416,9 +416,9 @@ def test_a_version_that_is_new_while_the_store_is_away_is_not_waited_for_longer_
     with Stream(ends.store) as stream:
         assert len(stream.ask(SRQ, timeout=0.0)["objects"]) == 5, "any actor answers"
         with pytest.raises(Unavailable, match=r"objects are being moved, .* not known yet: try again"):
-            stream.read_point(timeout=1.0)
+            stream.snapshots.read_point(timeout=1.0)
         back.set()
-        assert stream.read_point().clock == 1_000
+        assert stream.snapshots.read_point().clock == 1_000
 
 
 def test_a_version_that_has_been_removed_meanwhile_is_no_error_of_the_stream(ends: Endpoints) -> None:
@@ -432,7 +432,7 @@ def test_a_version_that_has_been_removed_meanwhile_is_no_error_of_the_stream(end
     ends.store.load = removed
     with Stream(ends.store) as stream:
         with pytest.raises(Unavailable, match=r"^the stream has advanced meanwhile: try again"):
-            stream.read_point(timeout=1.0)
+            stream.snapshots.read_point(timeout=1.0)
         assert len(stream.ask(SRQ)["objects"]) == 5
 
 
@@ -561,16 +561,16 @@ def test_who_gives_up_what_is_found_has_no_more_of_it_found(ends: Endpoints, mon
     asked = [("q", {**SRQ, "id": f"q{i}", "t": 1_000}) for i in range(300)]
     with Stream(ends.store) as stream:
         with pytest.raises(TooLarge, match="the most is 500000"):
-            list(stream.lines(asked, bounds=AnswerBounds(500_000, held.append)))
+            list(stream.snapshots.lines(asked, bounds=AnswerBounds(500_000, held.append)))
         assert sum(held) == 0
         assert sum(found) < 5_000_000, "of some 20,000,000"
-        lines = list(stream.lines(asked[:2], bounds=AnswerBounds(500_000, held.append)))
+        lines = list(stream.snapshots.lines(asked[:2], bounds=AnswerBounds(500_000, held.append)))
         assert [json.loads(line) for line in lines] == [ends.slots.right(record) for _, record in asked[:2]]
         assert sum(held) == sum(len(line.encode()) for line in lines)
         held.clear()
         no_room = AnswerBounds(None, lambda more: held.append(more) or _no_room(sum(held)))
         with pytest.raises(MemoryError):
-            list(stream.lines(asked, bounds=no_room))
+            list(stream.snapshots.lines(asked, bounds=no_room))
         until(lambda: ends.outcome("abandoned") >= 300)
         assert len(stream.ask(SRQ)["objects"]) == 3_000
 

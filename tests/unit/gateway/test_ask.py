@@ -30,6 +30,10 @@ ASK = "/streams/s/ask"
 
 
 class Opened(SnapshotClient):
+    @property
+    def snapshots(self) -> SnapshotClient:
+        return self
+
     def close(self) -> None:
         pass
 

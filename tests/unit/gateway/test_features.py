@@ -32,6 +32,10 @@ class QuerySession:
         self.retention: int | None = None
         self.largest = 1 << 30
 
+    @property
+    def snapshots(self) -> QuerySession:
+        return self
+
     def as_of(self) -> dict[str, int]:
         return {"round": 1, "clock": self.now}
 

@@ -92,6 +92,10 @@ class QuerySession(SnapshotClient):
         super().__init__(lambda seconds: None, nobody, WGS84)
         self.stream = stream
 
+    @property
+    def snapshots(self) -> SnapshotClient:
+        return self
+
     def limits(self) -> TimeLimits:
         return self.stream.limits
 

@@ -230,7 +230,7 @@ def _ask_at_once(options: argparse.Namespace, records: Sequence[Place]) -> int:
     before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with live.store(options) as store, Stream(store) as stream:
-            for number, line in enumerate(stream.lines(records, at_least, options.timeout / 1000), 1):
+            for number, line in enumerate(stream.snapshots.lines(records, at_least, options.timeout / 1000), 1):
                 print(line, flush=True)
                 if number == options.count:
                     break

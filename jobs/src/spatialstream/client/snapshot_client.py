@@ -68,14 +68,7 @@ class SnapshotClient:
         self.space, self.rule, self._pause = space, rule, pause
 
     def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
-        """Return the round and the clock as of which a query would be answered now; None before the clock has started.
-
-        Args:
-            timeout: seconds to wait for the stream.
-
-        Raises:
-            Unavailable: it does not answer in time.
-        """
+        """The round and the clock of the newest round; see :meth:`~spatialstream.client.stream.Stream.as_of`."""
         read_point = self._newest(timeout)
         return read_point.as_of if read_point is not None and read_point.begun else None
 
@@ -116,26 +109,7 @@ class SnapshotClient:
         timeout: float = 10.0,
         sure: bool = False,
     ) -> Answer | list[Answer]:
-        """Return the answer to a query, or the answers to several, in their order.
-
-        An answer is the row that the stream gives for the query, which a notebook displays on a map, with ``as_of``,
-        such as ``{"round": 17, "clock": 1000}``: all objects with timestamps up to ``clock`` have been considered.
-
-        Args:
-            query: the fields of a snapshot query. Without ``t`` its time is the clock; with a ``t`` in the past it
-                considers the objects up to then. Without ``id`` it gets one.
-            at_least: ms or ISO 8601: wait until the clock has reached this time.
-            timeout: seconds for the answers to arrive, including the wait for ``at_least``, and retries if the stream
-                cannot be reached or proceeds to another round meanwhile. At least one try of a second is made.
-            sure: accept numeric times as ms even if they look like another unit.
-
-        Raises:
-            SettingError: a query is not a snapshot query of this stream, or its time is later than the clock or looks
-                like another unit than ms; names the query, and says what would be right.
-            Unavailable: there is no answer in time; a later try may succeed.
-            Suspended: nobody answers, for the stream is at rest; that is said as soon as it is known.
-            Replaced: the stream has been replaced by another one of its name.
-        """
+        """The answer to a query, or the answers to several; see :meth:`~spatialstream.client.stream.Stream.ask`."""
         if isinstance(query, Mapping):
             (line,) = self.lines([("query", query)], at_least, timeout, sure=sure)
             return Answer(json.loads(line), query, self.space)
@@ -157,11 +131,11 @@ class SnapshotClient:
 
         Args:
             records: the name of each query's origin, for error messages, and the query.
-            at_least: see :meth:`ask`.
-            timeout: see :meth:`ask`. All errors are raised before the first line, except Unavailable with more than a
-                thousand queries.
+            at_least: ms or ISO 8601: wait until the clock has reached this time.
+            timeout: seconds for the answers to arrive, with all retries. All errors are raised before the first line,
+                except Unavailable with more than a thousand queries.
             bounds: limits of the answers' memory, which is held until the caller has consumed the lines.
-            sure: see :meth:`ask`.
+            sure: accept numeric times as ms even if they look like another unit.
 
         Raises:
             TooLarge: they would take more.

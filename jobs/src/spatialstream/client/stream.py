@@ -65,7 +65,7 @@ def connect(
         return Stream(store, opened.pop_all(), known, stream)
 
 
-class Stream(SnapshotClient):
+class Stream:
     """A running stream; made by :func:`connect`. Safe for several threads.
 
     Args:
@@ -73,6 +73,11 @@ class Stream(SnapshotClient):
         opened: closed with it.
         broker: how to reach its topics; None: it can be asked and described only.
         name: the stream's name.
+
+    Attributes:
+        space, rule: of the stream.
+        snapshots: has snapshot queries answered as lines of JSON, also several requests together, and knows the read
+            point; for servers, and other programs that do not need the answers as objects.
 
     Raises:
         Unavailable: the store cannot be reached, or no worker of the stream has run yet.
@@ -86,11 +91,23 @@ class Stream(SnapshotClient):
             if opened is not None:
                 closing.push(opened)
             query_client = closing.enter_context(QueryClient(store))
-            space, rule = Space.parse(query_client.query_endpoint.space), query_client.query_endpoint.rule
-            super().__init__(query_client.newest, query_client.ask, space, rule)
+            endpoint = query_client.query_endpoint
+            self.space, self.rule = Space.parse(endpoint.space), endpoint.rule
+            self.snapshots = SnapshotClient(query_client.newest, query_client.ask, self.space, self.rule)
             self._description = StreamDescription(store, lambda: query_client.actors)
             self._store, self._limits = store, (float("-inf"), TimeLimits())
             self._query_client, self._opened = query_client, closing.pop_all()
+
+    def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
+        """Return the round and the clock as of which a query would be answered now; None before the clock has started.
+
+        Args:
+            timeout: seconds to wait for the stream.
+
+        Raises:
+            Unavailable: it does not answer in time.
+        """
+        return self.snapshots.as_of(timeout)
 
     def limits(self) -> TimeLimits:
         """Which times of objects the stream takes, as its router has told last; all, if nobody can say."""
@@ -167,9 +184,9 @@ class Stream(SnapshotClient):
             Replaced: the stream has been replaced by another one of its name.
         """
         if isinstance(query, SnapshotQuery | Mapping):
-            return super().ask(as_record(query), at_least=at_least, timeout=timeout, sure=sure)
+            return self.snapshots.ask(as_record(query), at_least=at_least, timeout=timeout, sure=sure)
         records = [as_record(each) for each in query]
-        return super().ask(records, at_least=at_least, timeout=timeout, sure=sure)
+        return self.snapshots.ask(records, at_least=at_least, timeout=timeout, sure=sure)
 
     def register(self, query: ContinuousQuery | Mapping[str, Any], *, timeout: float = 30.0) -> dict[str, Any]:
         """Register a continuous query, and return its record when it is registered.
@@ -310,7 +327,7 @@ class Stream(SnapshotClient):
         until = time.monotonic() + timeout
         while True:
             try:
-                read_point = self.read_point(max(1.0, until - time.monotonic()))
+                read_point = self.snapshots.read_point(max(1.0, until - time.monotonic()))
                 found = self._query_client.listed(read_point.round, asked, max(1.0, until - time.monotonic()))
             except (Replaced, Suspended):
                 raise  # no retry can succeed, or is likely to

@@ -279,7 +279,7 @@ class _Asking:
             record["t"] = t
         bounds = replace(self.room.bounds, largest=min(_ROWS, self.room.largest // 2))
         try:
-            (line,) = self.opened.lines([("query", record)], bounds=bounds, sure=True)
+            (line,) = self.opened.snapshots.lines([("query", record)], bounds=bounds, sure=True)
         except SettingError as error:
             raise of_error(SettingError("q", error.problem)) from None
         try:

@@ -39,7 +39,7 @@ async def state(request: Request, stream: ServedStream) -> Response:
     check_parameters(request)
 
     def found(opened: Stream) -> dict[str, Any]:
-        read_point = opened.read_point()
+        read_point = opened.snapshots.read_point()
         clock = read_point.clock if read_point.begun else None
         version = read_point.routing.active
         return {

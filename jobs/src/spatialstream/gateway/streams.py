@@ -167,7 +167,7 @@ def _together(
 ) -> list[Answered | SettingError | Unavailable]:
     """Answer several requests; each gets its answer or its error."""
     geographic = opened.space.geographic
-    found = opened.together([(each.places, each.timeout) for each in asked], at_least, bounds)
+    found = opened.snapshots.together([(each.places, each.timeout) for each in asked], at_least, bounds)
     return [(geographic, each) if isinstance(each, list) else each for each in found]
 
 
