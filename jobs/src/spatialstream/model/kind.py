@@ -96,6 +96,11 @@ class Kind:
         return "at" in self.required
 
     @property
+    def has_second_phase(self) -> bool:
+        """Whether the answer of the slot that is asked first determines which other slots are asked."""
+        return self.route is Route.NEAREST
+
+    @property
     def has_places(self) -> bool:
         """Whether its answer is objects, which have coordinates."""
         return self.rows in ("objects", "object")

@@ -12,12 +12,19 @@ const [TERMS, OFTEN] = [60, 14]; // of a row, and of all of them
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const { places, queries, time, space, kinds: KINDS } = data; // of each type: title, summary, what a row is
+// KINDS has of each type: its title, a summary, what a row is called (`row`), the field of the answer (`rows`), `continuous`
+const { places, queries, time, space, kinds: KINDS } = data;
 const extent = Math.max(1, time.last - time.first);
 const brief = (t) => utc(t, extent);
 const at = (i) => [places.x[i], places.y[i]];
-const ofTerms = (query) => query.type.endsWith("TQ");
-const tinted = (type) => `--colour: var(--${type})`;
+const kindOf = (query) => KINDS[query.type];
+const ofTerms = (query) => kindOf(query).rows === "terms";
+/** Whether each row is one more object; the rows of other continuous queries replace each other. */
+const addsUp = (query) => kindOf(query).rows === "object";
+const replaces = (query) => kindOf(query).continuous && !addsUp(query);
+/** Whether rows are answers of several objects: all of them, or the nearest. */
+const ofObjects = (query) => kindOf(query).rows === "objects";
+const tinted = (type) => `--colour: var(--${type}, var(--soft))`; // a type without a colour of its own is grey
 
 for (const query of queries) query.shape = shape(query.rings, space.geographic);
 
@@ -44,11 +51,11 @@ function current(query) {
 function matches(query) {
   if (!query) return [];
   const row = query.rows[current(query)];
-  if (query.type === "CRQ") return query.rows.filter((each) => each.t >= state.from && each.t <= state.until).map((each) => each.o[0]);
+  if (addsUp(query)) return query.rows.filter((each) => each.t >= state.from && each.t <= state.until).map((each) => each.o[0]);
   if (!row) return [];
-  if (query.type === "SRQ") return row.o.filter((i) => places.t[i] >= state.from);
   if (query.at) return row.o;
-  const [after, first] = [row.t - query.window, query.type === "CTQ" ? query.t : -Infinity];
+  if (ofObjects(query)) return row.o.filter((i) => places.t[i] >= state.from);
+  const [after, first] = [row.t - query.window, kindOf(query).continuous ? query.t : -Infinity];
   return query.counted.filter((i) => places.t[i] > after && places.t[i] >= first && places.t[i] <= row.t);
 }
 
@@ -203,8 +210,8 @@ const timeline = new Timeline($("timeline"), time, period);
 
 /** When something came that a query has found, or its answer was another one. */
 function timesOf(query) {
-  const once = query.type === "SRQ" || query.type === "SKQ";
-  return query.rows.flatMap((row) => (once ? row.o.map((i) => places.t[i]) : row.t));
+  const once = !kindOf(query).continuous;
+  return query.rows.flatMap((row) => (once && ofObjects(query) ? row.o.map((i) => places.t[i]) : row.t));
 }
 
 /** Shows a period; what was played stops. */
@@ -251,11 +258,11 @@ function listQueries() {
   const parts = [];
   let type = "";
   queries.forEach((query, q) => {
-    if (!`${query.id} ${query.title} ${query.says} ${query.type} ${KINDS[query.type][0]}`.toLowerCase().includes(wanted)) return;
-    if (query.type !== type) parts.push(el("h3", { style: tinted(query.type) }, el("b", { text: KINDS[query.type][0] }), ` (${query.type})`));
+    if (!`${query.id} ${query.title} ${query.says} ${query.type} ${kindOf(query).title}`.toLowerCase().includes(wanted)) return;
+    if (query.type !== type) parts.push(el("h3", { style: tinted(query.type) }, el("b", { text: kindOf(query).title }), ` (${query.type})`));
     type = query.type;
-    const total = type === "SRQ" ? query.rows.reduce((sum, row) => sum + row.n, 0) : query.total;
-    parts.push(item(query.title || query.id, `${query.title ? `${query.id} · ` : ""}${counted(total, ...(KINDS[type][2].length ? KINDS[type][2] : ["answer"]))}`, {
+    const total = ofObjects(query) && !query.at ? query.rows.reduce((sum, row) => sum + row.n, 0) : query.total;
+    parts.push(item(query.title || query.id, `${query.title ? `${query.id} · ` : ""}${counted(total, ...KINDS[type].row)}`, {
       class: "object tall query", style: tinted(type), "data-query": q, "aria-pressed": String(q === state.query), onclick: () => select(q === state.query ? -1 : q),
     }));
   });
@@ -270,8 +277,8 @@ function select(q, move = true) {
     if (mine && !move) button.scrollIntoView({ block: "nearest" });
   }
   const query = chosen();
-  document.documentElement.style.setProperty("--colour", query ? `var(--${query.type})` : "var(--soft)");
-  say($("legend-matches"), !query ? "matches of a chosen query" : query.type === "CKQ" ? "moments at which the answer changed" : ofTerms(query) ? "moments of an answer" : "matches");
+  document.documentElement.style.setProperty("--colour", query ? `var(--${query.type}, var(--soft))` : "var(--soft)");
+  say($("legend-matches"), !query ? "matches of a chosen query" : replaces(query) && ofObjects(query) ? "moments at which the answer changed" : ofTerms(query) ? "moments of an answer" : "matches");
   $("clear").hidden = !query;
   $("found").scrollTop = 0;
   answered = "";
@@ -294,10 +301,10 @@ function showAnswer() {
     $("found").replaceChildren(...introduction());
     return;
   }
-  $("found-title").replaceChildren(el("span", { class: "badge", text: `${KINDS[query.type][0]} (${query.type})` }), query.title || query.id);
+  $("found-title").replaceChildren(el("span", { class: "badge", text: `${kindOf(query).title} (${query.type})` }), query.title || query.id);
   $("found").replaceChildren(
     el("p", { text: query.says }),
-    ...(query.type === "CKQ" || query.type === "CTQ" ? [stepper(query)] : []),
+    ...(replaces(query) ? [stepper(query)] : []),
     ...(ofTerms(query) ? termAnswer(query) : objectAnswer(query)),
     el("details", { open }, el("summary", { text: "The query as it was written" }), el("pre", { text: JSON.stringify(query.record, null, 1).replace(/\n\s*/g, " ") })));
 }
@@ -306,12 +313,12 @@ function introduction() {
   const kinds = Object.entries(KINDS).filter(([type]) => queries.some((query) => query.type === type));
   return [
     el("p", { text: "Choose a query: from the list, or by its region on the map. The wheel zooms the map once you have clicked it." }),
-    el("dl", { class: "types" }, kinds.flatMap(([type, [name, says]]) => [el("dt", { style: tinted(type), text: `${name} (${type})` }), el("dd", { text: says })])),
+    el("dl", { class: "types" }, kinds.flatMap(([type, { title, summary }]) => [el("dt", { style: tinted(type), text: `${title} (${type})` }), el("dd", { text: summary })])),
   ];
 }
 
 function stepper(query) {
-  const [now, last, kind] = [current(query), query.rows.length - 1, query.type === "CKQ" ? "change" : "step"];
+  const [now, last, kind] = [current(query), query.rows.length - 1, kindOf(query).row[0]];
   const button = (text, name, i, which) => el("button", { type: "button", class: "quiet", disabled: i < 0 || i > last, "aria-label": `${name} ${kind}`, text, onclick: () => {
     period(time.first, query.rows[i].t);
     const both = [...$("found").querySelectorAll(".stepper button")];
@@ -324,8 +331,8 @@ function stepper(query) {
 function objectAnswer(query) {
   const row = query.rows[current(query)];
   if (!row) return [el("p", { class: "note", text: query.rows.length ? "Nothing yet at this time." : "Nothing was found." })];
-  const numbers = query.type === "CRQ" ? [...matched].reverse() : matched;
-  const before = query.type === "CKQ" ? query.rows[current(query) - 1] : null;
+  const numbers = addsUp(query) ? [...matched].reverse() : matched;
+  const before = replaces(query) && ofObjects(query) ? query.rows[current(query) - 1] : null;
   const shown = numbers.slice(0, state.listed).map((i, rank) => {
     const far = row.d && query.at ? `${distance(row.d[rank], space.geographic)} · ` : "";
     const more = [`${far}${brief(places.t[i])} `, before && !before.o.includes(i) ? el("b", { text: "new" }) : ""];
@@ -336,13 +343,13 @@ function objectAnswer(query) {
   const value = row.value === undefined ? "" : `${JSON.stringify(row.value)}: `;
   let kept = "";
   if (row.n > row.o.length) kept = ` (of ${count(row.n)} in all: the page keeps the first ${count(row.o.length)})`;
-  else if (query.type === "CRQ" && query.total > query.rows.length) kept = ` (of ${count(query.total)} in all: the page keeps the last ${count(query.rows.length)})`;
+  else if (addsUp(query) && query.total > query.rows.length) kept = ` (of ${count(query.total)} in all: the page keeps the last ${count(query.rows.length)})`;
   const more = () => {
     state.listed += LISTED;
     showAnswer();
   };
   return [
-    el("p", { class: "note", text: `${value}${counted(numbers.length, "object")}${kept}${query.type === "CRQ" ? ", latest first" : query.at ? ", nearest first" : ""}` }),
+    el("p", { class: "note", text: `${value}${counted(numbers.length, "object")}${kept}${addsUp(query) ? ", latest first" : query.at ? ", nearest first" : ""}` }),
     el("ol", { class: "found-objects" }, shown),
     left > 0 ? el("button", { type: "button", class: "quiet", text: `show ${count(Math.min(LISTED, left))} more`, onclick: more }) : "",
   ];
@@ -387,7 +394,7 @@ function termAnswer(query) {
 
 function figures() {
   const { objects, queries: asked, results, rejected, seconds } = data.summary;
-  const types = Object.entries(results).map(([type, n]) => el("span", { style: tinted(type) }, el("b", { text: KINDS[type][0] }), ` (${type}) ${count(n)}`));
+  const types = Object.entries(results).map(([type, n]) => el("span", { style: tinted(type) }, el("b", { text: KINDS[type].title }), ` (${type}) ${count(n)}`));
   const said = {
     objects, queries: asked, "result rows": Object.values(results).reduce((sum, n) => sum + n, 0), rejected,
     seconds: seconds?.toFixed(1), "objects/s": seconds > 0 ? objects / seconds : undefined,

@@ -19,7 +19,7 @@ import numpy as np
 
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import Expression
-from spatialstream.model.kinds import KINDS, TYPES
+from spatialstream.model.kinds import KINDS, TYPES, Kind
 from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query, parse_query
 from spatialstream.model.regions import Box, Region, Regions
 from spatialstream.model.space import Space
@@ -81,7 +81,17 @@ def payload(
         "queries": answered,
         "asked": len(asked),
         "totals": totals,
-        "kinds": {kind.type: [kind.wording.title, kind.wording.summary, kind.wording.row] for kind in KINDS},
+        "kinds": {kind.type: _kind_value(kind) for kind in KINDS},
+    }
+
+
+def _kind_value(kind: Kind) -> dict[str, Any]:
+    return {
+        "title": kind.wording.title,
+        "summary": kind.wording.summary,
+        "row": kind.wording.row or ("answer",),
+        "continuous": kind.continuous,
+        "rows": kind.rows,
     }
 
 

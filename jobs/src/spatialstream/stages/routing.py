@@ -23,7 +23,7 @@ from spatialstream.model.regions import Circle, Region, Regions
 
 __all__ = ["PastVersion", "Routing"]
 
-_NEAREST = having(lambda kind: kind.route is Route.NEAREST)
+_TWO_PHASE = having(lambda kind: kind.has_second_phase)
 _EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
 
 Pairs = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
@@ -53,8 +53,8 @@ class Routing:
         active: the version of the epoch.
         pending: the version that is being prepared, if there is one.
         past: earlier versions under which objects that are kept were routed.
-        two_phase: whether an SKQ goes only to the nearest slot, which then determines the other slots that matter
-            (section 6.2); otherwise it goes to all slots at once.
+        two_phase: whether a query with a second phase goes only to the nearest slot, which then determines the other
+            slots that matter (section 6.2); otherwise it goes to all slots at once.
     """
 
     active: RoutingVersion
@@ -70,7 +70,7 @@ class Routing:
     def route_queries(self, queries: QueryBatch) -> Pairs:
         """The slots of each query: (row int32[m], slot int32[m]), ascending by both, each pair once."""
         continuous, everywhere = STANDING[queries.code], _EVERYWHERE[queries.code]
-        nearest = _NEAREST[queries.code] & self.two_phase
+        nearest = _TWO_PHASE[queries.code] & self.two_phase
         parts = [self._under(self.active, queries, np.flatnonzero(~(nearest | everywhere)))]
         if everywhere.any():
             slots, row = np.arange(self.slots, dtype=np.int32), np.flatnonzero(everywhere)
@@ -88,7 +88,7 @@ class Routing:
 
     def slots_of(self, query: Query) -> list[int]:
         """The slots of one snapshot query, ascending: as :meth:`route_queries`, but faster than a batch of one."""
-        if self.two_phase and isinstance(query.selection, Nearest):
+        if self.two_phase and isinstance(query.selection, Nearest) and query.kind.has_second_phase:
             (leaf,) = self.active.index.nearest_leaves(np.array([[query.selection.x, query.selection.y]]))
             return [int(self.active.mapping[leaf])]
         return self.reaching(query.predicate.region, query.t - query.lifetime.duration, query.t)

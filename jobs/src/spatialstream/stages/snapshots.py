@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.kinds import CODE, KINDS, Kind, Route, having
+from spatialstream.model.kinds import CODE, KINDS, Kind, having
 from spatialstream.model.progress import made
 from spatialstream.model.queries import Query, QueryBatch, coded, named
 from spatialstream.model.space import Space
@@ -40,7 +40,7 @@ __all__ = [
     "search",
 ]
 
-_NEAREST = having(lambda kind: kind.route is Route.NEAREST)
+_TWO_PHASE = having(lambda kind: kind.has_second_phase)
 
 Reach = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 """The start of each query's range of objects, (since, t], and whether the range is all that the query asks for."""
@@ -90,7 +90,7 @@ def answer(
         queries: n queries.
         number: int64[n], distinct.
         looked_at: see :func:`reach`.
-        two_phase: whether complete SKQs are included, for a second phase.
+        two_phase: whether complete queries are included that have a second phase.
     """
     if not len(queries):
         return
@@ -99,10 +99,10 @@ def answer(
         number=number, id=queries.ids, type=named(queries.code), t=queries.t, k=queries.k, since=since, whole=whole
     )
     yield slot, messages.SNAPSHOT_QUERIES, heads
-    nearest = np.flatnonzero(_NEAREST[queries.code])
-    if len(nearest) and two_phase:
-        content = queries_with_numbers(queries.take(nearest), number[nearest])
-        yield slot, messages.ASKED, content.append_column("since", pa.array(since[nearest]))
+    first = np.flatnonzero(_TWO_PHASE[queries.code])
+    if len(first) and two_phase:
+        content = queries_with_numbers(queries.take(first), number[first])
+        yield slot, messages.ASKED, content.append_column("since", pa.array(since[first]))
     gathered: dict[str, list[Columns]] = {}
     sizes: dict[str, int] = {}
     for i in range(len(queries)):

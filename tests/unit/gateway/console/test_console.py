@@ -21,6 +21,7 @@ from spatialstream.gateway.console import pages
 from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import Unavailable
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import SpatialObject
 from spatialstream.servers.process import await_condition
 from spatialstream.web import FOLDER
@@ -118,6 +119,21 @@ def test_pages_come_under_a_policy_that_lets_nothing_else_in(gateway: Client) ->
     assert gateway("GET", "/console/web/dom.js").status == 200
     packed = gateway("GET", "/console/main.js", accept_encoding="gzip, br")
     assert gzip.decompress(packed.body) == script.body
+
+
+def test_a_page_knows_the_kinds_of_queries_from_the_gateway(gateway: Client) -> None:
+    module = gateway("GET", "/console/kinds.js")
+    assert module.headers["content-type"].startswith("text/javascript")
+    known = json.loads(module.body.removeprefix(b"export const KINDS = ").removesuffix(b";\n"))
+    assert [*known] == [*TYPES]
+    assert known["CKQ"] == {
+        "title": "Nearest, continuous",
+        "selects": "Nearest",
+        "continuous": True,
+        "fields": ["at", "k", "keywords", "any", "none", "duration", "by", "window"],
+        "rows": "objects",
+    }
+    assert gateway("GET", "/console/kinds.js", if_none_match=module.headers["etag"]).status == 304
 
 
 def test_the_page_has_no_script_or_style_of_its_own() -> None:

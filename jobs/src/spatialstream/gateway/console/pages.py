@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from spatialstream.model.kinds import KINDS
 from spatialstream.web import FOLDER
 
 __all__ = ["Pages"]
@@ -45,9 +48,32 @@ class _File:
     tag: str
     kind: str
 
+    @classmethod
+    def of(cls, content: bytes, kind: str) -> Self:
+        """A file of this content and media type."""
+        tag = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+        return cls(content, gzip.compress(content, 6, mtime=0), tag, kind)
+
+
+def _kinds() -> bytes:
+    """The module ``kinds.js``: what the page has to know of each type of query."""
+    known = {
+        kind.type: {
+            "title": kind.wording.title,
+            "selects": kind.selection.__name__,
+            "continuous": kind.continuous,
+            "fields": [*kind.required, *kind.optional],
+            "rows": kind.rows,
+        }
+        for kind in KINDS
+    }
+    return f"export const KINDS = {json.dumps(known)};\n".encode()
+
 
 class Pages:
     """Serves the files of three folders: the console's ``static``, the shared ``web``, and ``vendor``.
+
+    Besides these there is ``kinds.js``, which is made of the table of kinds.
 
     Args:
         folder: the folder with ``static`` and ``vendor``.
@@ -56,16 +82,18 @@ class Pages:
     def __init__(self, folder: Path = _HERE) -> None:
         self._folder = folder
         self._files: dict[str, tuple[tuple[int, int], _File]] = {}
+        self._made = {"kinds.js": _File.of(_kinds(), _TYPES[".js"])}
 
     def answer(self, request: Request, name: str) -> Response:
         """Answer with the file of a path below the console's; "" is the page itself."""
         name = name or "index.html"
         if name == "index.html" and not (self._folder / "vendor" / "console.lock").is_file():
             return Response(_MISSING, 503, _HEADERS, "text/html; charset=utf-8")
-        path = self.find(name)
-        if path is None:
+        file, path = self._made.get(name), self.find(name)
+        if file is None and path is not None:
+            file = self._file(path)
+        if file is None:
             return Response("There is no such page.", 404, _HEADERS, "text/plain")
-        file = self._file(path)
         headers = _HEADERS | {"ETag": file.tag}
         if request.headers.get("if-none-match") == file.tag:
             return Response(status_code=304, headers=headers)
@@ -89,8 +117,6 @@ class Pages:
         stat = path.stat()
         state, key = (stat.st_mtime_ns, stat.st_size), str(path)
         if key not in self._files or self._files[key][0] != state:
-            content = path.read_bytes()
-            tag = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
             kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "text/plain"
-            self._files[key] = state, _File(content, gzip.compress(content, 6, mtime=0), tag, kind)
+            self._files[key] = state, _File.of(path.read_bytes(), kind)
         return self._files[key][1]

@@ -1,15 +1,20 @@
 // The card of a query: what it asks for, its state, and its results.
 
 import { Problem, call, streamPath } from "./api.js";
-import { KIND, isContinuous, summarize, timing } from "./query.js";
-import { Matches, Nearest, Words } from "./views.js";
+import { isContinuous, nameOf, shownAs, summarize, timing } from "./query.js";
+import { Matches, Nearest, Value, Words } from "./views.js";
 import { el, icon, say } from "./web/dom.js";
 import { milliseconds, moment, span } from "./web/format.js";
 
 // distinguished by people with any kind of colour vision, on dark and on light ground (after Okabe and Ito)
 export const COLOURS = ["#2fa4e7", "#e8702a", "#1fb58f", "#d779b4", "#c9a227", "#8f8cf0", "#e25563", "#6aa84f"];
-const VIEWS = { objects: Matches, nearest: Nearest, terms: Words };
-const TYPES = { objects: "objects", nearest: "nearest", terms: "top words" };
+const VIEWS = { objects: Matches, nearest: Nearest, terms: Words, value: Value };
+const NOTHING_YET = {
+  objects: "No match yet. Matches appear here and on the map as they arrive.",
+  nearest: "No object has matched yet.",
+  terms: "The first words arrive with the next step.",
+  value: "The first answer arrives with the next step.",
+};
 // ms between two checks whether a query is registered: until that is known or when it has expired, and otherwise
 const SOON = 5_000;
 const RARELY = 60_000;
@@ -21,7 +26,7 @@ const ENOUGH = 500; // rows that are read at once
 let made = 0;
 
 /** The view of a query's rows: as they arrive, or those of a moment. */
-export const viewOf = (card, coming) => new VIEWS[card.kind](card, coming);
+export const viewOf = (card, coming) => new VIEWS[card.shown](card, coming);
 
 export class QueryCard {
   /** @param {object} query as the interface takes it; a continuous one has its id @param {object} app the page */
@@ -29,7 +34,7 @@ export class QueryCard {
     [this.query, this.app, this.colour] = [query, app, colour];
     this.key = `query-${(made += 1)}`;
     this.continuous = isContinuous(query);
-    this.kind = KIND[query.type];
+    this.shown = shownAs(query.type);
     this.view = viewOf(this, this.continuous);
     this.summary = summarize(query, app.space);
     this.rows = 0;
@@ -59,7 +64,7 @@ export class QueryCard {
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
           this.end)),
       this.body,
-      el("footer", {}, el("span", { class: "kind", text: `${this.continuous ? "continuous" : "snapshot"} · ${TYPES[this.kind]} · ${timing(this.query)}` }), this.status));
+      el("footer", {}, el("span", { class: "kind", text: `${this.continuous ? "continuous" : "snapshot"} · ${nameOf(this.query.type).toLowerCase()} · ${timing(this.query)}` }), this.status));
     article.style.setProperty("--colour", this.colour);
     return article;
   }
@@ -128,7 +133,7 @@ export class QueryCard {
       [this.since, this.until] = [query.t, duration === null ? null : query.t + duration];
     }
     this.#set("registered", this.since === null ? "registered" : `registered at ${moment(this.since)}`);
-    this.#wait({ objects: "No match yet. Matches appear here and on the map as they arrive.", nearest: "No object has matched yet.", terms: "The first words arrive with the next step." }[this.kind]);
+    this.#wait(NOTHING_YET[this.shown]);
   }
 
   /** Follows a query that is registered already. */
@@ -176,7 +181,7 @@ export class QueryCard {
     try {
       const rows = await this.#lastRows();
       if (rows.length) this.view.past(rows);
-      if (rows.length || this.kind === "objects") this.#fill();
+      if (rows.length || this.shown === "objects") this.#fill();
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       this.caughtUp = false; // the next check tries again

@@ -1,6 +1,7 @@
 // The form of a query, and its region on the map.
 
-import { CONTINUOUS, KIND, SNAPSHOT, isContinuous, parseWords, wordsText } from "./query.js";
+import { KINDS } from "./kinds.js";
+import { SELECTIONS, isContinuous, nameOf, parseWords, takes, wordsText } from "./query.js";
 import { pointOn } from "./web/canvas.js";
 import { el, icon, say } from "./web/dom.js";
 import { corners, rounded } from "./web/geometry.js";
@@ -34,12 +35,18 @@ export class Composer {
     this.#update();
   }
 
-  get kind() {
-    return this.form.elements.kind.value;
+  /** The types of what is chosen to be selected, by whether they are asked `once` or `continuous`. */
+  get types() {
+    return SELECTIONS.get(this.form.elements.selection.value);
+  }
+
+  /** Whether a query of that has a field, asked in either way. */
+  #takes(field) {
+    return Object.values(this.types).some((type) => takes(type, field));
   }
 
   #parts() {
-    const radio = (value, text, checked) => el("label", {}, el("input", { type: "radio", name: "kind", value, checked, onchange: () => this.#update() }), el("span", { text }));
+    const radio = ([value, types], i) => el("label", {}, el("input", { type: "radio", name: "selection", value, checked: i === 0, onchange: () => this.#update() }), el("span", { text: nameOf(Object.values(types)[0]) }));
     const draw = (shape, name, text) => el("button", { type: "button", "data-shape": shape, "aria-pressed": "false", onclick: () => this.draw(shape) }, icon(name), el("span", { text }));
     const select = (name, choices, chosen) => el("select", { name }, choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })));
     this.where = el("div", { class: "where", role: "group", "aria-label": "Where" },
@@ -56,7 +63,7 @@ export class Composer {
     this.note = el("p", { class: "note", id: "composer-note" });
     this.instead = el("p", { class: "note", role: "status", hidden: true });
     return [
-      el("div", { class: "kinds", role: "radiogroup", "aria-label": "What" }, radio("objects", "Objects", true), radio("nearest", "Nearest"), radio("terms", "Top words")),
+      el("div", { class: "kinds", role: "radiogroup", "aria-label": "What" }, [...SELECTIONS].map(radio)),
       this.where,
       el("div", { class: "exactly" }, this.fields, this.byView),
       el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
@@ -69,23 +76,24 @@ export class Composer {
 
   /** Shows the fields of the chosen query type. */
   #update() {
-    const kind = this.kind;
     this.form.inert = this.app.space === null; // places have no meaning before the stream's space is known
-    this.step.hidden = kind !== "terms";
-    this.howMany.hidden = kind === "objects";
+    this.step.hidden = !this.#takes("step");
+    this.howMany.hidden = !this.#takes("k");
+    this.once.hidden = this.types.once === undefined;
+    this.register.hidden = this.types.continuous === undefined;
     for (const each of this.where.children) {
       const shape = each.dataset.shape;
-      each.hidden = (shape === "at") !== (kind === "nearest");
+      each.hidden = (shape === "at") !== this.#takes("at");
       each.setAttribute("aria-pressed", String(shape === this.drawing || (this.drawing === null && shape === this.shape)));
     }
-    say(this.byView, kind === "nearest" ? "the middle of the map" : "what the map shows");
+    say(this.byView, this.#takes("at") ? "the middle of the map" : "what the map shows");
     this.#numbers();
     this.#show();
     const reason = this.app.readOnlyReason?.() ?? null;
     const muted = this.app.mutedReason?.() ?? null;
     say(this.note, [muted, reason].filter(Boolean).join(" "));
     for (const [button, why] of [[this.once, muted], [this.register, reason]]) {
-      button.disabled = why !== null;
+      button.disabled = why !== null || button.hidden;
       if (why !== null) button.setAttribute("aria-describedby", "composer-note");
       else button.removeAttribute("aria-describedby");
     }
@@ -94,7 +102,7 @@ export class Composer {
   /** The shape of the chosen place. */
   get shape() {
     if (this.app.space === null) return null;
-    if (this.kind === "nearest") return this.at ? "at" : null;
+    if (this.#takes("at")) return this.at ? "at" : null;
     if (!this.region) return null;
     return this.app.space.isEverywhere(this.region) ? "everywhere" : this.region.box ? "box" : "circle";
   }
@@ -108,7 +116,7 @@ export class Composer {
   edit(query, replaced = null) {
     this.#replace(replaced);
     const { elements } = this.form;
-    elements.kind.value = KIND[query.type];
+    elements.selection.value = KINDS[query.type].selects;
     this.region = query.region ?? null;
     this.at = query.at ?? null;
     elements.words.value = wordsText(query);
@@ -135,21 +143,20 @@ export class Composer {
 
   #query(how) {
     const { elements } = this.form;
-    const kind = this.kind;
-    const continuous = how === "continuous";
-    const query = { type: (continuous ? CONTINUOUS : SNAPSHOT)[kind], ...parseWords(elements.words.value) };
-    if (kind === "nearest") {
+    const type = this.types[how];
+    const query = { type, ...parseWords(elements.words.value) };
+    if (takes(type, "at")) {
       if (!this.at) return this.#wrong("A place is required: choose Point and click on the map, or type its coordinates.");
       query.at = this.at;
     } else {
       if (!this.region) return this.#wrong("A region is required: draw a box or a circle on the map, or choose Everywhere.");
       query.region = this.region;
     }
-    if (kind !== "objects") query.k = Number(elements.k.value);
-    if (!continuous) query.duration = elements.span.value;
+    if (takes(type, "k")) query.k = Number(elements.k.value);
+    if (how === "once") query.duration = elements.span.value;
     else {
-      if (kind !== "objects") query.window = elements.span.value;
-      if (kind === "terms") query.step = elements.step.value;
+      if (takes(type, "window")) query.window = elements.span.value;
+      if (takes(type, "step")) query.step = elements.step.value;
       if (elements.lifetime.value) query.duration = elements.lifetime.value;
     }
     return query;
@@ -208,7 +215,7 @@ export class Composer {
     const [[west, south], [east, north]] = [space.inside(low), space.inside(high)];
     const whole = space.geographic && high[0] - low[0] >= 360;
     this.#stopDrawing();
-    if (this.kind === "nearest") this.at = this.#placed(map.center);
+    if (this.#takes("at")) this.at = this.#placed(map.center);
     else this.region = { box: (whole ? [-180, south, 180, north] : [west, south, east, north]).map((each) => rounded(each)) };
     this.#update();
   }
@@ -317,7 +324,7 @@ export class Composer {
   #show() {
     const { map, space } = this.app;
     if (!space) return;
-    const region = this.kind === "nearest" ? null : this.region;
+    const region = this.#takes("at") ? null : this.region;
     const drawn = region && !space.isEverywhere(region) ? region : null;
     map.setDraft(drawn);
     const places = this.#places(drawn);
@@ -329,7 +336,7 @@ export class Composer {
   }
 
   #places(region) {
-    if (this.kind === "nearest") return this.at ? [this.at] : [];
+    if (this.#takes("at")) return this.at ? [this.at] : [];
     if (!region) return [];
     if (region.box) {
       const [west, south, east, north] = region.box;
@@ -342,7 +349,7 @@ export class Composer {
   #handle(i) {
     let fixed = null; // of a box, the corner opposite to the one that is dragged: where it is, and its longitude on the map
     const begun = ([lng]) => {
-      if (this.kind === "nearest" || !this.region.box) return;
+      if (this.#takes("at") || !this.region.box) return;
       const [west, south, east, north] = this.region.box;
       const ring = this.app.space.outline(this.region);
       const turn = this.app.space.geographic ? 360 * Math.round((lng - ring[i][0]) / 360) : 0; // it may be on another copy of the world
@@ -352,7 +359,7 @@ export class Composer {
       const { space } = this.app;
       if (space === null) return;
       const to = this.#placed(place);
-      if (this.kind === "nearest") this.at = to;
+      if (this.#takes("at")) this.at = to;
       else if (this.region.circle) {
         const [x, y, radius] = this.region.circle;
         this.region = { circle: i === 0 ? [...to, radius] : [x, y, space.geographic ? Math.round(space.distance([x, y], to)) : space.distance([x, y], to)] };

@@ -1,14 +1,30 @@
 // Queries as records: built from the form, described in words, and encoded in the page's address.
 
+import { KINDS } from "./kinds.js"; // written by the gateway, from its table of kinds
 import { distance, duration, place } from "./web/format.js";
 import { rounded } from "./web/geometry.js";
 
-export const CONTINUOUS = { objects: "CRQ", nearest: "CKQ", terms: "CTQ" };
-export const SNAPSHOT = { objects: "SRQ", nearest: "SKQ", terms: "STQ" };
-export const KIND = Object.fromEntries(
-  [CONTINUOUS, SNAPSHOT].flatMap((types) => Object.entries(types).map(([kind, type]) => [type, kind])),
-);
-export const isContinuous = (query) => Object.values(CONTINUOUS).includes(query.type);
+export const isContinuous = (query) => KINDS[query.type].continuous;
+export const takes = (type, field) => KINDS[type].fields.includes(field);
+
+/** What a type is called, without whether it is a snapshot query or a continuous one. */
+export const nameOf = (type) => KINDS[type].title.split(",")[0];
+
+/** The types by what they select: `once` is the type of a snapshot query, `continuous` that of a continuous one. */
+export const SELECTIONS = new Map();
+for (const [type, { selects, continuous }] of Object.entries(KINDS)) {
+  SELECTIONS.set(selects, { ...SELECTIONS.get(selects), [continuous ? "continuous" : "once"]: type });
+}
+
+/**
+ * How the rows of a type are shown: `objects` are matches, `nearest` a list of objects in order, `terms` words with their
+ * counts, and `value` is anything else. The rows of all but continuous `objects` replace each other.
+ */
+export function shownAs(type) {
+  const { rows } = KINDS[type];
+  if (rows !== "object" && rows !== "objects") return rows === "terms" ? "terms" : "value";
+  return takes(type, "at") ? "nearest" : "objects";
+}
 
 /**
  * Parses the words: words in a group must all be present, `|` or a comma separates alternatives, and a word with a minus
@@ -33,12 +49,13 @@ export function wordsText(query) {
 
 /** Describes a query in one line. */
 export function summarize(query, space) {
-  const kind = KIND[query.type];
+  const shown = shownAs(query.type);
   const words = wordsText(query);
   const quoted = words ? `“${words}”` : null;
   const where = query.region ? regionText(query.region, space) : `to ${place(query.at, space)}`;
-  if (kind === "nearest") return { title: `${query.k} nearest${quoted ? ` ${quoted}` : ""}`, where };
-  if (kind === "terms") return { title: `Top ${query.k} words${quoted ? ` with ${quoted}` : ""}`, where };
+  if (shown === "nearest") return { title: `${query.k} nearest${quoted ? ` ${quoted}` : ""}`, where };
+  if (shown === "terms") return { title: `Top ${query.k} words${quoted ? ` with ${quoted}` : ""}`, where };
+  if (shown === "value") return { title: `${nameOf(query.type)}${quoted ? ` of ${quoted}` : ""}`, where };
   return { title: quoted ?? "Every object", where };
 }
 
@@ -55,17 +72,15 @@ export function regionText(region, space) {
 /** Describes how far a snapshot query looks back, or how long a continuous query lasts. */
 export function timing(query) {
   const ms = (value) => (typeof value === "number" ? `${value}ms` : value);
-  const kind = KIND[query.type];
   if (!isContinuous(query)) return `in the last ${duration(ms(query.duration))}`;
   const until = query.duration === undefined ? "until cancelled" : `for ${duration(ms(query.duration)).replace(/^(?=[a-z])/, "a ").replace("a hour", "an hour")}`;
-  if (kind === "terms") return `of the last ${duration(ms(query.window))}, every ${duration(ms(query.step))}, ${until}`;
-  if (kind === "nearest" && query.window !== undefined) return `of the last ${duration(ms(query.window))}, ${until}`;
-  return until;
+  const window = query.window === undefined ? [] : [`of the last ${duration(ms(query.window))}`];
+  const step = query.step === undefined ? [] : [`every ${duration(ms(query.step))}`];
+  return [...window, ...step, until].join(", ");
 }
 
 // ------------------------------------------------------------------------------------------------------ the address
 
-const TYPES = new Set(Object.keys(KIND));
 export const MOST = 40; // queries in an address
 const SAID = ["stream", "view", "map", "q", "follow", "replay"];
 
@@ -86,7 +101,7 @@ export function readAddress(hash) {
   if (given.has("replay")) said.replay = { id: given.get("replay"), at: Number(given.get("at")) || null, span: given.get("span") };
   try {
     const queries = JSON.parse(given.get("q") ?? "[]");
-    said.queries = queries.slice(0, MOST).filter((each) => each && TYPES.has(each.type) && (!isContinuous(each) || typeof each.id === "string"));
+    said.queries = queries.slice(0, MOST).filter((each) => each && Object.hasOwn(KINDS, each.type) && (!isContinuous(each) || typeof each.id === "string"));
   } catch {
     // the link was truncated or changed
   }

@@ -45,7 +45,7 @@ export class Replay {
   /** Opens the replay of a continuous query; at a moment, if one is given. */
   open(card, { at = null, span: wanted = this.span } = {}) {
     if (this.card !== null) this.close();
-    [this.card, this.view] = [card, viewOf(card, card.kind === "terms")];
+    [this.card, this.view] = [card, viewOf(card, card.shown === "terms")];
     this.element.hidden = false;
     this.element.style.setProperty("--colour", card.colour);
     say(this.title, `Replay: ${card.summary.title}`);
@@ -173,7 +173,7 @@ export class Replay {
       let shown = await this.#rows(at);
       // an answer holds until the next one
       const before = this.counts.findLastIndex((each, i) => i < at && each.rows > 0);
-      const holds = !shown.rows.length && this.card?.kind !== "objects" && before >= 0;
+      const holds = !shown.rows.length && this.card?.shown !== "objects" && before >= 0;
       if (holds) shown = await this.#rows(before);
       if (reading.signal.aborted || at !== this.at) return;
       this.#show(shown.rows, shown.more, holds);
@@ -196,7 +196,7 @@ export class Replay {
 
   async #read({ since, until }) {
     const { signal } = this.reading;
-    const first = this.card.kind === "objects";
+    const first = this.card.shown === "objects";
     const asked = new URLSearchParams({ query: this.card.query.id, since, until, limit: SHOWN });
     let [rows, next] = [[], streamPath(this.app.stream, `results/past?${asked}`)];
     for (let page = 0; next && page < PAGES && !(first && rows.length >= SHOWN); page += 1) {
@@ -209,15 +209,17 @@ export class Replay {
 
   #show(rows, more, holds = false) {
     const { view, card } = this;
-    if (card.kind === "objects") view.row({ objects: rows.map((each) => each.object) }, true);
-    else if (card.kind === "nearest") view.row({ objects: rows.at(-1)?.objects ?? [] }, true);
-    else {
+    if (card.shown === "objects") view.row({ objects: rows.map((each) => each.object) }, true);
+    else if (card.shown === "nearest") view.row({ objects: rows.at(-1)?.objects ?? [] }, true);
+    else if (card.shown === "value") {
+      if (rows.length) view.row(rows.at(-1), true);
+    } else {
       view.restore({ steps: [] });
       rows.forEach((each) => view.row(each, true));
       if (!rows.length) view.row({ t: this.counts[this.at].until, terms: [] });
     }
     view.draw();
-    if (rows.length && card.kind === "objects") this.app.map.light(card.key);
+    if (rows.length && card.shown === "objects") this.app.map.light(card.key);
     this.#tell({ shown: rows.length, more, holds });
   }
 
@@ -226,7 +228,7 @@ export class Replay {
     const when = `${moment(since)} – ${moment(until)}`;
     const about = (n) => `${exact ? "" : "about "}${counted(n, "row")}`;
     this.slider.setAttribute("aria-valuetext", `${when}, ${about(rows)}`);
-    const some = known !== null && this.card.kind === "objects" && known.more;
+    const some = known !== null && this.card.shown === "objects" && known.more;
     const what = some ? `the first ${count(known.shown)} of ${about(Math.max(rows, known.shown))}` : `${about(rows)}${known?.holds ? "; the previous answer still holds" : ""}`;
     say(this.message, `${when}: ${what}`);
   }

@@ -1,8 +1,9 @@
-// Views of a query's rows: matches as they arrive, a list that reorders, words as bars by time.
+// Views of a query's rows: matches as they arrive, a list that reorders, words as bars by time, and any other value.
 //
 // Each view has `row(row, live)`, which takes a row of the stream, `draw()`, and `keep()` and `restore()`, so that a page
 // that is reloaded continues where it was.
 
+import { KINDS } from "./kinds.js";
 import { el, say, still } from "./web/dom.js";
 import { count, distance, moment, span } from "./web/format.js";
 import { bar, bars, item, termHead, termRows } from "./web/lists.js";
@@ -234,5 +235,39 @@ export class Words extends View {
   restore({ steps }) {
     this.steps = [];
     steps.forEach((each) => this.row(each));
+  }
+}
+
+/** The answer of a type that gives neither objects nor words. */
+export class Value extends View {
+  constructor(card) {
+    super(card);
+    this.last = null;
+    this.figure = el("b");
+    this.when = el("span");
+    this.element = el("div", { class: "matches" }, el("p", { class: "figure" }, this.figure, this.when));
+  }
+
+  row(row) {
+    this.last = row;
+  }
+
+  draw() {
+    if (this.last === null) return;
+    const value = this.last[KINDS[this.card.query.type].rows];
+    say(this.figure, typeof value === "number" ? count(value) : JSON.stringify(value));
+    say(this.when, ` at ${moment(this.last.t)}`);
+  }
+
+  past(rows) {
+    if (this.last === null) this.row(rows.at(-1));
+  }
+
+  keep() {
+    return { last: this.last };
+  }
+
+  restore({ last = null }) {
+    this.last = last;
   }
 }
