@@ -88,6 +88,11 @@ class AskedActors:
         self.away, self.lost = set[str](), list[str]()
         self.found = self.doubts = self.looks = 0
 
+    def set_message_bytes(self, count: int) -> None:
+        """Have answers sent in messages of so many bytes."""
+        for each in self.coordinators.values():
+            each.message_bytes = count
+
     def _lose(self, name: str) -> None:
         self.lost += [name] if name else []
 

@@ -63,7 +63,7 @@ class ObjectServer(Server):
             *("-s3", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.folder / 's3.json'}"),
         ]
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         with suppress(Exception):
             given = {"access_key_id": KEY, "secret_access_key": SECRET, "region": "us-east-1"}
             options = {"client_options": {"allow_http": True}, "retry_config": {"max_retries": 0}}

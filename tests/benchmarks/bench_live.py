@@ -369,7 +369,7 @@ class Live:
             TimeoutError: they do not.
         """
         if not await_condition(lambda: self.worker.running and condition(self._worker()), timeout):
-            raise TimeoutError(f"{problem} after {timeout:.0f} s; log: {self.worker._tail()}")
+            raise TimeoutError(f"{problem} after {timeout:.0f} s; log: {self.worker.tail()}")
 
     def _worker(self) -> Sample:
         """The worker's metrics; none while it does not answer."""
@@ -441,12 +441,12 @@ def throughput(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         below = [rate for rate in RATES if rate <= ceiling] or RATES[-1:]
         for rate in (below if scale.rate is None else [scale.rate])[:_MOST_TRIES]:
             say(f"{rate:,.0f} objects/s ...")
-            if not _drain(live):
+            if not drain(live):
                 raise TimeoutError("not everything that was sent has had its results in time")
             tried = _sustained(live, sampler, rate)
             if not tried.grows:
                 break
-        drained = _drain(live)
+        drained = drain(live)
         everything = sampler.between(tried.began - 1.0, time.time())
     steady, span = tried.steady, tried.span
     gained = {name: steady[-1][name] - steady[0].get(name, 0.0) for name in steady[-1]}
@@ -532,7 +532,7 @@ def _cpu(samples: list[Sample]) -> list[dict[str, Any]]:
     ]
 
 
-def _drain(live: Live, timeout: float = 120.0) -> bool:
+def drain(live: Live, timeout: float = 120.0) -> bool:
     """Wait until everything that was sent has its results; whether it has."""
     upto = time.time()
     sender = live.sender(0.0)
@@ -625,7 +625,7 @@ def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Ages of results at a moderate rate, and at a high one."""
     scale = live.scale
     rows, record = _ages(live, scale.calm_rate, {"CRQ": (400, "aim 150"), "": (400, "aim 150")})
-    if not _drain(live):
+    if not drain(live):
         raise TimeoutError("not everything that was sent has had its results in time")
     more, _ = _ages(live, scale.busy_rate, {"CRQ": (800, "aim 300")})
     return rows + more, record

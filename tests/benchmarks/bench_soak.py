@@ -87,7 +87,7 @@ def growth(times: Sequence[float], sizes: Sequence[float], settled: float) -> fl
 
 def _change(live: Live, soak: Soak, ended: threading.Event) -> None:
     """Register and cancel queries until all is over."""
-    sender = Sender(live.connection, live.name, live.sender(0.0)._space, watermarks=False)
+    sender = Sender(live.connection, live.name, live.sender(0.0).space, watermarks=False)
     queries, number, continuous = asked_for(live.source, 1_000, QueryType.CRQ), 0, list[str]()
     while not ended.wait(1.0 / soak.changes):
         now = int(time.time() * 1000)

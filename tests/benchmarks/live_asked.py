@@ -35,7 +35,7 @@ def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     held = live.scale.held
     sender = live.sender(400_000.0, 500)
     sender.live(live.objects, QueryBatch.of([]), 0.0, 600.0, lambda: False, held)
-    if not live_stream._drain(live, 600.0):
+    if not live_stream.drain(live, 600.0):
         raise TimeoutError("the objects that are to be asked for are not taken in")
     rows: list[dict[str, Any]] = []
     record: dict[str, Any] = {"held": held}

@@ -101,7 +101,7 @@ class GatewayServer(job.GatewayServer):
         token = {"name": "test", "token": self._token, "rights": ["ask", "watch", "write"], "streams": ["*"]}
         (self.folder / "tokens").write_text(json.dumps(token))
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         return strangers.get("127.0.0.1", self.port, "/ready", tls=self._tls)[0] == 200
 
 

@@ -141,7 +141,7 @@ class Quorums:
             if not job.running:
                 job.kill()  # what is left of its group
                 job.launch()
-        return all(getattr(self.stream, name)._answers() for name in _JOBS)
+        return all(getattr(self.stream, name).answers() for name in _JOBS)
 
     def lose_each(self) -> None:
         """Leaders, minorities and majorities, of ZooKeeper and of the brokers."""

@@ -51,7 +51,7 @@ class Dummy(Server):
     def _command(self):
         return [sys.executable, "-c", self.code]
 
-    def _answers(self):
+    def answers(self):
         return (self.folder / "ready").exists()
 
 

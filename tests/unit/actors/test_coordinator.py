@@ -114,7 +114,7 @@ def test_an_answer_comes_in_messages_of_a_size_and_no_more_is_found_than_is_read
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spatialstream.stages.snapshot_queries.BLOCK_BYTES", 20_000)
-    monkeypatch.setattr(coordinator, "_PIECE", 30_000)
+    cluster.actors.set_message_bytes(30_000)
     cluster.round(2_000, 3_000)
     asked = request([SRQ] * 40, 60.0)
     sizes = [sum(map(len, lines)) for _, lines in cluster.actors.ask(asked)]
@@ -127,7 +127,7 @@ def test_an_answer_comes_in_messages_of_a_size_and_no_more_is_found_than_is_read
     answer.close()
     assert cluster.actors.found < everything / 10
     assert cluster.count("abandoned") == [40, 0, 0]
-    assert cluster.actors.coordinators["a"]._memory.taken == 0
+    assert cluster.actors.coordinators["a"].memory.taken == 0
     small = [sum(map(len, lines)) for _, lines in cluster.actors.ask(request([CORNER] * 2_000, 60.0))]
     assert len(small) < 20
     assert max(small) < 40_000
@@ -185,7 +185,7 @@ def _places_of(cluster: Cluster, slot: int) -> list[tuple[float, float]]:
 def test_once_a_row_is_sent_nothing_is_looked_for_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of another round would not go together with it: who asks begins again."""
     monkeypatch.setattr("spatialstream.stages.snapshot_queries.BLOCK_BYTES", 1_000)
-    monkeypatch.setattr(coordinator, "_PIECE", 1_000)
+    cluster.actors.set_message_bytes(1_000)
     asked = request([SRQ] * 10 + [SKQ | {"k": 1_000}] * 10)
     answer = cluster.actors.ask(asked)
     next(answer)
@@ -233,7 +233,7 @@ def test_what_would_be_too_large_is_given_up_while_it_is_found(
     with pytest.raises(TooLarge, match=r"the answer would have (more than )?\d+ bytes, and the most is 50000"):
         cluster.ask([SRQ] * 1_000, largest=50_000)
     assert cluster.actors.found < 200_000
-    assert cluster.actors.coordinators["a"]._memory.taken == 0
+    assert cluster.actors.coordinators["a"].memory.taken == 0
 
 
 def test_the_memory_of_an_actor_is_that_of_all_its_answers() -> None:
@@ -243,7 +243,7 @@ def test_the_memory_of_an_actor_is_that_of_all_its_answers() -> None:
     assert cluster.ask([SRQ]) == [row]
     assert cluster.ask([SRQ]) == [row], "what was held is given back"
     waiting = cluster.actors.ask(request([SRQ] * 2))
-    memory = cluster.actors.coordinators["a"]._memory
+    memory = cluster.actors.coordinators["a"].memory
     assert memory.taken == 0
     next(waiting)
     held = memory.taken

@@ -21,7 +21,7 @@ from pyarrow import flight
 from spatialstream.actors.actor import Actor, ActorSpec
 from spatialstream.actors.engine import ActorEngine
 from spatialstream.actors.query_metrics import none_asked
-from spatialstream.actors.wire import _CLIENT, PINGS_SECONDS, ActorLost, Command, act, client_of, options
+from spatialstream.actors.wire import CLIENT_OPTIONS, PINGS_SECONDS, ActorLost, Command, act, client_of, options
 from spatialstream.connectors.requests import no_requests
 from spatialstream.model.errors import RunError, SpatialStreamError
 from spatialstream.stream.engine import StageError
@@ -251,7 +251,7 @@ def test_what_is_given_up_ends_with_the_piece_that_it_is_at(tmp_path: Path) -> N
 
 
 def test_clients_do_not_ping_more_often_than_servers_take_it() -> None:
-    given = dict(_CLIENT)
+    given = dict(CLIENT_OPTIONS)
     assert given["grpc.keepalive_time_ms"] == 1_000 * PINGS_SECONDS > 1_000 * _LEAST_SECONDS_OF_PINGS
     assert not [name for name in given if "ping" in name and name != "grpc.http2.max_pings_without_data"]
 

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -69,7 +69,8 @@ class Endpoints:
         world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
         world.storage.place = PLACE  # where the views are
         save_version(world.storage, self.slots.version)
-        self.registry = ActorRegistry("127.0.0.1", OWN, 10.0, None, ASKING, self.read_point)
+        self.newest: Callable[[], Any] = self.read_point
+        self.registry = ActorRegistry("127.0.0.1", OWN, 10.0, None, ASKING, lambda: self.newest())
         registry = f"127.0.0.1:{self.registry.port}"
         self.actors = [Actor(ActorSpec(registry, OWN, world, ASKING), "127.0.0.1") for _ in range(2)]
         self.addresses = [self.actors[0].address, self.actors[0].address, self.actors[1].address]
@@ -171,8 +172,8 @@ def test_values_of_other_types_are_taken_or_refused_where_the_query_is_parsed(en
             stream.ask({**SRQ, "id": "q", "note": object()})
         numbers = {"box": list(map(np.float64, (0, 0, 8, 8)))}
         assert stream.ask({**SRQ, "id": "q", "region": numbers}) == ends.slots.right({**SRQ, "id": "q"})
-        ends.registry._read_point, read_point = lambda: time.sleep(2.5), ends.registry._read_point
-        threading.Timer(0.5, setattr, (ends.registry, "_read_point", read_point)).start()
+        ends.newest = lambda: time.sleep(2.5)
+        threading.Timer(0.5, setattr, (ends, "newest", ends.read_point)).start()
         assert stream.ask({**SRQ, "id": "q"}, timeout=4.0) == ends.slots.right({**SRQ, "id": "q"})
 
 
@@ -205,7 +206,7 @@ def test_a_coordinator_that_is_killed_while_it_answers_is_no_error(
     asked, killed = list[str](), threading.Event()
     for actor in ends.actors:
 
-        def ask(body: bytes, actor: Actor = actor, answer: Any = actor._coordinator.ask) -> Iterator[bytes]:
+        def ask(body: bytes, actor: Actor = actor, answer: Any = actor.coordinator.ask) -> Iterator[bytes]:
             asked.append(actor.address)
             for message in answer(body):
                 yield message
@@ -213,8 +214,8 @@ def test_a_coordinator_that_is_killed_while_it_answers_is_no_error(
                     killed.set()
                     raise RuntimeError("the process is killed")
 
-        monkeypatch.setattr(actor._coordinator, "ask", ask)
-    monkeypatch.setattr("spatialstream.actors.coordinator._PIECE", 1_000)
+        monkeypatch.setattr(actor.coordinator, "ask", ask)
+        actor.coordinator.message_bytes = 1_000
     with Stream(ends.store) as stream:
         assert stream.ask({**SRQ, "id": "q"}) == ends.slots.right({**SRQ, "id": "q"})
     assert len(set(asked)) == len(asked) == 2
@@ -316,7 +317,7 @@ def test_actors_that_are_trusted_ask_the_driver_once_a_round_and_no_answer_is_ol
     for actor in ends.actors:
         actor.trusted = float("inf")
     asked = list[int]()
-    ends.registry._read_point = lambda: (asked.append(1), ends.read_point())[1]
+    ends.newest = lambda: (asked.append(1), ends.read_point())[1]
     kinds = [SRQ, SKQ, STQ]
 
     def ask(number: int) -> None:
@@ -369,10 +370,10 @@ def test_a_driver_that_is_back_is_asked_though_the_store_is_away(ends: Endpoints
     with Stream(ends.store) as stream:
         assert len(stream.ask(SRQ)["objects"]) == 5
         ends.store.load_statistics = _away
-        ends.registry._read_point = lambda: time.sleep(3.0)
+        ends.newest = lambda: time.sleep(3.0)
         with pytest.raises(Unavailable, match="does not answer"):
             stream.ask(SRQ, timeout=0.0)
-        ends.registry._read_point = ends.read_point
+        ends.newest = ends.read_point
         assert len(stream.ask(SRQ)["objects"]) == 5
 
 
@@ -390,7 +391,7 @@ def test_a_store_that_is_silent_is_not_waited_for_longer_than_said(ends: Endpoin
         assert len(stream.ask(SRQ)["objects"]) == 5
         ends.store.load_statistics = late
         right = replace(ends.query_endpoint, secret="changed")
-        ends.registry._read_point = lambda: time.sleep(3.0)
+        ends.newest = lambda: time.sleep(3.0)
         began = time.monotonic()
         for _ in range(2):
             with pytest.raises(Unavailable, match="does not answer"):
@@ -498,7 +499,7 @@ def test_a_stream_that_is_begun_anew_is_asked_by_its_own_tree(ends: Endpoints) -
         try:
             sample = ObjectBatch.of(objects(500, 0))
             other.slots.version = build(PLANE, sample, QueryBatch.of([]), 30, SLOTS)
-            save_version(other.actors[0]._spec.world.storage, other.slots.version)
+            save_version(other.actors[0].coordinator.world.storage, other.slots.version)
             other.slots.round(2_000, objects(300, 1_900))
             ends.store.create(other.slots.version, "another life")
             other.query_endpoint.save(ends.store)
@@ -546,18 +547,18 @@ def test_a_door_of_an_older_release_and_of_a_newer_one_can_be_read(ends: Endpoin
 
 def test_who_gives_up_what_is_found_has_no_more_of_it_found(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spatialstream.stages.snapshot_queries.BLOCK_BYTES", 2_000)
-    monkeypatch.setattr("spatialstream.actors.coordinator._PIECE", 20_000)
     ends.slots.round(1_000, objects(3_000, 900))
     found, held = list[int](), list[int]()
     for actor in ends.actors:
-        find = actor._coordinator.find
+        find = actor.coordinator.find
 
         def counted(body: bytes, find: Any = find) -> Iterator[bytes]:
             for message in find(body):
                 found.append(len(message))
                 yield message
 
-        monkeypatch.setattr(actor._coordinator, "find", counted)
+        monkeypatch.setattr(actor.coordinator, "find", counted)
+        actor.coordinator.message_bytes = 20_000
     asked = [("q", {**SRQ, "id": f"q{i}", "t": 1_000}) for i in range(300)]
     with Stream(ends.store) as stream:
         with pytest.raises(TooLarge, match="the most is 500000"):
@@ -583,7 +584,7 @@ def _no_room(held: int) -> None:
 def _limited(ends: Endpoints, longest: int) -> None:
     """Let rows be of so many bytes."""
     for actor in ends.actors:
-        actor._coordinator._world = replace(actor._spec.world, limits=RowLimits(longest))
+        actor.coordinator.world = replace(actor.coordinator.world, limits=RowLimits(longest))
 
 
 @pytest.mark.parametrize("timed", [{}, {"t": 1_000}])

@@ -40,7 +40,7 @@ LIMITS = Limits(body=1 << 20, answer=2 << 20, memory=16 << 20)
 @pytest.fixture
 def slots(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Stream:
     monkeypatch.setattr("spatialstream.stages.snapshot_queries.BLOCK_BYTES", 100_000)
-    monkeypatch.setattr("spatialstream.actors.coordinator._PIECE", 50_000)
+    stream.actors.set_message_bytes(50_000)
     stream.round(1_000, objects(5_000, 900))
     return stream
 
@@ -119,7 +119,7 @@ def test_one_of_those_that_are_answered_together_is_refused_alone(slots: Stream)
     near = {**SRQ, "region": {"box": [1, 1, 2, 2]}, "id": "near"}
     behind = gateway.streams["s"]
     with serving(gateway) as client, ExitStack() as opened:
-        behind._patient = True
+        behind.patient = True
         sent = []
         for count, asked in enumerate(([SRQ] * 15, near, [SRQ] * 2), 1):
             connection = client.connection()
@@ -127,7 +127,7 @@ def test_one_of_those_that_are_answered_together_is_refused_alone(slots: Stream)
             connection.request("POST", ASK, json.dumps(asked), {"content-type": "application/json"})
             sent.append(connection)
             assert await_condition(lambda count=count: behind.queued == count, 60.0)  # type: ignore[misc]
-        behind._patient = False
+        behind.patient = False
         assert client("POST", ASK, near).json == slots.right(near)
         found = [each.getresponse() for each in sent]
         assert [each.status for each in found] == [413, 200, 200]

@@ -209,12 +209,12 @@ def test_who_has_something_under_way_is_answered_by_themselves(gateway: Gateway,
     with serving(gateway) as nobody, fillers(nobody, FILLER, OTHER) as (filler, other):
         try:
             filler.send("POST", "ask?timeout=60s", SRQ | {"id": "slow"})
-            assert await_condition(lambda: stream.begun.count("ask") == 1 and not behind._patient, 60.0)
-            behind._patient = True  # as while a call has just begun: what comes now waits
+            assert await_condition(lambda: stream.begun.count("ask") == 1 and not behind.patient, 60.0)
+            behind.patient = True  # as while a call has just begun: what comes now waits
             for count, (each, asked) in enumerate(((filler, SRQ | {"id": "slow"}), (other, SKQ)), 1):
                 each.send("POST", "ask?timeout=60s", asked)
                 assert await_condition(lambda count=count: behind.queued == count, 60.0)  # type: ignore[misc]
-            behind._patient = False
+            behind.patient = False
             other.send("POST", "ask?timeout=60s", SKQ)  # all that waits is begun with what comes
             for sent in other.open:
                 assert sent.getresponse().status == 200
@@ -229,11 +229,11 @@ def test_who_is_answered_with_a_dear_query_of_somebody_elses_is_answered_apart_f
     behind = gateway.streams["s"]
     with serving(gateway) as nobody, fillers(nobody, FILLER, OTHER) as (filler, other):
         try:
-            behind._patient = True
+            behind.patient = True
             for count, (each, asked) in enumerate(((filler, SRQ | {"id": "slow"}), (other, SKQ)), 1):
                 each.send("POST", "ask?timeout=60s", asked)
                 assert await_condition(lambda count=count: behind.queued == count, 60.0)  # type: ignore[misc]
-            behind._patient = False
+            behind.patient = False
             filler.send("POST", "ask?timeout=60s", SRQ | {"id": "slow"})
             assert other.open[0].getresponse().status == 200
             assert stream.begun.count("ask") >= 2  # the first of them with the other's query

@@ -82,7 +82,7 @@ async def serving(answer):
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     try:
-        yield f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/prefix/", asked
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/prefix/", asked
     finally:
         await runner.cleanup()
 
@@ -268,7 +268,7 @@ class Guarded:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context)
         await site.start()
-        self.url = f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+        self.url = f"https://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
     async def __aexit__(self, *_):

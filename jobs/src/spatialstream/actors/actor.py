@@ -113,6 +113,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         worked: seconds of processor time of each item, of each part of MERGE under ``~part``, and of all other work
             under :data:`ELSEWHERE`.
         metrics: of the queries that it has answered between rounds.
+        coordinator: answers snapshot queries.
         ended: set when the driver has let the actor exit.
         heard: when the driver responded last, s of the monotonic clock.
         trusted: until when the read point that it knows may be used as the newest one, s of the monotonic clock.
@@ -141,7 +142,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         self._call_pool = CallPool("find", self._client)
         newest = ReadPoints(spec.world, self.address, self._read_point, lambda: self.trusted)
         given = spec.secret, newest, self._call_pool, self._lose, self.metrics
-        self._coordinator = QueryCoordinator(spec.world, *given)
+        self.coordinator = QueryCoordinator(spec.world, *given)
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``map``: the lines of a task over items; ``gather``: the lines of a merge of several actors' rows; ``end``.
@@ -180,7 +181,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
         For query clients ``ask``, and for actors ``find``, see
         :class:`~spatialstream.actors.coordinator.QueryCoordinator`.
         """
-        answers = {b"ask": self._coordinator.ask, b"find": self._coordinator.find}
+        answers = {b"ask": self.coordinator.ask, b"find": self.coordinator.find}
         if descriptor.command not in answers:
             raise ValueError(f"unknown exchange: {descriptor.command!r}")
         if descriptor.command != b"ask":

@@ -42,7 +42,7 @@ __all__ = ["MEMORY", "QueryCoordinator"]
 MEMORY = 256 << 20
 """Maximum bytes that an actor holds of what is found for queries, for all together."""
 
-_PIECE = 1 << 20
+MESSAGE_BYTES = 1 << 20
 """Bytes of rows of a message, about."""
 
 _MUCH = 4 << 20
@@ -81,6 +81,11 @@ class QueryCoordinator:
         metrics: counts the queries.
         memory: maximum bytes of what is found, of all queries together.
         pause: waits for so many seconds before another attempt.
+
+    Attributes:
+        world: of the actor.
+        memory: what is found and not yet sent, of all queries together.
+        message_bytes: bytes of rows after which a message of an answer is sent.
     """
 
     def __init__(
@@ -94,9 +99,10 @@ class QueryCoordinator:
         memory: int = MEMORY,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._world, self._secret, self._newest, self._calls = world, secret, newest, calls
-        self._lose, self._metrics, self._memory = lose, metrics, _Memory(memory)
+        self.world, self._secret, self._newest, self._calls = world, secret, newest, calls
+        self._lose, self._metrics, self.memory = lose, metrics, _Memory(memory)
         self._pause = pause
+        self.message_bytes = MESSAGE_BYTES
 
     def ask(self, body: bytes) -> Generator[bytes]:
         """Answer a client's :class:`~spatialstream.actors.query_endpoint.Request`.
@@ -140,20 +146,20 @@ class QueryCoordinator:
         known = self._newest(left())
         if known is None or not known.read_point.begun:
             raise Unavailable("the stream has just started: its clock has no time yet, so it cannot answer queries")
-        read_point, settings, limits = known.read_point, self._world.settings, self._world.limits
+        read_point, settings, limits = known.read_point, self.world.settings, self.world.limits
         if request.at_least is not None and read_point.clock < request.at_least:
             raise Unavailable(f"the stream's clock has not reached {request.at_least}: it is at {read_point.clock}")
         queries, longest = _at(request.asked, read_point.clock), None if limits is None else limits.longest
         as_of = f', "as_of": {json.dumps(read_point.as_of)}}}'.encode()
         with self._counting(queries), ExitStack() as opened:
-            tally = opened.enter_context(_Tally(self._memory, request.largest))
+            tally = opened.enter_context(_Tally(self.memory, request.largest))
 
             def find(wanted: Sequence[Wanted]) -> Iterator[Part]:
                 return self._found(wanted, known, left(), opened)
 
             given = read_point.routing, read_point.clock, settings.space, settings.retention, longest
             for numbers, lines in SnapshotRows(queries, *given).rows(find, tally):
-                yield from _pieces(numbers, lines, as_of, tally)
+                yield from _pieces(numbers, lines, as_of, tally, self.message_bytes)
 
     @contextmanager
     def _counting(self, queries: Sequence[Query]) -> Iterator[None]:
@@ -182,7 +188,7 @@ class QueryCoordinator:
             Gone: a slot is moving.
             ActorLost: an actor does not answer.
         """
-        round_id, place = known.read_point.round, self._world.storage.place
+        round_id, place = known.read_point.round, self.world.storage.place
         here = views_here(place, {slot for each in wanted for slot in each.slots}, round_id).keys()
         by_actor = dict[str, list[Wanted]]()
         for each in wanted:
@@ -207,7 +213,7 @@ class QueryCoordinator:
             given = json.loads(body)
             (number, revision), wanted = given["round"], [Wanted.of(each) for each in given["wanted"]]
             types = {each.number: each.query.type for each in wanted}
-            parts = found_here(self._world.storage.place, (number, revision), wanted)
+            parts = found_here(self.world.storage.place, (number, revision), wanted)
             for done, batches in scattered(parts, types):
                 blocks = [messages.pack(batch).to_pybytes() for batch in batches]
                 yield b"".join([_head(numbers=done, sizes=[len(block) for block in blocks]), b"\n", *blocks])
@@ -246,14 +252,14 @@ def _blocks_in(message: bytes) -> tuple[list[int], list[pa.RecordBatch]]:
     return given["numbers"], batches
 
 
-def _pieces(numbers: Sequence[int], lines: Sequence[bytes], end: bytes, tally: _Tally) -> Iterator[bytes]:
-    """Messages with rows and the read point that they are as of."""
+def _pieces(numbers: Sequence[int], lines: Sequence[bytes], end: bytes, tally: _Tally, most: int) -> Iterator[bytes]:
+    """Messages of some ``most`` bytes with rows and the read point that they are as of."""
     some, rows, size = list[int](), list[bytes](), 0
     for number, line in zip(numbers, lines, strict=True):
         some.append(number)
         rows.append(line[:-1] + end)
         size += len(rows[-1])
-        if size >= _PIECE:
+        if size >= most:
             tally.made(size)
             yield b"\n".join([_head(numbers=some), *rows])
             some, rows, size = [], [], 0

@@ -64,7 +64,7 @@ Flight offers no way to change that, so clients comply.
 _SILENT_SECONDS = 10
 """For how long a machine may leave data, or a ping, unacknowledged."""
 
-_CLIENT = [
+CLIENT_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     # A peer whose machine is gone says nothing. The driver notices by heartbeats, and tells the others. What has been
@@ -313,8 +313,8 @@ def client_of(address: str, root: bytes | None = None) -> flight.FlightClient:
         root: the certificate that it has to present; None: not encrypted, on this machine only.
     """
     if root is None:
-        return flight.FlightClient(f"grpc+tcp://{address}", generic_options=_CLIENT)
-    named = [*_CLIENT, ("grpc.ssl_target_name_override", NAME)]
+        return flight.FlightClient(f"grpc+tcp://{address}", generic_options=CLIENT_OPTIONS)
+    named = [*CLIENT_OPTIONS, ("grpc.ssl_target_name_override", NAME)]
     return flight.FlightClient(f"grpc+tls://{address}", tls_root_certs=root, generic_options=named)
 
 

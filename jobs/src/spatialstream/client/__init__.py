@@ -94,3 +94,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(f"spatialstream.{module}"), name)
     raise AttributeError(f"module 'spatialstream.client' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(name for names in _MODULES.values() for name in names)

@@ -65,6 +65,7 @@ class Sender:
         wait: waits until a time of the monotonic clock; None: deliveries are acknowledged meanwhile.
 
     Attributes:
+        space: as passed in.
         rate: may be changed during a replay.
         sent: number of objects sent.
         queries_sent: number of queries sent.
@@ -93,7 +94,7 @@ class Sender:
         self.sent = 0
         self.queries_sent = 0
         self.behind = 0.0
-        self._space, self._objects_per_message, self._tick, self._watermarks = (
+        self.space, self._objects_per_message, self._tick, self._watermarks = (
             space,
             objects_per_message,
             tick,
@@ -138,7 +139,7 @@ class Sender:
 
     def send_objects(self, objects: ObjectBatch) -> None:
         """Send objects, in their order."""
-        self._send_objects(np.frombuffer(object_lines(objects, self._space), np.uint8), len(objects))
+        self._send_objects(np.frombuffer(object_lines(objects, self.space), np.uint8), len(objects))
 
     def _send_objects(self, lines: Bytes, count: int) -> None:
         for message in messages_of(lines, self._objects_per_message):
@@ -268,7 +269,7 @@ class Sender:
         if standing.any():
             self.register(queries.take(np.flatnonzero(standing)), int(seconds * 1000) + _AFTER)
         queries = queries.take(np.flatnonzero(~standing))
-        lines = StampedLines(objects, self._space)  # takes seconds if there are many
+        lines = StampedLines(objects, self.space)  # takes seconds if there are many
         began = time.monotonic()
         most = len(lines) if count is None else count
         place, asked, number, now = 0, 0, 0, 0

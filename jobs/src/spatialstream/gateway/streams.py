@@ -195,6 +195,9 @@ class ServedStream:
             waits for a slow call but its own, and as many as possible are answered together.
         long: seconds after which a call with queries of several clients takes long: those that wait for it are then
             answered apart.
+
+    Attributes:
+        patient: whether new requests wait, because a call has begun within the last ``patience`` seconds.
     """
 
     def __init__(
@@ -222,7 +225,7 @@ class ServedStream:
         self._asked, self._busy = _Queue(), Counter[str]()
         self._again = list[list[_Request]]()
         self._answering: set[asyncio.Task[None]] = set()
-        self._patient = self._closed = self._ending = False
+        self.patient = self._closed = self._ending = False
 
     @property
     def queued(self) -> int:
@@ -402,7 +405,7 @@ class ServedStream:
 
     def _see_to(self) -> None:
         """Start a call for waiting requests, unless they are to wait for the call under way."""
-        if (self._again or self._asked) and not self._patient and len(self._answering) < _TOGETHER:
+        if (self._again or self._asked) and not self.patient and len(self._answering) < _TOGETHER:
             task = asyncio.create_task(self._answer())
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
@@ -421,7 +424,7 @@ class ServedStream:
 
     async def _answer(self) -> None:
         """Answer waiting requests, in calls of as many as fit together."""
-        while not self._patient and (requests := self._taken()):
+        while not self.patient and (requests := self._taken()):
             clients = {each.client for each in requests}
             self._busy.update(clients)
             try:
@@ -460,10 +463,10 @@ class ServedStream:
 
         def end_of_patience() -> None:
             nonlocal mine
-            mine = self._patient = False
+            mine = self.patient = False
             self._see_to()
 
-        self._patient = True
+        self.patient = True
         timers = loop.call_later(self._patience, end_of_patience), loop.call_later(self._long, self._part, requests)
         try:
             yield
@@ -471,7 +474,7 @@ class ServedStream:
             for timer in timers:
                 timer.cancel()
             if mine:
-                self._patient = False
+                self.patient = False
 
     async def _outcomes(self, requests: Sequence[_Request]) -> Sequence[Answered | Exception]:
         """What becomes of requests that are answered together; where that fails, or takes much, of each by itself."""

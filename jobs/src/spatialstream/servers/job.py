@@ -55,7 +55,8 @@ class JobServer(Server):
         ]
         return ["env", *(f"{name}={value}" for name, value in self._environment.items()), *command]
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """See :class:`~spatialstream.servers.process.Server`."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=1.0) as answer:
                 return b"spatialstream_running 1.0" in answer.read()
@@ -82,7 +83,8 @@ class GatewayServer(JobServer):
     def __init__(self, folder: Path, arguments: Sequence[str], port: int | None = None) -> None:
         super().__init__(folder, "gateway", arguments, port)
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """See :class:`~spatialstream.servers.process.Server`."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=3.0):
                 return True

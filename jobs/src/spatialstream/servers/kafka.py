@@ -270,7 +270,8 @@ class KafkaServer(Server):
             return int(state["leaderEpoch"]), int(state["leaderId"])
         return -1, -1
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """See :class:`~spatialstream.servers.process.Server`."""
         metadata = metadata_of(self.bootstrap, self.security, _ANSWER_WITHIN)
         return metadata is not None and bool(metadata.brokers)
 

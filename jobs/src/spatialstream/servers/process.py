@@ -128,7 +128,7 @@ class Server(ABC):
         """The command line."""
 
     @abstractmethod
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         """Whether it serves clients; polled, so it must be quick."""
 
     @property
@@ -180,12 +180,12 @@ class Server(ABC):
 
     def await_answer(self, timeout: float = 60.0) -> Self:
         """Wait until it answers, after :meth:`launch`; for arguments and errors see :meth:`start`."""
-        answered = await_condition(lambda: not self.running or self._answers(), timeout)
+        answered = await_condition(lambda: not self.running or self.answers(), timeout)
         running = self.running
         if not (running and answered):
             self.kill()
             problem = f"did not answer within {timeout:g} s" if running else "ended"
-            raise ServerError(f"{self.name} {problem}", self._tail())
+            raise ServerError(f"{self.name} {problem}", self.tail())
         return self
 
     def stop(self, timeout: float = 15.0) -> bool:
@@ -235,7 +235,8 @@ class Server(ABC):
         if os.getpid() == self._parent:  # and not in a fork of it
             self.stop()
 
-    def _tail(self) -> str:
+    def tail(self) -> str:
+        """The last lines of its log."""
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join(lines[-_LOG_LINES:])
 

@@ -137,7 +137,8 @@ class ZooKeeperServer(Server):
         main = [f"org.apache.zookeeper.server.{server}", "./zoo.cfg"]
         return [java(), *_MEMORY, *logging, "-cp", pyspark_class_path(), *main]
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """See :class:`~spatialstream.servers.process.Server`."""
         return bool(self.mode)
 
     def _connected(self) -> socket.socket:
