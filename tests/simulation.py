@@ -291,10 +291,10 @@ class Simulation:
             columns = [np.array([self.random.randrange(100) for _ in active.mapping], np.float64) for _ in range(3)]
             wanted = BalanceSettings(2.0, leaves=self.random.choice([1, 16, 40]))
             strategies = kind_named(self.index).strategies
-            if "rebuild" not in strategies:
-                strategy = self.random.choice(strategies)
+            strategy = "rebuild" if self.index == DEFAULT else self.random.choice(strategies)
+            if strategy != "rebuild":
                 self.moved += 1
-                proposal = propose(active, LeafCounts(*columns, 1_000.0), known, wanted, strategy, number)
+                proposal = propose(active, LeafCounts(*columns, 1_000.0), known, wanted, strategy, number, sample)
                 assert proposal is not None
                 return proposal.version
             made = rebuild(active, LeafCounts(*columns, 1_000.0), sample, known, wanted)

@@ -181,14 +181,14 @@ def test_a_grid_is_reallocated_but_neither_adjusted_nor_rebuilt():
     assert found.to_record()["changes"] == {}
     assert propose(version, counts, statistics, LAX).strategy in ("PM", "FM")
     for strategy in ("FG", "rebuild"):
-        with pytest.raises(SettingError, match=f"strategy: '{strategy}' is not one of a grid: auto, PM, FM"):
+        with pytest.raises(SettingError, match=f"strategy: '{strategy}' is not one of kind grid: auto, PM, FM"):
             propose(version, counts, statistics, LAX, strategy)
 
 
 def test_what_makes_no_sense_is_refused():
     case = skewed([10.0] * 16, [0, 1] * 8, 2)
 
-    with pytest.raises(SettingError, match="strategy: 'XX' is not one of a qt-tree: auto, PM, FM, FG, rebuild"):
+    with pytest.raises(SettingError, match="strategy: 'XX' is not one of kind qt-tree: auto, PM, FM, FG, rebuild"):
         propose(*case, LAX, "XX")
     with pytest.raises(StateError, match="counts of 2 leaves"):
         propose(case[0], count_of([1.0, 2.0]), case[2], LAX)

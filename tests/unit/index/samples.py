@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from spatialstream.index.a_grid.a_grid import AGrid
+from spatialstream.index.a_grid.construction import build_a_grid
 from spatialstream.index.base import LeafWords
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.grid.grid import Grid, build_grid
@@ -127,6 +129,40 @@ def grids(draw: st.DrawFn, space: Space, index: type[Grid] = Grid) -> Grid:
     found, asked = draw(samples(space))
     made = build_grid(found, draw(st.integers(1, 25)), Statistics.of(space, found, asked, 1000.0, levels=2))
     return index(space, made.x, made.y, made.leaves.objects, made.leaves.load)
+
+
+@st.composite
+def a_grids(draw: st.DrawFn, space: Space) -> AGrid:
+    """An A-Grid of up to 25 rectangles, of as many cells as usual or of few."""
+    found, asked = draw(samples(space))
+    side = draw(st.sampled_from([1, 3, 16, 1024]))
+    statistics = Statistics.of(space, found, asked, 1000.0, levels=2)
+    return build_a_grid(found, draw(st.integers(1, 25)), statistics, side)
+
+
+@st.composite
+def divisions(draw: st.DrawFn, side: int) -> np.ndarray:
+    """Any division of a grid into rectangles, from a seed: also ones that no sequence of cuts makes."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    largest = int(rng.integers(1, side + 1))
+    free = np.ones((side, side), np.bool_)
+    made = []
+    while free.any():
+        row, column = (int(each) for each in np.argwhere(free)[0])  # nothing south of it is free
+        room = int(np.argmin(np.append(free[row, column:], False)))
+        width = int(rng.integers(1, min(room, largest) + 1))
+        height = int(rng.integers(1, min(side - row, largest) + 1))
+        made.append((column, row, column + width, row + height))
+        free[row : row + height, column : column + width] = False
+    return np.array(made, np.int32)[rng.permutation(len(made))]
+
+
+@st.composite
+def divided_grids(draw: st.DrawFn, space: Space) -> AGrid:
+    """An A-Grid of any rectangles."""
+    side = draw(st.integers(1, 9))
+    rectangles = draw(divisions(side))
+    return AGrid(space, rectangles, np.zeros(len(rectangles)), np.ones(len(rectangles)), side)
 
 
 class Replicating(Grid):

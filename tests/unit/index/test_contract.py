@@ -23,8 +23,10 @@ from tests.unit.index.samples import (
     PLANE,
     WORDS,
     Replicating,
+    a_grids,
     adjusted_trees,
     coordinates,
+    divided_grids,
     grids,
     obj,
     objects,
@@ -43,6 +45,8 @@ INDEXES: Mapping[str, Callable[..., st.SearchStrategy[GlobalIndex]]] = {
     "text": partial(trees, splits=frozenset({"textual"})),
     "adjusted qt-tree": adjusted_trees,
     "grid": grids,
+    "a-grid": a_grids,
+    "a-grid of any rectangles": divided_grids,
     "an index that replicates": partial(grids, index=Replicating),
 }
 NO_WORDS = np.zeros(1, np.int64), np.empty(0, np.uint64)

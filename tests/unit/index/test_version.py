@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.index import cost, statistics, version
+from spatialstream.index.a_grid import a_grid
 from spatialstream.index.grid import grid
+from spatialstream.index.kinds import KINDS
 from spatialstream.index.partition import imbalance
 from spatialstream.index.qt import construction, tree
 from spatialstream.index.version import RoutingVersion, build
@@ -146,7 +149,7 @@ def test_a_version_of_another_release_is_refused():
 
 
 def test_nothing_is_compiled_after_prepare():
-    modules = (hashing, cost, statistics, tree, construction, grid, version)
+    modules = (hashing, cost, statistics, tree, construction, a_grid, grid, version)
     kernels = {
         f"{module.__name__}.{name}": value
         for module in modules
@@ -158,8 +161,8 @@ def test_nothing_is_compiled_after_prepare():
     ready = {name: len(kernel.signatures) for name, kernel in kernels.items()}
     sample = ObjectBatch.of([obj(f"o{i}", i / 10, i / 10, "abc"[i % 3 :], t=i) for i in range(30)])
     asked = QueryBatch.of([query("SRQ", Box(0, 0, 4, 4), "ab"), query("CKQ", at=(1.0, 1.0))])
-    for space in (PLANE, WGS84):
-        routing = build(space, sample, asked, 16, 4)
+    for space, kind in product((PLANE, WGS84), KINDS):
+        routing = build(space, sample, asked, 16, 4, kind=kind)
         again = ObjectBatch.from_arrow(sample.to_arrow())
         assert routing.route_objects(again).tolist() == routing.route_objects(sample).tolist()
         routing.route_queries(QueryBatch.from_arrow(asked.to_arrow()))
@@ -168,5 +171,5 @@ def test_nothing_is_compiled_after_prepare():
     assert {name: len(kernel.signatures) for name, kernel in kernels.items()} == ready
     # kernels that Python calls have one version; those that kernels call may have been compiled into them
     entries = [name for name, count in ready.items() if ".index.qt.construction._" in name or "._route" in name]
-    assert len(entries) == 3
-    assert [ready[name] for name in entries] == [1] * 3
+    assert len(entries) == 5
+    assert [ready[name] for name in entries] == [1] * 5

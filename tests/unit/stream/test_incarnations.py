@@ -115,7 +115,7 @@ def test_a_stream_keeps_its_kind_of_index(tmp_path: Path) -> None:
     ensure_first_version(store, storage, SETTINGS, FirstIndex("grid", 4), 0.0, "one")
     assert store.load(0).index.kind == load_version(storage, 0).index.kind == "grid"
     ensure_first_version(store, storage, SETTINGS, FirstIndex(None, 4), 0.0, "one")
-    refused = "the index of s is a grid, and an index keeps its kind: it cannot become a qt-tree"
+    refused = "the index of s is of kind grid, which it keeps: it cannot become qt-tree"
     with pytest.raises(StateError, match=refused):
         ensure_first_version(store, storage, SETTINGS, FirstIndex("qt-tree", 4), 0.0, "one")
     (tmp_path / "epochs").mkdir()

@@ -5,8 +5,9 @@ not counted, such as the keywords of queries, which determine how many queries s
 of each leaf under the current objects and queries; the load of a slot is the sum over its leaves.
 
 Continuous queries are counted as they are now, snapshot queries as they arrived recently; if few arrived, J's
-distribution is used too (:func:`asked_of`). The reach of CKQs is not counted by leaf, so it is that of J's smallest
-cell that covers the leaf. Until any query has been counted, all figures about queries come from J.
+distribution is used too (:func:`asked_of`). The reach of CKQs is not counted by leaf, so it is that of J
+(:meth:`~spatialstream.index.base.GlobalIndex.by_leaf`). Until any query has been counted, all figures about queries
+come from J.
 
 Cost: O(leaves + words of the cells' queries).
 """
@@ -25,7 +26,7 @@ from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.errors import StateError
 from spatialstream.model.kinds import STANDING, TYPES, Route, having
 
-__all__ = ["LeafCounts", "asked_of", "imbalance", "leaf_loads", "model_error", "slot_loads"]
+__all__ = ["LeafCounts", "asked_of", "expected", "imbalance", "leaf_loads", "model_error", "slot_loads"]
 
 _FEW = 64.0
 """Weight of J's distribution of a type's snapshot queries over leaves, in queries."""
@@ -107,7 +108,14 @@ def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statisti
     cells = statistics.cells_of(version.index.leaves.box)
     h = version.index.coverage(statistics, cells)
     asked = asked_of(version.index, counts, statistics)
+    if asked is None and statistics.queries.any():
+        asked = expected(version.index, statistics)
     return statistics.workloads(cells, counts.objects, counts.rate, h, asked)
+
+
+def expected(index: GlobalIndex, statistics: Statistics) -> Floats:
+    """The queries of each leaf that J expects: float64[6, n], in the units of :meth:`Statistics.asked`."""
+    return index.by_leaf(statistics, statistics.asked(np.arange(len(statistics.cells))))
 
 
 def asked_of(index: GlobalIndex, counts: LeafCounts, statistics: Statistics) -> Floats | None:
@@ -122,16 +130,15 @@ def asked_of(index: GlobalIndex, counts: LeafCounts, statistics: Statistics) -> 
     """
     if counts.queries is None or not counts.queries.any():
         return None
-    cells = statistics.cells_of(index.leaves.box)
-    expected = statistics.asked(cells)
-    spread = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-300)
+    likely = expected(index, statistics)
+    spread = likely / np.maximum(likely.sum(axis=1, keepdims=True), 1e-300)
     total = counts.queries.sum(axis=1, keepdims=True)
-    few = _FEW * expected.any(axis=1, keepdims=True)
+    few = _FEW * likely.any(axis=1, keepdims=True)
     came = (counts.queries + few * spread) * total / np.maximum(total + few, 1e-300)
     continuous = counts.queries.copy()
     here = _EVERYWHERE[statistics.queries[_EVERYWHERE] > 0]
     if len(here):
-        continuous[here] *= statistics.reach(cells)[here]
+        continuous[here] *= index.by_leaf(statistics, statistics.shares)[here]
     a_ms = float(statistics.queries.sum()) / max(statistics.span, 1.0) or 1.0  # arrivals of queries of all types per ms
     result: Floats = np.where(STANDING[: len(TYPES), np.newaxis], continuous, came / counts.span) / a_ms
     return result

@@ -190,7 +190,9 @@ def propose(
     """
     kind = kind_named(version.index.kind)
     if strategy not in ("auto", *kind.strategies):
-        raise SettingError("strategy", f"{strategy!r} is not one of a {kind.name}: auto, {', '.join(kind.strategies)}")
+        raise SettingError(
+            "strategy", f"{strategy!r} is not one of kind {kind.name}: auto, {', '.join(kind.strategies)}"
+        )
     number = version.number + 1 if number is None else number
     work = _Attempts(version, counts, statistics, settings, number, sample)
     if strategy != "auto":

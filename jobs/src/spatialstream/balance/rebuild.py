@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.balance.fm import full_mapping
-from spatialstream.balance.loads import LeafCounts, asked_of, imbalance, slot_loads
+from spatialstream.balance.loads import LeafCounts, asked_of, expected, imbalance, slot_loads
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.kinds import kind_named
@@ -81,13 +81,15 @@ def rebuild(
     build = kind_named(version.index.kind).implementation.build
     slots, leaves = version.slots, len(version.index.leaves)
     asked = asked_of(version.index, counts, statistics)
-    known = statistics.asked(statistics.cells_of(version.index.leaves.box))
+    known = expected(version.index, statistics)
     while True:
         index = build(sample.objects, leaves, statistics)
         origins = _origins(version.index, index, sample)
         objects, rate = (origins.carry_objects(each) for each in (counts.objects, counts.rate))
         cells = statistics.cells_of(index.leaves.box)
-        now = None if asked is None else origins.carry_asked(asked, known, statistics.asked(cells))
+        now = expected(index, statistics) if statistics.queries.any() else None
+        if asked is not None:
+            now = origins.carry_asked(asked, known, expected(index, statistics))
         loads = statistics.workloads(cells, objects, rate, index.coverage(statistics, cells), now)
         mapping = full_mapping(loads, slots, origins, version.mapping, counts.continuous)
         even = imbalance(slot_loads(loads, mapping, slots)) <= min(_EVEN, settings.imbalance)

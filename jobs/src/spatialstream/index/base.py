@@ -148,6 +148,18 @@ class GlobalIndex(ABC):
         """
         return np.ones((len(cells), 2))
 
+    def by_leaf(self, statistics: Statistics, figures: Floats) -> Floats:
+        """Figures of queries by cell of J, as figures by leaf: float64[6, n].
+
+        By default those of the smallest cell that covers the leaf.
+
+        Args:
+            statistics: J.
+            figures: float64[6, cells], such as :meth:`Statistics.asked` of all cells.
+        """
+        result: Floats = figures[:, statistics.cells_of(self.leaves.box)]
+        return result
+
     def composition(self) -> Changes:
         """What the index consists of; by default nothing that is worth a word."""
         return Changes()

@@ -65,6 +65,12 @@ KINDS = {
             ("PM", "FM", "FG", "rebuild"),
             "the QT-tree of the paper: cells as small as the load requires, split by space or by text",
         ),
+        Kind(
+            "a-grid",
+            "spatialstream.index.a_grid",
+            ("PM", "FM", "rebuild"),
+            "the Augmented Grid of Tornado: rectangles of cells of a fine grid, smaller where there is more load",
+        ),
         Kind("grid", "spatialstream.index.grid", ("PM", "FM"), "a uniform grid of equal cells, which never change"),
     )
 }

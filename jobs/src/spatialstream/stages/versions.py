@@ -53,5 +53,5 @@ def check_kind(version: RoutingVersion, kind: str | None, stream: str) -> None:
     """
     if kind is not None and kind != version.index.kind:
         raise StateError(
-            f"the index of {stream} is a {version.index.kind}, and an index keeps its kind: it cannot become a {kind}"
+            f"the index of {stream} is of kind {version.index.kind}, which it keeps: it cannot become {kind}"
         )
