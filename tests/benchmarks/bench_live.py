@@ -88,7 +88,7 @@ class Scale:
     """How large the benchmarks are.
 
     Attributes:
-        standing: CRQs.
+        continuous: CRQs.
         slots: worker slots.
         rate: objects a second, of *throughput*; None: the highest of :data:`RATES` that lasts.
         seconds: how long they are sent.
@@ -1033,7 +1033,7 @@ def main() -> None:
     add("--short", action="store_true", help="a few seconds each, to try")
     add("--profile", action=argparse.BooleanOptionalAction, default=True, help="clock what tasks do")
     add("--output", type=Path, default=Path("bench-output"), help="for figures and pictures")
-    floats, integers = ("rate", "seconds", "busy"), ("standing", "slots", "pause", "store")
+    floats, integers = ("rate", "seconds", "busy"), ("continuous", "slots", "pause", "store")
     kinds = dict.fromkeys(floats, float) | dict.fromkeys(integers, int)
     for name, kind in kinds.items():
         add(f"--{name}", type=kind, help=f"default {getattr(Scale, name)}")

@@ -87,7 +87,7 @@ class Scale:
 
     Attributes:
         preload: objects before.
-        standing: continuous queries before.
+        continuous: continuous queries before.
         while_inserting: objects from everywhere that come while objects or queries are inserted.
         objects: inserted into the region, case (a), one run each.
         queries: inserted into the region, case (b), one run each.

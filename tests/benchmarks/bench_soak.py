@@ -50,7 +50,7 @@ class Soak:
         minutes: how long objects come.
         retention: minutes.
         rate: objects a second.
-        standing: CRQs.
+        continuous: CRQs.
         changes: registrations, and as many cancellations, a second.
         every: seconds between two looks.
     """

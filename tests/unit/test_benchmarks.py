@@ -1,6 +1,10 @@
-"""Benchmarks follow the code that they measure: `make bench` runs rarely, so here each of their modules is imported."""
+"""Benchmarks follow the code that they measure: `make bench` runs rarely, so here each of their modules is imported.
+
+Those with options show them.
+"""
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,3 +28,15 @@ def test_there_are_some() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_it_can_be_imported(name: str) -> None:
     importlib.import_module(name)
+
+
+@pytest.mark.parametrize("name", ["live", "loads", "rebalance", "soak"])
+def test_it_shows_its_options(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(f"tests.benchmarks.bench_{name}")
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: ")
