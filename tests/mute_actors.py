@@ -205,7 +205,7 @@ class Driven:
         store.create(version)
         channel = MemoryChannel([MemoryLog() for _ in range(version.slots)], MemoryLog())
         world = settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog()))
-        self.actors = ActorEngine(world, MuteActorLauncher(actors, loads), silence=1e6)
+        self.actors = ActorEngine(world, MuteActorLauncher(actors, loads), heartbeat_timeout=1e6)
         self._engine = _Engine(self.actors)
         self._names = [f"objects/{i}" for i in range(partitions)]
         self.router = Router(settings, storage, store, self._names, lambda: self._engine.watermark, due=lambda: False)

@@ -75,7 +75,7 @@ SIZES = (Size(4, 2, 1, 64), Size(64, 16, 16, 1_024), Size(1_024, 64, 256, 16_384
 LARGE = SIZES[-1]
 
 OBJECTS, QUERIES = 1_000_000, 10_000_000
-"""A second; standing."""
+"""Registrations a second; registered queries."""
 TURNS_A_SECOND = 5
 """Epochs, and rounds: results come within half a second."""
 WINDOW_SECONDS = 600
@@ -208,7 +208,7 @@ def fan_in(size: Size, found: Figures) -> None:
     save_version(storage, version(size.leaves, size.slots))
     world = settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog()))
     launcher = MuteActorLauncher(1, {})
-    with Actor(ActorSpec("127.0.0.1:0", "known", world, silence=1e6), "127.0.0.1") as actor:
+    with Actor(ActorSpec("127.0.0.1:0", "known", world, heartbeat_timeout=1e6), "127.0.0.1") as actor:
         address = launcher.serve()
         client, spent = client_of(actor.address), []
         each = size.slots // size.actors

@@ -163,7 +163,7 @@ def test_silence_is_not_waited_for(objects: ObjectServer) -> None:
     def once(method: str, path: str) -> Fault:
         return "hang" if failing and failing[0] == method and failing.pop(0) else None
 
-    storage = place(silence=0.5)
+    storage = place(read_timeout=0.5)
     with faults(objects, once) as proxy:
         storage.put("a", b"content")
         assert content(storage, "a") == b"content"
@@ -171,7 +171,7 @@ def test_silence_is_not_waited_for(objects: ObjectServer) -> None:
 
 
 def test_what_comes_slowly_but_steadily_is_no_silence(objects: ObjectServer) -> None:
-    storage, data = place(silence=1.0, patience=0.0), b"x" * (4 << 20)
+    storage, data = place(read_timeout=1.0, patience=0.0), b"x" * (4 << 20)
     with faults(objects, rate=2 << 20) as proxy:
         storage.put("a", data)
         assert content(storage, "a") == data
@@ -180,7 +180,7 @@ def test_what_comes_slowly_but_steadily_is_no_silence(objects: ObjectServer) -> 
 
 def test_large_files_that_are_put_at_once_share_a_link(objects: ObjectServer) -> None:
     """By the slowest link that is allowed for all that are on their way are there in time; small files do not wait."""
-    storage = place(silence=60.0, patience=0.0, limits=TransferLimits(part_bytes=5 << 20, bytes_at_once=12 << 20))
+    storage = place(read_timeout=60.0, patience=0.0, limits=TransferLimits(part_bytes=5 << 20, bytes_at_once=12 << 20))
     with faults(objects, rate=16 << 20) as proxy:
         for number, size in enumerate((12, 1, 1, 12, 2, 5, 4, 2, 5, 4)):
             storage.begin_put(f"{number}", b"x" * (size << 20))
@@ -199,7 +199,7 @@ def test_a_large_file_has_as_long_as_all_that_may_be_on_their_way() -> None:
 
 
 def test_silence_after_a_large_body_is_noticed_too(objects: ObjectServer) -> None:
-    storage = place(silence=0.5, patience=0.0, limits=TransferLimits(slowest=32 << 20))
+    storage = place(read_timeout=0.5, patience=0.0, limits=TransferLimits(slowest=32 << 20))
     with faults(objects, lambda method, path: "hang"):
         for size, most in ((1000, 0.5), (4 << 20, 0.5 + 1.0)):
             began = time.monotonic()
@@ -238,7 +238,7 @@ def test_many_faults_change_nothing(objects: ObjectServer) -> None:
 
 
 def test_a_big_file_survives_faults_in_its_parts(objects: ObjectServer) -> None:
-    storage, failing = place(patience=60.0, silence=10.0), ["drop", "503", "lost"]
+    storage, failing = place(patience=60.0, read_timeout=10.0), ["drop", "503", "lost"]
 
     def parts(method: str, path: str) -> Fault:
         return failing.pop() if "partNumber" in path and failing else None
@@ -325,7 +325,7 @@ def test_credentials_of_a_file_are_read_when_they_have_been_rotated(objects: Obj
 
 
 def test_a_store_is_reached_by_https(objects: ObjectServer, tmp_path: Path) -> None:
-    files, storage = Authority().issue(tmp_path), place(silence=5.0)
+    files, storage = Authority().issue(tmp_path), place(read_timeout=5.0)
     with faults(objects, tls=files) as proxy, environment(proxy.url, AWS_CA_BUNDLE=str(files.authority)):
         storage.put("a", b"x" * (9 << 20))
         assert content(storage, "a") == b"x" * (9 << 20)
@@ -397,7 +397,7 @@ def test_authorities_are_read_when_they_have_been_renewed(objects: ObjectServer,
 
 
 def test_what_is_put_later_others_of_the_machine_have_at_once(objects: ObjectServer) -> None:
-    storage = place(cache=LocalCache(), patience=0.0, silence=0.5)
+    storage = place(cache=LocalCache(), patience=0.0, read_timeout=0.5)
     assert storage.cache is not None
     with faults(objects, lambda method, path: "hang"):
         for name in ("input/x.arrow", "input/x.rejected"):
@@ -426,7 +426,7 @@ def test_what_is_shared_takes_no_request_but_where_the_machine_has_no_room(
 
 
 def test_who_puts_more_later_than_there_is_room_for_waits(objects: ObjectServer) -> None:
-    away, storage = [True], place(patience=0.5, silence=0.5, limits=TransferLimits(later_bytes=3000))
+    away, storage = [True], place(patience=0.5, read_timeout=0.5, limits=TransferLimits(later_bytes=3000))
     with faults(objects, lambda method, path: "hang" if away else None):
         for number in range(3):
             storage.put_later(f"{number}", b"x" * 1000)

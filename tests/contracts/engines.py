@@ -339,9 +339,9 @@ class Processes:
             assert process.exitcode in (0, 3), process.exitcode
 
 
-def engine_of(launcher: Any, silence: float = 10.0, **given: Any) -> ActorEngine:
+def engine_of(launcher: Any, heartbeat_timeout: float = 10.0, **given: Any) -> ActorEngine:
     """An engine that executes the tests' tasks."""
-    return ActorEngine(world(), launcher, silence=silence, tasks=TASKS, **given)
+    return ActorEngine(world(), launcher, heartbeat_timeout=heartbeat_timeout, tasks=TASKS, **given)
 
 
 def own_address() -> str:

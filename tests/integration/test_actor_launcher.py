@@ -27,7 +27,9 @@ ALL = list(range(6))
 
 @pytest.fixture(scope="module")
 def engine(spark: SparkSession) -> Iterator[Engine]:
-    with ActorEngine(world(), SparkActorLauncher(spark, name="tests"), silence=2 * WITHIN, tasks=TASKS) as made:
+    with ActorEngine(
+        world(), SparkActorLauncher(spark, name="tests"), heartbeat_timeout=2 * WITHIN, tasks=TASKS
+    ) as made:
         yield made
 
 
@@ -65,7 +67,7 @@ session = session.config("spark.driver.host", "127.0.0.1").config("spark.executo
 session = session.getOrCreate()
 session.sparkContext.setLogLevel("OFF")
 def engine(count=None):
-    return ActorEngine(world(), SparkActorLauncher(session, count, "mine"), silence=5.0, tasks=TASKS)
+    return ActorEngine(world(), SparkActorLauncher(session, count, "mine"), heartbeat_timeout=5.0, tasks=TASKS)
 """
 
 

@@ -77,8 +77,8 @@ class Turns:
 
 
 @contextmanager
-def turns_of(launcher: Any, folder: Path, silence: float = SILENCE, **given: Any) -> Iterator[Turns]:
-    with engine_of(launcher, silence, **given) as engine:
+def turns_of(launcher: Any, folder: Path, heartbeat_timeout: float = SILENCE, **given: Any) -> Iterator[Turns]:
+    with engine_of(launcher, heartbeat_timeout, **given) as engine:
         yield Turns(engine, folder)
 
 

@@ -246,7 +246,7 @@ def test_k_may_be_a_million(ends: Endpoints) -> None:
     assert len(everything["objects"]) == 100_000
 
 
-def test_what_stands_is_listed_over_all_parts(ends: Endpoints) -> None:
+def test_registered_queries_are_listed_over_all_parts(ends: Endpoints) -> None:
     ends.slots.round(1_000, [])
     queries = {number: replace(STANDING, id=f"q{number}", by="anna" if number % 3 else "") for number in range(7)}
     for part in range(2):

@@ -1,9 +1,9 @@
 """An actor: a long-running process that holds slots in memory and executes the commands of its driver.
 
 It runs an endpoint for the driver and the other actors, and sends a heartbeat to the driver's actor registry every
-second. The response says whether it is to continue. If the driver does not respond for :attr:`ActorSpec.silence`
-seconds, it is considered dead and the actor exits. An actor that the driver has declared lost, because it sent no
-heartbeat for that long, exits with an error, so that its launcher starts another one.
+second. The response says whether it is to continue. If the driver does not respond for
+:attr:`ActorSpec.heartbeat_timeout` seconds, it is considered dead and the actor exits. An actor that the driver has
+declared lost, because it sent no heartbeat for that long, exits with an error, so that its launcher starts another one.
 
 One thread at a time accesses the state of slots. The rows of a task are generated while they are read, by one reader or
 by several, each of which reads those of its part (:mod:`~spatialstream.actors.block_parts`); while nobody reads, the
@@ -78,7 +78,7 @@ class ActorSpec:
         secret: of the job, see :mod:`~spatialstream.actors.wire`; not shown by ``repr``.
         world: the environment of the tasks.
         asking: the secret of query clients.
-        silence: seconds without a heartbeat or response after which the other side is considered dead.
+        heartbeat_timeout: seconds without a heartbeat or response after which the other side is considered dead.
         identity: the certificate of the endpoints and its key, as PEM; None: connections are not encrypted.
         tasks: the task classes, by name.
     """
@@ -87,7 +87,7 @@ class ActorSpec:
     secret: str
     world: World
     asking: str = ""
-    silence: float = 10.0
+    heartbeat_timeout: float = 10.0
     identity: tuple[bytes, bytes] | None = None
     tasks: Mapping[str, type] = field(default_factory=lambda: TASKS)
 
@@ -236,7 +236,7 @@ class Actor(flight.FlightServerBase):  # type: ignore[misc]
     def _check(self, generation: int) -> None:
         if generation < self._newest:
             raise ActorLost("the command belongs to an attempt that was abandoned")
-        if time.monotonic() - self.heard > self._spec.silence:
+        if time.monotonic() - self.heard > self._spec.heartbeat_timeout:
             raise ActorLost("the driver has been silent for too long")
 
     @contextmanager
@@ -415,7 +415,7 @@ def run_actor(spec: ActorSpec, number: int, executor: str = "driver") -> None:
 
 
 def _send_heartbeats(spec: ActorSpec, actor: Actor, number: int, executor: str) -> None:
-    pause, registry = heartbeat_interval(spec.silence), client_of(spec.driver, spec.root)
+    pause, registry = heartbeat_interval(spec.heartbeat_timeout), client_of(spec.driver, spec.root)
     about = {
         "name": uuid.uuid4().hex[:12],
         "number": number,
@@ -426,7 +426,7 @@ def _send_heartbeats(spec: ActorSpec, actor: Actor, number: int, executor: str) 
     known, rest = False, 0.0
     while not actor.ended.wait(rest):
         asked = time.monotonic()
-        left = actor.heard + spec.silence - asked
+        left = actor.heard + spec.heartbeat_timeout - asked
         worked = {str(item): spent for item, spent in list(actor.worked.items())}
         counts = {"asked": actor.metrics.counts.tolist(), "requests": requests().tolist()}
         counts |= {"progress": actor.progress, "memory": resident_bytes()}
@@ -436,7 +436,7 @@ def _send_heartbeats(spec: ActorSpec, actor: Actor, number: int, executor: str) 
             answered = act(registry, "heartbeat", json.dumps(said).encode(), how, spec.driver)
         except ActorLost as error:
             rest = pause if known else min(pause, _FIRST_SECONDS)
-            if time.monotonic() - actor.heard > spec.silence - pause:
+            if time.monotonic() - actor.heard > spec.heartbeat_timeout - pause:
                 raise RunError(f"the driver is gone: {error}") from None
         else:
             if answered == "lost":
@@ -445,4 +445,4 @@ def _send_heartbeats(spec: ActorSpec, actor: Actor, number: int, executor: str) 
                 return
             actor.heard, known, rest = asked, True, pause  # no later than when the driver received the heartbeat
             if answered == "stay":
-                actor.trusted = asked + trust(spec.silence)
+                actor.trusted = asked + trust(spec.heartbeat_timeout)

@@ -115,7 +115,7 @@ class CallPool:
         return len(self._free)
 
     def ask(
-        self, address: str, secret: str, body: bytes, seconds: float, silence: float | None = None
+        self, address: str, secret: str, body: bytes, seconds: float, first_timeout: float | None = None
     ) -> AnswerMessages:
         """Send a request, and return its answer, which has to be closed or read to its end.
 
@@ -124,14 +124,14 @@ class CallPool:
             secret: authenticates the call.
             body: the request.
             seconds: timeout of the answer.
-            silence: timeout of its first message; None: the same.
+            first_timeout: timeout of its first message; None: the same.
 
         Raises:
             ActorLost: the endpoint cannot be reached in time, or at all; when the answer is read: it does not answer.
         """
         until = time.monotonic() + seconds
         with answering(address):
-            call = self._taken(address, secret, until if silence is None else time.monotonic() + silence)
+            call = self._taken(address, secret, until if first_timeout is None else time.monotonic() + first_timeout)
             try:
                 call.writer.write_metadata(pa.py_buffer(body))
             except BaseException:

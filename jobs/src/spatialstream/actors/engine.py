@@ -76,7 +76,7 @@ class ActorEngine:
         world: the environment of the tasks.
         launcher: starts the actors.
         report: called with messages for the operator.
-        silence: seconds without a sign of life after which an actor or the driver is lost.
+        heartbeat_timeout: seconds without a sign of life after which an actor or the driver is lost.
         tasks: the task classes, by name.
         stall: seconds in which no actor of a turn finishes a piece of work after which the turn is given up. Otherwise
             a turn may take any time.
@@ -92,7 +92,7 @@ class ActorEngine:
         world: World,
         launcher: ActorLauncher,
         report: Callable[[str], None] = lambda text: None,
-        silence: float = 10.0,
+        heartbeat_timeout: float = 10.0,
         tasks: Mapping[str, type] = TASKS,
         stall: float = _STALL_SECONDS,
         *,
@@ -102,10 +102,14 @@ class ActorEngine:
         self._progress, self._even = progress, even
         self._world, self._launcher, self._report, self._stall = world, launcher, report, stall
         self._host = launcher.host  # needed in turns, and asking a cluster manager takes longer than some of them
-        self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
+        self._secret, self._asking, self._heartbeat_timeout = (
+            secrets.token_hex(32),
+            secrets.token_hex(32),
+            heartbeat_timeout,
+        )
         self._identity = None if self.is_near else new_identity()
         self._registry = ActorRegistry(
-            self._host, self._secret, silence, self._identity, self._asking, self._read_point
+            self._host, self._secret, heartbeat_timeout, self._identity, self._asking, self._read_point
         )
         self._published = PublishedReadPoint()
         self._tasks = tasks
@@ -126,7 +130,7 @@ class ActorEngine:
 
     def __enter__(self) -> Self:
         """Start the actors."""
-        given = self._secret, self._world, self._asking, self._silence, self._identity, self._tasks
+        given = self._secret, self._world, self._asking, self._heartbeat_timeout, self._identity, self._tasks
         self._launcher.begin(ActorSpec(self._address, *given))
         return self
 

@@ -404,8 +404,8 @@ class QueryClient:
 
     def _messages(self, address: str, request: Request) -> Generator[bytes]:
         """The messages of a coordinator."""
-        silence = max(_LEAST_SECONDS, request.seconds / 2)  # leaves time for another one
-        given = address, self.query_endpoint.secret, request.to_json(), request.seconds, silence
+        first_timeout = max(_LEAST_SECONDS, request.seconds / 2)  # leaves time for another one
+        given = address, self.query_endpoint.secret, request.to_json(), request.seconds, first_timeout
         try:
             with closing(self._asking.ask(*given)) as messages:
                 yield from messages

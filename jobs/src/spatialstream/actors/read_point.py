@@ -31,14 +31,14 @@ __all__ = ["LocatedReadPoint", "PublishedReadPoint", "ReadPoint", "ReadPoints", 
 _HEARTBEAT_SECONDS = 1.0
 
 
-def heartbeat_interval(silence: float) -> float:
-    """Seconds between two heartbeats of an actor, given the silence after which an actor is lost."""
-    return min(_HEARTBEAT_SECONDS, silence / 10)
+def heartbeat_interval(heartbeat_timeout: float) -> float:
+    """Seconds between two heartbeats of an actor, given the heartbeat timeout."""
+    return min(_HEARTBEAT_SECONDS, heartbeat_timeout / 10)
 
 
-def trust(silence: float) -> float:
+def trust(heartbeat_timeout: float) -> float:
     """Seconds for which an actor is trusted after a heartbeat: its next heartbeat comes earlier."""
-    return 1.5 * heartbeat_interval(silence)
+    return 1.5 * heartbeat_interval(heartbeat_timeout)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

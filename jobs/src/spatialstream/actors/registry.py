@@ -70,7 +70,7 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
     Args:
         host: address of this machine on which it listens.
         secret: see :mod:`~spatialstream.actors.wire`.
-        silence: seconds without a heartbeat after which an actor is lost.
+        heartbeat_timeout: seconds without a heartbeat after which an actor is lost.
         identity: see :class:`~spatialstream.actors.actor.ActorSpec`.
         asking: the secret of query clients.
         read_point: returns the read point that query clients get, as JSON.
@@ -84,7 +84,7 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         self,
         host: str,
         secret: str,
-        silence: float,
+        heartbeat_timeout: float,
         identity: tuple[bytes, bytes] | None = None,
         asking: str = "",
         read_point: Callable[[], Any] = lambda: None,
@@ -93,12 +93,12 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         given = {"middleware": {Guard.NAME: Guard(secret, asking)}, "tls_certificates": certificates}
         super().__init__(f"{scheme}://{endpoint(host, 0)}", **given)
         self._read_point = read_point
-        self._silence, self._root = silence, None if identity is None else identity[0]
+        self._heartbeat_timeout, self._root = heartbeat_timeout, None if identity is None else identity[0]
         self._actors: dict[str, RegisteredActor] = {}
         self._changed, self._changes, self._changed_at = threading.Condition(), 0, time.monotonic()
         self._closed = False
         # actors of an earlier driver, if there was one, have been trusted for no longer than this
-        self._gone_until, self._doubted = time.monotonic() + trust(silence), frozenset[str]()
+        self._gone_until, self._doubted = time.monotonic() + trust(heartbeat_timeout), frozenset[str]()
         self.asked, self.requests = none_asked(), no_requests()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
@@ -144,7 +144,7 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
                 actor.progress, actor.moved = progress, actor.heard
             if actor.name in self._doubted:
                 return "ask"
-            actor.trusted = actor.heard + trust(self._silence)
+            actor.trusted = actor.heard + trust(self._heartbeat_timeout)
         return "stay"
 
     def _drop(self, name: str) -> None:
@@ -198,7 +198,7 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         """The actors that are alive, by number; those that have been silent for too long are dropped."""
         now = time.monotonic()
         with self._changed:
-            for name in [each.name for each in self._actors.values() if now - each.heard > self._silence]:
+            for name in [each.name for each in self._actors.values() if now - each.heard > self._heartbeat_timeout]:
                 self._drop(name)
             return sorted(self._actors.values(), key=lambda each: each.number)
 

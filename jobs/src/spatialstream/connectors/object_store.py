@@ -14,9 +14,9 @@ Failures
 
 Slow links
     When reading, each byte that arrives is noticed; when sending, nothing, before there is an answer. So a request with
-    a large body fails only after :attr:`silence` plus the time that a link of 1 MiB/s may need for all that this
+    a large body fails only after :attr:`read_timeout` plus the time that a link of 1 MiB/s may need for all that this
     process sends. That is at most 32 s, because the bytes in flight are bounded (:class:`TransferLimits`). A small
-    request has only :attr:`silence`.
+    request has only :attr:`read_timeout`.
 
 Credentials
     ``AWS_SHARED_CREDENTIALS_FILE``, a file that may be a mounted Secret, is read again whenever credentials are needed,
@@ -150,15 +150,15 @@ class ObjectStorage:
         url: ``s3://bucket/prefix``.
         cache: of this job, on each machine; None: everything is read from the store.
         patience: seconds for which a failure is retried, from the first one on.
-        silence: seconds without a byte after which a request has failed; for a large body, plus the time that its bytes
-            may take.
+        read_timeout: seconds without a byte after which a request has failed; for a large body, plus the time that its
+            bytes may take.
         limits: sizes and pauses of its requests.
     """
 
     url: str
     cache: LocalCache | None = None
     patience: float = 30.0
-    silence: float = 10.0
+    read_timeout: float = 10.0
     limits: TransferLimits = TransferLimits()
 
     @classmethod
@@ -320,7 +320,7 @@ class ObjectStorage:
             authorities = _authorities() if self.url.startswith("s3:") else None
             store = _client(
                 self.url,
-                self.silence + self.limits.extra_seconds(size),
+                self.read_timeout + self.limits.extra_seconds(size),
                 authorities,
                 os.getpid(),
                 self.limits.longest_pause,
@@ -447,7 +447,9 @@ def _authorities() -> bytes | None:
 
 
 @lru_cache(maxsize=64)
-def _client(url: str, silence: float, authorities: bytes | None, process: int, longest_pause: float) -> ObjectStore:
+def _client(
+    url: str, read_timeout: float, authorities: bytes | None, process: int, longest_pause: float
+) -> ObjectStore:
     """The client of a store; created once per process, because its threads do not survive a fork.
 
     Raises:
@@ -455,7 +457,7 @@ def _client(url: str, silence: float, authorities: bytes | None, process: int, l
     """
     options: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
-        "read_timeout": timedelta(seconds=silence),
+        "read_timeout": timedelta(seconds=read_timeout),
         "timeout": timedelta(seconds=_LONGEST_SECONDS),
     }
     credentials: dict[str, Any] = {}
@@ -469,7 +471,7 @@ def _client(url: str, silence: float, authorities: bytes | None, process: int, l
                 Path(file), os.environ.get("AWS_PROFILE") or "default"
             )
     pauses = {"init_backoff": timedelta(seconds=_FIRST_PAUSE), "max_backoff": timedelta(seconds=longest_pause)}
-    retries = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=silence), "backoff": pauses}
+    retries = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=read_timeout), "backoff": pauses}
     try:
         store: ObjectStore = cast("Any", from_url)(url, client_options=options, retry_config=retries, **credentials)
     except (BaseError, ValueError) as error:
