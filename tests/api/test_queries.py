@@ -171,7 +171,7 @@ def quakes(api, operator):
 
 
 @pytest.mark.gate
-def test_a_query_waits_for_its_stream_stands_is_shown_and_is_cancelled(api, operator, behind):
+def test_a_query_waits_for_its_stream_is_registered_is_shown_and_is_cancelled(api, operator, behind):
     asked = Asked(api, "early", CRQ)
     asked.says("False", "NoStream")
     api.post(streams(SPACE), stream(SPACE, "quakes"))
@@ -197,7 +197,7 @@ def test_a_query_waits_for_its_stream_stands_is_shown_and_is_cancelled(api, oper
     assert name not in behind.standing
 
 
-def test_a_change_takes_the_place_of_what_stood_and_what_cannot_stand_says_why(api, quakes, behind):
+def test_a_changed_query_replaces_the_earlier_one_and_a_refused_one_says_why(api, quakes, behind):
     asked = Asked(api, "changing", CRQ)
     asked.says("True", "Registered")
     old = asked.status["query"]

@@ -286,7 +286,7 @@ def test_a_circle_is_made_with_keys(visit: Visit) -> None:
 
 
 @pytest.mark.gate
-def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
+def test_a_registered_query_has_its_matches_is_shared_by_its_address_and_ends(
     visit: Visit, browser: Browser, gateway: GatewayServer
 ) -> None:
     visit.sign_in()
@@ -331,7 +331,7 @@ def link(page: Page, *queries: dict[str, Any]) -> str:
     return f"{page.url.partition('#')[0]}#{said}"
 
 
-def test_what_stands_no_more_says_so(visit: Visit, gateway: GatewayServer) -> None:
+def test_a_query_that_has_ended_says_so(visit: Visit, gateway: GatewayServer) -> None:
     visit.sign_in()
     query = {"id": "brief", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}, "duration": "15s"}
     assert Client(gateway.port, TOKEN)("POST", "/streams/gateway/queries", query).status == 201
@@ -379,7 +379,7 @@ def test_rows_are_followed_from_before_the_first_one_on(visit: Visit) -> None:
     cancel(visit)
 
 
-def test_what_is_changed_takes_the_place_of_what_stood(visit: Visit, gateway: GatewayServer) -> None:
+def test_a_changed_query_replaces_the_registered_one(visit: Visit, gateway: GatewayServer) -> None:
     visit.sign_in()
     card = stand(visit)
     page, client = visit.page, Client(gateway.port, TOKEN)
@@ -409,7 +409,9 @@ def test_what_is_changed_takes_the_place_of_what_stood(visit: Visit, gateway: Ga
     cancel(visit)
 
 
-def test_a_query_stands_also_where_the_page_is_not_served_safely(browser: Browser, gateway: GatewayServer) -> None:
+def test_a_query_is_registered_also_where_the_page_is_not_served_safely(
+    browser: Browser, gateway: GatewayServer
+) -> None:
     visit = Visit(browser, gateway, ELSEWHERE)
     assert not visit.page.evaluate("() => isSecureContext")
     visit.sign_in()
@@ -485,7 +487,7 @@ def test_a_replay_of_nothing_and_one_that_cannot_be_read(visit: Visit) -> None:
     cancel(visit)
 
 
-def test_what_stands_in_the_stream_is_listed_and_followed(
+def test_queries_that_are_registered_are_listed_and_followed(
     visit: Visit, browser: Browser, gateway: GatewayServer
 ) -> None:
     visit.sign_in()
@@ -546,7 +548,7 @@ def test_a_card_has_what_came_before_it_was_opened_and_its_cross_asks(visit: Vis
     assert client("DELETE", "/streams/gateway/queries/others-near").status < 300
 
 
-def test_what_has_been_asked_once_may_be_let_stand(visit: Visit) -> None:
+def test_a_query_that_was_asked_once_may_be_registered(visit: Visit) -> None:
     visit.sign_in()
     visit.flood()
     visit.page.get_by_role("button", name="Run once").click()

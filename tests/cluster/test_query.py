@@ -162,7 +162,9 @@ def test_a_continuous_query_prints_rows_as_they_come_and_is_cancelled(
 
 
 @pytest.mark.timeout(1200)
-def test_a_query_that_is_kept_stands_until_it_is_cancelled(stream: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_query_that_is_kept_is_registered_until_it_is_cancelled(
+    stream: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--type", "CRQ", *EVERYWHERE, "--keywords", "quake", "--duration", "1h", "--id", "kept"]
     assert ask(stream, *words, "--keep", "--patience", "5s") == 0
 

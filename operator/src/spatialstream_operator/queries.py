@@ -17,7 +17,7 @@ from spatialstream_operator.context import changes, emit
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import condition
-from spatialstream_operator.decisions.standing import (
+from spatialstream_operator.decisions.registration import (
     NO_GATEWAY,
     Registration,
     Wish,
@@ -62,8 +62,8 @@ class QueryController(Loop):
         book = _Book.open(self._environment, body)
         verdict = await _stand(book)
         await book.say(verdict)
-        standing = self._environment.metrics.query_registered.labels(self._namespace, self._name)
-        standing.set(verdict.status == "True")
+        registered = self._environment.metrics.query_registered.labels(self._namespace, self._name)
+        registered.set(verdict.status == "True")
         settled = verdict.reason in _SETTLED and len(book.registrations) <= 1
         return self._environment.config.interval * (_STEADY if settled else 1)
 
@@ -160,24 +160,24 @@ class _Book:
         after = condition(CONDITION, verdict, self.environment.now(), int(metadata.get("generation", 0)), known)
         # the last confirmed one: while a new query is rejected, the old one stays registered
         taken = [each for each in self.registrations if each.taken and verdict.reason not in _GONE]
-        standing = taken[-1] if taken else None
+        registered = taken[-1] if taken else None
         await self.remember(
             observedGeneration=after["observedGeneration"],
-            query=None if standing is None else standing.query,
-            since=None if standing is None else records.moment_text(standing.t),
+            query=None if registered is None else registered.query,
+            since=None if registered is None else records.moment_text(registered.t),
             conditions=[after],
-            **self._shown(standing),
+            **self._shown(registered),
         )
         if (note := news(before, after)) is not None:
             await emit(self.environment, self.body, note)
 
-    def _shown(self, standing: Registration | None) -> Object:
+    def _shown(self, registered: Registration | None) -> Object:
         """The status fields of a registered query; known values are kept while the stream does not report any."""
         by, rows, last = None, None, None
-        if standing is not None and standing.query == self.wish.id and self.found is not None:
+        if registered is not None and registered.query == self.wish.id and self.found is not None:
             by, had = self.found["query"].get("by"), self.found["so_far"]
             rows, last = had["rows"], records.moment_text(had["last_row"])
-        elif standing is not None and standing.query == records.text(self.status, "query"):
+        elif registered is not None and registered.query == records.text(self.status, "query"):
             return {}
         return {"by": by, "rows": rows, "lastRow": last}
 

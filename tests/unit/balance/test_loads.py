@@ -69,7 +69,7 @@ def test_queries_count_where_they_were_counted():
     assert loads * a_ms == pytest.approx(stq + np.array([0.0, 0.0, 5 * 0.03, 0.04]))
 
 
-def test_few_snapshot_queries_say_little_and_what_stands_all():
+def test_few_snapshot_queries_say_little_and_registered_queries_all():
     tree = build_tree(FIGURE_2, 4, J, {"spatial"})
     coarse = Statistics.of(PLANE, FIGURE_2, QueryBatch.of([query("STQ", EVERYWHERE)]), 1000.0, 1)
     queries = np.zeros((6, 4))

@@ -197,7 +197,7 @@ def test_series_do_not_grow_with_rounds_and_are_those_of_the_active_version(
     assert len(set(sizes[30:])) == 1
 
 
-def test_only_the_dearest_queries_have_a_series(worker: WorkerMetrics) -> None:
+def test_only_the_most_expensive_queries_have_a_series(worker: WorkerMetrics) -> None:
     version = build(WGS84, *sample(), 16, SLOTS)
     for number in (1, 2):
         window = LoadWindow(600_000, None)

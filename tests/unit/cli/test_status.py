@@ -297,11 +297,11 @@ def test_what_slots_hold_is_counted_and_said_to_be_estimated_where_it_is(
 
     save_load(store, replace(report, tested={"q-dear": 5_000, "": 70, "q-cheap": 3}))
     assert shown("status", "quakes").splitlines()[-3:] == [
-        "dearest queries  candidates lately (estimated)",
-        "q-dear                                   5,000",
-        "q-cheap                                      3",
+        "most expensive queries  candidates lately (estimated)",
+        "q-dear                                          5,000",
+        "q-cheap                                             3",
     ]
-    assert json.loads(shown("status", "quakes", "--json"))["dearest"] == {"q-dear": 5_000, "q-cheap": 3}
+    assert json.loads(shown("status", "quakes", "--json"))["most_expensive"] == {"q-dear": 5_000, "q-cheap": 3}
 
     save_load(store, replace(report, kept=np.array([[20_000, 30_000, 1_000], [10_000, 9_000, 0]])))
     text = shown("status", "quakes")

@@ -96,13 +96,13 @@ def test_before_and_after_a_rebalancing(store: MemoryStore) -> None:
     assert seen["imbalance"] is None  # a slot has nothing
 
 
-def test_the_dearest_queries_are_told(store: MemoryStore) -> None:
-    assert look(store)["dearest"] == []
+def test_the_most_expensive_queries_are_described(store: MemoryStore) -> None:
+    assert look(store)["most_expensive"] == []
     version = some_version()[0]
     column = np.ones(len(version.index.leaves))
     tested = {"": 9} | {f"q{i}": 100 - i for i in range(20)}
     save_load(store, LoadReport(7, LeafCounts(column, column, column, 1.0), column, 5, tested=tested))
-    assert look(store)["dearest"] == [{"query": f"q{i}", "candidates": 100 - i} for i in range(10)]
+    assert look(store)["most_expensive"] == [{"query": f"q{i}", "candidates": 100 - i} for i in range(10)]
 
 
 def test_a_large_tree_is_told_by_its_fullest_leaves(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

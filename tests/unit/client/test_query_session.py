@@ -153,7 +153,7 @@ def session(broker: Broker, **more: Any) -> QuerySession:
     return QuerySession(broker, "s", **more)  # type: ignore[arg-type]
 
 
-def test_answers_are_given_and_what_stands_is_cancelled() -> None:
+def test_answers_are_given_and_registered_queries_are_cancelled() -> None:
     broker = Answering({"a": 1, "b": 2})
     with session(broker) as asking:
         pending = asking.ask(check_queries([("one", SRQ | {"id": "a"}), ("two", CRQ | {"id": "b", "t": 5})], WGS84))

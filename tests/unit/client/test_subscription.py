@@ -118,7 +118,7 @@ def test_a_query_is_registered_and_its_rows_come_once(stream: Stream) -> None:
     assert list(rows) == [], "and is closed"
 
 
-def test_one_that_stands_is_not_registered_again(stream: Stream) -> None:
+def test_a_registered_query_is_not_registered_again(stream: Stream) -> None:
     stream.watch(CRQ).close()
     sent = len(stream.sent)
     stream.queries["q"]["by"] = "somebody else"

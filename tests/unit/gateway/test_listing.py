@@ -39,7 +39,7 @@ def test_streams_are_listed_to_those_who_may_do_anything_with_them(tmp_path: Pat
         assert everything("GET", "/streams/third").status == 404
 
 
-def test_what_stands_is_given_page_by_page(tmp_path: Path) -> None:
+def test_registered_queries_are_listed_page_by_page(tmp_path: Path) -> None:
     with serving(gateway(tmp_path)) as nobody:
         client = Client(nobody.port, "all-0123456789012345")
         names, rows, path = list[str](), list[Any](), "/streams/s/queries?limit=2"

@@ -138,7 +138,7 @@ def send(gateway: Gateway) -> Iterator[Client]:
         yield Client(client.port, TOKEN)
 
 
-def test_a_query_is_told_to_stand_when_it_does(send: Client, stream: Stream) -> None:
+def test_a_query_is_reported_as_registered_when_it_is(send: Client, stream: Stream) -> None:
     answer = send("POST", "/streams/s/queries", CRQ | {"id": "q"})
     assert answer.status == 201
     assert answer.json == {

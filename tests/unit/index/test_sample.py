@@ -79,7 +79,7 @@ def test_what_is_old_fades() -> None:
     assert sample.statistics(1).objects[0] == pytest.approx(100 * math.exp(-1) + 10)
 
 
-def test_a_query_that_stands_does_not_fade_until_it_has_ended() -> None:
+def test_a_registered_query_does_not_fade_until_it_has_ended() -> None:
     hour = 3_600_000
     queries = [asked("stands", 0, 10**15), asked("ended", 0, hour), asked("snapshot", 0, 10**15, continuous=False)]
     sample = Sample.of(PLANE, NO_OBJECTS, QueryBatch.of(queries), 1000.0)

@@ -264,7 +264,7 @@ def test_queries_that_have_ended_are_forgotten(name: str) -> None:
 
 
 @movable_index
-def test_what_stands_can_go_elsewhere_and_come_back(name: str) -> None:
+def test_registered_queries_can_move_and_come_back(name: str) -> None:
     index, there = filled(name), INDEXES[name](PLANE)
     numbers, queries = index.continuous(4)
     assert numbers.tolist() == NUMBERS.tolist()

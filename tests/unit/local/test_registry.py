@@ -182,7 +182,7 @@ def test_after_a_cancellation_a_repetition_is_one_still_and_a_later_query_is_new
 
 
 @pytest.mark.parametrize("again", [6_001, 300_000])
-def test_a_cancelled_query_that_is_sent_again_late_does_not_stand_anew(again: int) -> None:
+def test_a_cancelled_query_that_is_sent_again_late_is_not_registered_again(again: int) -> None:
     registry, files = QueryRegistry(), MemoryFiles()
     assert admitted(registry, 0, CRQ, {"id": "q", "type": "CANCEL", "t": 6_000}) == ([0, 0], 0, [])
     for number, t in enumerate(range(6_001, again + 6_000, max(1, again // 40)), 1):

@@ -94,7 +94,7 @@ def test_concatenating_sets(parts):
     assert len(set(lists.vocabulary.to_pylist())) == len(lists.vocabulary)
 
 
-def test_concatenating_keeps_what_stands_between_parts_without_a_vocabulary():
+def test_concatenating_keeps_the_text_between_parts_without_a_vocabulary():
     parts = [
         TermLists.empty(2),
         TermLists.of([["a"]]),

@@ -27,7 +27,7 @@ class SimulatedGateway:
     """Streams behind a gateway: what stands in each, as registrations and cancellations have left it.
 
     Attributes:
-        standing: by stream, by id: the query.
+        registered: by stream, by id: the query.
         sent: ids that were registered, in order; one that comes again as it was is passed over.
         had: rows of queries so far, and the t of the last one.
         rejected: what a stream has had to refuse, which people would be alarmed by.
@@ -36,7 +36,7 @@ class SimulatedGateway:
         calls: requests so far; at the one of number ``dies_at`` the operator dies, before or after it is done.
     """
 
-    standing: dict[str, dict[str, dict[str, Any]]] = field(default_factory=lambda: {"geo.quakes": {}})
+    registered: dict[str, dict[str, dict[str, Any]]] = field(default_factory=lambda: {"geo.quakes": {}})
     sent: list[str] = field(default_factory=list)
     had: dict[str, tuple[int, int]] = field(default_factory=dict)
     rejected: list[str] = field(default_factory=list)
@@ -70,41 +70,41 @@ class SimulatedGateway:
     def pass_by(self, ms: int) -> None:
         """The streams' clocks go on, and what has a duration ends."""
         self.time += ms
-        for standing in self.standing.values():
-            for query in list(standing.values()):
+        for registered in self.registered.values():
+            for query in list(registered.values()):
                 if query.get("duration") == "1h" and query["t"] + HOUR <= self.time:
                     self.over.add((query["id"], query["t"]))
-                    del standing[query["id"]]
+                    del registered[query["id"]]
 
     def _found(self, stream: str, query: str) -> dict[str, Any] | None:
         record, (rows, last) = self._of(stream).get(query), self.had.get(query, (0, None))
         return None if record is None else {"query": record, "so_far": {"rows": rows, "last_row": last}}
 
     def _of(self, stream: str) -> dict[str, dict[str, Any]]:
-        if stream not in self.standing:
+        if stream not in self.registered:
             raise Unavailable(f"the gateway reports: there is no stream {stream} here")
-        return self.standing[stream]
+        return self.registered[stream]
 
     def _send(self, stream: str, record: dict[str, Any]) -> bool:
-        standing = self._of(stream)
+        registered = self._of(stream)
         if self.silent:
             self.waiting.append((stream, record))
             return False
         name = record["id"]
         if record["type"] == "CANCEL":
-            if name not in standing:
+            if name not in registered:
                 self.rejected.append(f"cancel {name}")
-            elif (query := standing.pop(name)) is not None:
+            elif (query := registered.pop(name)) is not None:
                 self.over.add((name, query["t"]))
             return True
         if record["type"] == "CKQ":
             raise Refusal(400, "k: CKQ requires k")
-        if name in standing and standing[name] != record:
+        if name in registered and registered[name] != record:
             self.rejected.append(name)
             raise Refusal(409, f"id: {name!r} is in use")
-        if name not in standing and (name, record["t"]) not in self.over:
+        if name not in registered and (name, record["t"]) not in self.over:
             self.sent.append(name)
-            standing[name] = record
+            registered[name] = record
         return True
 
     async def _called(self, work: Any) -> Any:
@@ -177,8 +177,8 @@ class Scene:
         return str(self.status["conditions"][0]["message"])
 
     @property
-    def standing(self) -> list[str]:
-        return sorted(self.gateway.standing["geo.quakes"])
+    def registered(self) -> list[str]:
+        return sorted(self.gateway.registered["geo.quakes"])
 
     def events(self) -> list[str]:
         return [each["reason"] for each in self.world.cluster.events()]
@@ -192,12 +192,12 @@ def scene() -> Scene:
     return made
 
 
-def test_a_query_is_registered_once_and_said_to_stand(scene: Scene) -> None:
+def test_a_query_is_registered_once_and_the_status_says_so(scene: Scene) -> None:
     assert scene.look(3) == 30.0
-    (name,) = scene.standing
+    (name,) = scene.registered
     assert name.startswith("geo.floods.")
     assert scene.gateway.sent == [name]
-    assert scene.gateway.standing["geo.quakes"][name] == {
+    assert scene.gateway.registered["geo.quakes"][name] == {
         "id": name,
         "t": 1_000,
         "by": "sq/geo/floods",
@@ -221,7 +221,7 @@ def test_its_rows_so_far_are_in_the_status(scene: Scene) -> None:
     assert rows() == (None, None), "it has only been registered"
     scene.look()
     assert rows() == (0, None)
-    (name,) = scene.standing
+    (name,) = scene.registered
     scene.gateway.had[name] = 12, 1_500
     scene.look()
     assert rows() == (12, "1970-01-01T00:00:01.500Z")
@@ -238,7 +238,7 @@ def test_its_rows_so_far_are_in_the_status(scene: Scene) -> None:
     scene.look()
     assert rows() == (None, None), "another query has its own"
     scene.query(type="CKQ", region=None)
-    scene.gateway.had[scene.standing[0]] = 3, 2_500
+    scene.gateway.had[scene.registered[0]] = 3, 2_500
     scene.look()
     assert scene.condition == ("False", "Refused")
     assert rows() == (None, None), "the one before stands, and is not looked at"
@@ -252,50 +252,50 @@ def test_who_has_registered_it_is_in_the_status_as_the_stream_says_it(scene: Sce
     assert "by" not in scene.status, "the stream has not been asked yet"
     scene.look()
     assert scene.status["by"] == "sq/geo/floods"
-    (name,) = scene.standing
-    scene.gateway.standing["geo.quakes"][name]["by"] = "somebody who was first"
+    (name,) = scene.registered
+    scene.gateway.registered["geo.quakes"][name]["by"] = "somebody who was first"
     scene.look()
     assert scene.status["by"] == "somebody who was first"
     scene.gateway.problem = Unavailable("no route")
     scene.look()
     assert scene.status["by"] == "somebody who was first"
     scene.gateway.problem = None
-    del scene.gateway.standing["geo.quakes"][name]["by"]
+    del scene.gateway.registered["geo.quakes"][name]["by"]
     scene.look()
     assert "by" not in scene.status
 
 
 def test_another_spec_is_another_query_and_the_old_one_is_cancelled(scene: Scene) -> None:
     scene.look()
-    (old,) = scene.standing
+    (old,) = scene.registered
     scene.query(keywords=["m6"])
     scene.look()
-    (new,) = scene.standing
+    (new,) = scene.registered
     assert new != old
     assert scene.status["query"] == new
     assert [each["query"] for each in scene.status["registrations"]] == [new]
     scene.query()
     scene.gateway.time += 5
     scene.look()
-    assert scene.standing == [old]
-    assert scene.gateway.standing["geo.quakes"][old]["t"] == 1_005
+    assert scene.registered == [old]
+    assert scene.gateway.registered["geo.quakes"][old]["t"] == 1_005
     assert scene.gateway.rejected == []
 
 
-def test_what_the_stream_refuses_is_said_and_what_stood_before_stands(scene: Scene) -> None:
+def test_a_refusal_is_told_and_the_earlier_query_stays_registered(scene: Scene) -> None:
     scene.look()
-    (old,) = scene.standing
+    (old,) = scene.registered
     scene.query(type="CKQ", region=None)
     scene.look(2)
     assert scene.condition == ("False", "Refused")
     assert scene.message == f"k: CKQ requires k; the previous query {old} is still registered."
-    assert scene.standing == [old]
+    assert scene.registered == [old]
     assert scene.status["query"] == old
     assert scene.events() == ["Registered", "Refused"]
     scene.query(keywords=["m7"])
     scene.look()
     assert scene.condition == ("True", "Registered")
-    assert scene.standing != [old]
+    assert scene.registered != [old]
 
 
 def test_a_stream_that_comes_later_is_waited_for(scene: Scene) -> None:
@@ -342,16 +342,16 @@ def test_a_stream_that_is_made_anew_has_it_anew(scene: Scene) -> None:
     scene.world.stream(metadata={"uid": "uid-other"})
     scene.look()
     assert scene.condition == ("True", "Registered")
-    assert scene.gateway.standing["geo.quakes"][scene.status["query"]]["t"] == 9 * HOUR
+    assert scene.gateway.registered["geo.quakes"][scene.status["query"]]["t"] == 9 * HOUR
 
 
 def test_what_somebody_else_has_cancelled_is_registered_anew(scene: Scene) -> None:
     scene.look()
-    (name,) = scene.standing
+    (name,) = scene.registered
     asyncio.run(scene.gateway.cancel("geo.quakes", name))
     scene.gateway.time = 2_000
     scene.look()
-    assert scene.gateway.standing["geo.quakes"][name]["t"] == 2_000
+    assert scene.gateway.registered["geo.quakes"][name]["t"] == 2_000
 
 
 def test_a_query_whose_time_is_over_is_not_registered_anew(scene: Scene) -> None:
@@ -366,7 +366,7 @@ def test_a_query_whose_time_is_over_is_not_registered_anew(scene: Scene) -> None
     assert scene.condition == ("True", "Registered")
 
 
-def test_what_the_stream_has_not_come_to_is_sent_as_it_was_and_stands_once(scene: Scene) -> None:
+def test_a_registration_that_the_stream_has_not_come_to_is_sent_unchanged_and_registered_once(scene: Scene) -> None:
     scene.gateway.silent = True
     scene.look()
     assert scene.condition == ("False", "Waiting")
@@ -374,8 +374,8 @@ def test_what_the_stream_has_not_come_to_is_sent_as_it_was_and_stands_once(scene
     scene.look()
     scene.gateway.come()
     scene.look()
-    (name,) = scene.standing
-    assert scene.gateway.standing["geo.quakes"][name]["t"] == 1_000
+    (name,) = scene.registered
+    assert scene.gateway.registered["geo.quakes"][name]["t"] == 1_000
     assert (scene.gateway.sent, scene.gateway.rejected) == ([name], [])
 
 
@@ -386,7 +386,7 @@ def test_a_registration_that_is_under_way_is_cancelled_too(scene: Scene) -> None
     scene.look()
     scene.gateway.come()
     scene.look(3)
-    assert scene.standing == [scene.status["query"]]
+    assert scene.registered == [scene.status["query"]]
     assert len(scene.status["registrations"]) == 1
 
 
@@ -399,7 +399,7 @@ def test_what_may_have_been_sent_is_not_forgotten_for_a_refusal(scene: Scene) ->
     scene.gateway.problem = None
     scene.gateway.come()
     assert scene.remove()
-    assert scene.standing == []
+    assert scene.registered == []
 
 
 def test_without_a_gateway_it_says_so(scene: Scene) -> None:
@@ -427,7 +427,7 @@ def test_a_right_that_is_missing_is_said(scene: Scene, status: int, reason: str)
 def test_a_removal_cancels_it(scene: Scene) -> None:
     scene.look()
     assert scene.remove()
-    assert scene.standing == []
+    assert scene.registered == []
     value = scene.world.metrics.registry.get_sample_value
     assert value("spatialstream_operator_query_registered", {"namespace": "geo", "query": "floods"}) is None
     assert scene.remove()
@@ -445,7 +445,7 @@ def test_a_removal_waits_for_a_stream_that_cannot_be_asked_and_says_so(scene: Sc
     assert not scene.remove()
     scene.gateway.come()
     assert scene.remove()
-    assert scene.standing == []
+    assert scene.registered == []
 
 
 @pytest.mark.parametrize("how", ["skipped", "stream deleted", "stream gone"])
@@ -496,7 +496,7 @@ def test_an_operator_that_dies_anywhere_leaves_what_the_next_one_mends(scene: Sc
     die(-1)
     scene.look(2)
     assert scene.condition == ("True", "Registered")
-    assert scene.standing == [scene.status["query"]]
+    assert scene.registered == [scene.status["query"]]
     assert len(scene.gateway.sent) == len(set(scene.gateway.sent))
     assert len(scene.status["registrations"]) == 1
 
@@ -504,6 +504,6 @@ def test_an_operator_that_dies_anywhere_leaves_what_the_next_one_mends(scene: Sc
     attempt(scene.remove)
     die(-1)
     assert scene.remove()
-    assert scene.standing == []
+    assert scene.registered == []
     if (where, when) != ("gateway", "before"):  # what was never sent is cancelled all the same
         assert not [each for each in scene.gateway.rejected if not each.startswith("cancel")]

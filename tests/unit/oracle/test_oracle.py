@@ -78,7 +78,7 @@ def test_srq_gives_the_objects_of_the_half_open_past_with_all_keywords_in_order(
     )
 
 
-def test_without_a_duration_a_query_stands_until_it_is_cancelled():
+def test_without_a_duration_a_query_lasts_until_it_is_cancelled():
     objects = [thing(t) for t in (5, 10, 10**15, 10**15 + 1)]
     found = rows(objects, [ask("CRQ", 10), Cancellation("q", 10**15 + 1)])
     assert [row["t"] for row in found] == [10, 10**15]

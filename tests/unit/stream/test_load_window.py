@@ -89,7 +89,7 @@ def test_the_times_of_leaves_add_up(rebalances: float, stream: Stream, tmp_path:
     assert whole
 
 
-def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path) -> None:
+def test_registered_queries_are_counted_by_type(stream: Stream, tmp_path: Path) -> None:
     """The census of the first round, and what has been registered since: no second one comes in so few rounds."""
     window = LoadWindow(600_000, None)
     found = reported(stream, tmp_path, 0.0)

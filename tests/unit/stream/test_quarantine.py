@@ -242,7 +242,7 @@ def test_a_record_on_which_a_stage_fails_is_left_out_and_everything_else_is_the_
 
 
 @pytest.mark.parametrize("kind", [QueryType.CTQ, QueryType.CKQ])
-def test_a_query_that_stands_already_ends_when_it_is_left_out(
+def test_a_registered_query_ends_when_it_is_quarantined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: QueryType
 ) -> None:
     drawn = random_stream(5, 150, 4, WGS84)

@@ -30,7 +30,7 @@ from spatialstream.model.kinds import TYPES
 from spatialstream.records.reasons import REASONS
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
-from spatialstream.store.reports import dearest
+from spatialstream.store.reports import most_expensive
 from spatialstream.stream.load_report import LoadObserver
 from spatialstream.stream.load_window import SNAPSHOT, STANDING, WindowView
 from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
@@ -429,10 +429,10 @@ class _QuerySeries:
         text = "Objects that one of the ten most expensive CRQs was compared with in the last minutes, estimated."
         self._candidates = series.gauge("candidates", text)
 
-    def observe(self, dearest: Iterable[tuple[str, int]]) -> None:
-        """The dearest queries, and their candidates."""
+    def observe(self, most_expensive: Iterable[tuple[str, int]]) -> None:
+        """The most expensive queries, and their candidates."""
         self._candidates.clear()
-        for name, count in dearest:
+        for name, count in most_expensive:
             self._candidates.labels(name).set(count)
 
 
@@ -503,7 +503,7 @@ class WorkerMetrics(LoadObserver):
             self._shown = view.version.number
         if view.counts is not None:
             self._of_leaves.observe(view, view.counts)
-        self._of_queries.observe(dearest(view.tested))
+        self._of_queries.observe(most_expensive(view.tested))
 
     def estimated(self, view: WindowView, leaves: Floats, slots: Floats) -> None:
         """See :class:`~spatialstream.stream.load_report.LoadObserver`."""

@@ -102,12 +102,12 @@ def _look_at_all(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> st
 def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> str:
     resource = kubernetes.resource(kubectl, options.stream)
     events, slots = _events(kubectl, options.stream), _slots(kubectl, options.stream)
-    unknown, dearest = _unknown(kubectl, options.stream), _dearest(kubectl, options.stream)
+    unknown, most_expensive = _unknown(kubectl, options.stream), _most_expensive(kubectl, options.stream)
     if options.json:
-        figures = {"unknown_fields": unknown, "dearest": dict(dearest)}
+        figures = {"unknown_fields": unknown, "most_expensive": dict(most_expensive)}
         return json.dumps({"stream": resource, "slots": slots, "events": events, **figures})
     approve = [program(), "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
-    return stream_text(resource, events, slots, time.time(), " ".join(approve), unknown, dearest)
+    return stream_text(resource, events, slots, time.time(), " ".join(approve), unknown, most_expensive)
 
 
 def _events(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, Any]]:
@@ -149,8 +149,8 @@ def _unknown(kubectl: kubernetes.Kubectl, name: str) -> dict[str, int]:
     return {each.labels["field"]: int(each.value) for each in sorted(samples, key=lambda each: -each.value)}
 
 
-def _dearest(kubectl: kubernetes.Kubectl, name: str) -> list[tuple[str, int]]:
-    """What the worker tells of the dearest queries; nothing if it does not."""
+def _most_expensive(kubectl: kubernetes.Kubectl, name: str) -> list[tuple[str, int]]:
+    """What the worker tells of the most expensive queries; nothing if it does not."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:
@@ -221,7 +221,7 @@ def stream_text(
     now: float,
     approve: str,
     unknown: Mapping[str, int] | None = None,
-    dearest: Sequence[tuple[str, int]] = (),
+    most_expensive: Sequence[tuple[str, int]] = (),
 ) -> str:
     """Format the state of a stream on Kubernetes.
 
@@ -232,7 +232,7 @@ def stream_text(
         now: seconds since 1970 UTC.
         approve: the command that approves a proposal, without the proposal's id.
         unknown: number of objects by unknown field.
-        dearest: queries, and with how many objects they were compared lately.
+        most_expensive: queries, and with how many objects they were compared lately.
     """
     metadata, status = stream["metadata"], stream.get("status", {})
     seen, asked = status.get("observedGeneration", 0), metadata.get("generation", 0)
@@ -246,7 +246,7 @@ def stream_text(
         _workers(stream),
         [*_routing(status), *_unknown_lines(unknown or {})],
         [f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots),
-        dearest_lines(dearest)[1:],
+        most_expensive_lines(most_expensive)[1:],
         _rebalancing(stream, now, approve),
         _events_lines(events, now),
     ):
@@ -353,12 +353,17 @@ def _look_at_store(store: Any, options: argparse.Namespace) -> str:
     from spatialstream.store.reports import EXECUTORS, asked_executors, read_unknown
 
     state, unknown = store.state(), read_unknown(store)
-    slots, dearest = _store_slots(store, state.active.number), _store_dearest(store)
+    slots, most_expensive = _store_slots(store, state.active.number), _store_most_expensive(store)
     executors = {job: asked_executors(store, job) for job in EXECUTORS}
     if options.json:
-        figures = {"executors": executors, "slots": slots, "unknown_fields": unknown, "dearest": dict(dearest)}
+        figures = {
+            "executors": executors,
+            "slots": slots,
+            "unknown_fields": unknown,
+            "most_expensive": dict(most_expensive),
+        }
         return json.dumps(_state_record(state) | figures)
-    return store_text(options.stream, state, slots, executors, unknown, dearest)
+    return store_text(options.stream, state, slots, executors, unknown, most_expensive)
 
 
 def _state_record(state: Any) -> dict[str, Any]:
@@ -392,12 +397,12 @@ def _store_slots(store: Any, number: int) -> list[dict[str, Any]] | str:
     ]
 
 
-def _store_dearest(store: Any) -> list[tuple[str, int]]:
-    """The dearest queries, if the worker has counted anything."""
+def _store_most_expensive(store: Any) -> list[tuple[str, int]]:
+    """The most expensive queries, if the worker has counted anything."""
     from spatialstream.store.reports import read_load
 
     with suppress(StateError):
-        return read_load(store).dearest
+        return read_load(store).most_expensive
     return []
 
 
@@ -407,7 +412,7 @@ def store_text(
     slots: Sequence[Mapping[str, float]] | str,
     executors: Mapping[str, int | None],
     unknown: Mapping[str, int],
-    dearest: Sequence[tuple[str, int]] = (),
+    most_expensive: Sequence[tuple[str, int]] = (),
 ) -> str:
     """Format the state of a stream in its routing store.
 
@@ -417,7 +422,7 @@ def store_text(
         slots: as returned by :func:`slots_of`, or why they are not known.
         executors: requested number of executors by job; None: none requested.
         unknown: number of objects by unknown field.
-        dearest: queries, and with how many objects they were compared lately.
+        most_expensive: queries, and with how many objects they were compared lately.
     """
     by = f" (proposal {state.adopted})" if state.adopted else ""
     lines = [
@@ -435,7 +440,7 @@ def store_text(
         lines.append(f"executors  {' and '.join(asked)} requested")
     lines += _unknown_lines(unknown)
     lines += ["", *([f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots))]
-    return "\n".join([*lines, *dearest_lines(dearest)])
+    return "\n".join([*lines, *most_expensive_lines(most_expensive)])
 
 
 # ------------------------------------------------------------------------------------------------------------- figures
@@ -446,10 +451,10 @@ def _unknown_lines(unknown: Mapping[str, int]) -> list[str]:
     return [f"unknown    {told} (fields that are not read)"] if told else []
 
 
-def dearest_lines(dearest: Sequence[tuple[str, int]]) -> list[str]:
-    """The dearest queries, below a blank line; nothing if none is known."""
-    rows = [[name, f"{count:,}"] for name, count in dearest]
-    return ["", *aligned(["dearest queries", "candidates lately (estimated)"], rows, right={1})] if rows else []
+def most_expensive_lines(most_expensive: Sequence[tuple[str, int]]) -> list[str]:
+    """The most expensive queries, below a blank line; nothing if none is known."""
+    rows = [[name, f"{count:,}"] for name, count in most_expensive]
+    return ["", *aligned(["most expensive queries", "candidates lately (estimated)"], rows, right={1})] if rows else []
 
 
 def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:

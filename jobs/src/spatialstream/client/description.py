@@ -52,7 +52,7 @@ class StreamDescription:
 
         ``counted`` is None if the worker has no statistics of the active version yet; loads and objects are then those
         that the version was computed for. ``before`` is the version before the active one, if it is kept; ``share`` is
-        each slot's share of the objects in the router's sample, under either version. ``dearest`` are the
+        each slot's share of the objects in the router's sample, under either version. ``most_expensive`` are the
         queries that were compared with most objects lately, with an estimate of how many.
 
         Raises:
@@ -62,10 +62,10 @@ class StreamDescription:
         state = self._store.state()
         version, (sample, known) = self._version(state.active.number), self._sample()
         leaves = version.index.leaves
-        loads, report, counted, dearest = leaves.load, None, None, list[tuple[str, int]]()
+        loads, report, counted, most_expensive = leaves.load, None, None, list[tuple[str, int]]()
         with suppress(StateError):  # none yet
             found = read_load(self._store)
-            dearest = found.dearest
+            most_expensive = found.most_expensive
             if found.version == version.number and known is not None:
                 report, counted = found, found.watermark
                 loads = leaf_loads(version, report.counts, known)
@@ -89,7 +89,7 @@ class StreamDescription:
             "leaves_in_all": len(leaves),
             "before": before,
             "after": _shares(version, shares),
-            "dearest": [{"query": name, "candidates": count} for name, count in dearest],
+            "most_expensive": [{"query": name, "candidates": count} for name, count in most_expensive],
             "executors": {job: asked_executors(self._store, job) for job in EXECUTORS},
         }
 

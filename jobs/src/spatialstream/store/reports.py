@@ -41,7 +41,7 @@ __all__ = [
     "UsedTopics",
     "ask_executors",
     "asked_executors",
-    "dearest",
+    "most_expensive",
     "read_balance",
     "read_limits",
     "read_load",
@@ -76,8 +76,8 @@ DEAREST = 10
 """Maximum number of queries that a report lists as the most expensive."""
 
 
-def dearest(tested: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The first of :attr:`LoadReport.tested` that have a name: the dearest queries, and their candidates."""
+def most_expensive(tested: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The first of :attr:`LoadReport.tested` that have a name: the most expensive queries, and their candidates."""
     return [(name, count) for name, count in tested.items() if name][:DEAREST]
 
 
@@ -105,9 +105,9 @@ class LoadReport:
     tested: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def dearest(self) -> list[tuple[str, int]]:
+    def most_expensive(self) -> list[tuple[str, int]]:
         """The queries that were compared with most objects, ten at most, and how many these were, estimated."""
-        return dearest(self.tested)
+        return most_expensive(self.tested)
 
     def by_slot(self, version: RoutingVersion) -> tuple[Floats, Floats, bool]:
         """Objects and continuous queries of each slot of the version, float64[slots], and whether they are exact.

@@ -12,6 +12,6 @@ where the previous one stopped.
 :mod:`~spatialstream_operator.decisions.executors`    when missing executors are reported, and with which cause
 :mod:`~spatialstream_operator.decisions.restarts`     when driver pods are created, deleted and recreated
 :mod:`~spatialstream_operator.decisions.conditions`   the conditions, the phase, and the events of a stream
-:mod:`~spatialstream_operator.decisions.standing`     when continuous queries are registered, and their status
+:mod:`~spatialstream_operator.decisions.registration` when continuous queries are registered, and their status
 ===================================================== ================================================================
 """

@@ -298,7 +298,7 @@ class TestContract:
         index.end_at(*at(4, 0))
         assert index.match(at_times([ANYWHERE] * 3, [2, 3, 4])) == [(0, 0, "q0"), (1, 0, "q0")]
 
-    def test_what_stands_has_its_cancellation_in_its_end(self, index):
+    def test_a_registered_query_has_its_cancellation_in_its_end(self, index):
         index.register(*columns([(None, ["a"], 2, 10), (None, [], 0, 4), (None, [], 5, 5)], first=4))
         index.register(*columns([(None, ["b", "c"], 1, 9)]))
         index.end_at(*at(7, 4))
@@ -561,7 +561,7 @@ def test_candidates_are_counted_by_query(monkeypatch):
     assert all(told[name] >= count for name, count in matched.items())
 
 
-def test_of_many_queries_the_dearest_are_told_by_a_sample(monkeypatch):
+def test_of_many_queries_the_most_expensive_are_found_by_a_sample(monkeypatch):
     monkeypatch.setattr(crq, "_SAMPLE_WORK", 100_000)
     index = ContinuousRangeIndex(WGS84)
     index.register(*columns([(None, words, 0, 9) for words in [[]] * 3 + [["flood"]] * 200]))

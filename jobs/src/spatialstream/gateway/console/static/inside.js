@@ -128,9 +128,9 @@ export class Inside {
     this.parts.slots.replaceChildren(
       el("table", { class: "slots" }, el("thead", {}, el("tr", {}, head.map((text) => (text ? el("th", { scope: "col", text }) : el("td"))))), el("tbody", {}, rows)),
       el("p", { class: "figures-line", text: `Lmax/Lmin ${look.imbalance === null ? "∞: a slot has no load" : look.imbalance.toFixed(2)} · ${counted ? `counted up to ${moment(look.counted)}` : "no counts yet: loads are those that the version was computed for"}` }),
-      ...(look.dearest?.length ? [el("table", { class: "slots", title: "With how many objects each was compared in the last minutes, estimated; the ten with most" },
+      ...(look.most_expensive?.length ? [el("table", { class: "slots", title: "With how many objects each was compared in the last minutes, estimated; the ten with most" },
         el("thead", {}, el("tr", {}, ["Most expensive queries", "Candidates"].map((text) => el("th", { scope: "col", text })))),
-        el("tbody", {}, look.dearest.map((each) => el("tr", {}, el("th", { scope: "row", text: each.query }), el("td", { class: "n", text: short(each.candidates) })))))] : []));
+        el("tbody", {}, look.most_expensive.map((each) => el("tr", {}, el("th", { scope: "row", text: each.query }), el("td", { class: "n", text: short(each.candidates) })))))] : []));
   }
 
   #leaves() {

@@ -120,14 +120,14 @@ def next_registration(wish: Wish, known: Registration | None, clock: int, same_s
     return Registration(wish.id, clock)
 
 
-def hindrance(name: str, stream: Mapping[str, Any] | None, gateway: bool, stood: bool) -> Verdict | None:
+def hindrance(name: str, stream: Mapping[str, Any] | None, gateway: bool, registered: bool) -> Verdict | None:
     """The condition of a query whose stream cannot be reached for now; None if it can.
 
     Args:
         name: name of the SpatialStream.
         stream: the SpatialStream; None if there is none.
         gateway: whether a gateway is configured.
-        stood: whether the query was registered according to the last response.
+        registered: whether the query was registered according to the last response.
     """
     if stream is None:
         return Verdict("False", "NoStream", f"There is no SpatialStream {name} in this namespace yet.")
@@ -135,8 +135,8 @@ def hindrance(name: str, stream: Mapping[str, Any] | None, gateway: bool, stood:
         return Verdict("False", "StreamDeleted", f"The SpatialStream {name} is being deleted.")
     if records.flag(records.part(stream, "spec"), "suspend"):
         text = f"The SpatialStream {name} is suspended."
-        return Verdict("Unknown" if stood else "False", "StreamSuspended", text)
-    return None if gateway else Verdict("Unknown" if stood else "False", "NoGateway", NO_GATEWAY)
+        return Verdict("Unknown" if registered else "False", "StreamSuspended", text)
+    return None if gateway else Verdict("Unknown" if registered else "False", "NoGateway", NO_GATEWAY)
 
 
 def news(before: Sequence[Mapping[str, Any]], after: Mapping[str, Any]) -> Note | None:

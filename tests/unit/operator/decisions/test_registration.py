@@ -2,7 +2,13 @@
 
 import pytest
 
-from spatialstream_operator.decisions.standing import Registration, Wish, hindrance, next_registration, registrations
+from spatialstream_operator.decisions.registration import (
+    Registration,
+    Wish,
+    hindrance,
+    next_registration,
+    registrations,
+)
 
 SPEC = {"stream": "quakes", "type": "CTQ", "region": {"box": [0, 0, 1, 1]}, "k": 3, "window": "1h", "step": "1m"}
 WISH = Wish.of("geo", "words", SPEC)
@@ -49,16 +55,16 @@ def test_a_status_is_read_with_tolerance():
     assert registrations({"registrations": [None, {"query": "a"}, {"query": 3, "t": 5}, {"t": 5}]}) == []
 
 
-@pytest.mark.parametrize("stood", [True, False])
-def test_what_cannot_be_asked_is_unknown_if_it_stood(stood):
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_query_that_cannot_be_asked_for_is_unknown_if_it_was_registered(registered):
     stream = {"metadata": {}, "spec": {}}
-    rest = "Unknown" if stood else "False"
-    assert hindrance("quakes", stream, gateway=True, stood=stood) is None
+    rest = "Unknown" if registered else "False"
+    assert hindrance("quakes", stream, gateway=True, registered=registered) is None
     for found, status, reason in (
-        (hindrance("quakes", None, gateway=True, stood=stood), "False", "NoStream"),
-        (hindrance("quakes", {"metadata": {"deletionTimestamp": "x"}}, True, stood), "False", "StreamDeleted"),
-        (hindrance("quakes", stream | {"spec": {"suspend": True}}, True, stood), rest, "StreamSuspended"),
-        (hindrance("quakes", stream, gateway=False, stood=stood), rest, "NoGateway"),
+        (hindrance("quakes", None, gateway=True, registered=registered), "False", "NoStream"),
+        (hindrance("quakes", {"metadata": {"deletionTimestamp": "x"}}, True, registered), "False", "StreamDeleted"),
+        (hindrance("quakes", stream | {"spec": {"suspend": True}}, True, registered), rest, "StreamSuspended"),
+        (hindrance("quakes", stream, gateway=False, registered=registered), rest, "NoGateway"),
     ):
         assert found is not None
         assert (found.status, found.reason) == (status, reason)

@@ -73,7 +73,7 @@ class Listed(Simulation):
 
 
 @pytest.mark.parametrize("mergers", [1, 3])
-def test_what_stands_is_what_was_admitted(tmp_path: Path, mergers: int) -> None:
+def test_registered_queries_are_those_that_were_admitted(tmp_path: Path, mergers: int) -> None:
     listed, seeds = 0, examples(2, 9)
     for seed in range(seeds):
         drawn = random_stream(seed, 300, 25, WGS84, types=STANDING, cancelled=0.3, repeated=0.0)
