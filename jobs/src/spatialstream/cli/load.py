@@ -44,6 +44,7 @@ def add_parser(commands: Any) -> None:
     text = "queries to send (default with a generated stream: queries around its objects)"
     add("--queries", type=Path, metavar="FILE", help=text)
     shared.add_columns(parser)
+    shared.add_layout(parser)
     shared.add_time_unit(parser)
     text = "kind of the generated stream (default %(default)s)"
     add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help=text)
@@ -79,9 +80,10 @@ def _load(options: argparse.Namespace) -> int:
     sender = Sender(connection, options.stream, options.space, options.rate, options.batch, watermarks=watermarks)
     generated = options.now and options.objects is None
     objects, queries = _generated(options) if generated else (ObjectBatch.of([]), QueryBatch.of([]))
+    layout = shared.layout(options)
     unit, refused = options.time_unit or "ms", dict[str, Refused]()
     if options.objects is not None:
-        objects, refused["objects"] = read_objects(options.objects, known, options.columns, unit)
+        objects, refused["objects"] = read_objects(options.objects, known, options.columns, unit, layout)
     if options.queries is not None:
         queries, refused["queries"] = read_queries(options.queries, known, unit)
     _tell_refused(options, refused, {"objects": len(objects), "queries": len(queries)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,19 +13,22 @@ from spatialstream.index.kinds import DEFAULT, KINDS
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import QUERY_WORDS, TermRule, extract_terms
-from spatialstream.model.times import TIME_UNITS, parse_duration
+from spatialstream.model.times import TIME_UNITS, parse_duration, parse_time
 from spatialstream.records.files import parse_columns
+from spatialstream.records.layout import InputLayout
 
 __all__ = [
     "add_columns",
     "add_index",
     "add_input",
+    "add_layout",
     "add_space",
     "add_terms",
     "add_time_unit",
     "columns",
     "count",
     "duration",
+    "layout",
     "storage",
     "term_rule",
     "value",
@@ -111,7 +115,9 @@ def term_rule(options: argparse.Namespace) -> TermRule:
 def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add ``--objects``, ``--queries`` and ``--columns``."""
     add = partial(parser.add_argument, type=Path, nargs="+", action="extend", required=required, default=[])
-    text = "objects: .jsonl, .csv or .parquet, the first two also .gz; in any time order"
+    text = (
+        "objects: .jsonl, .csv, .parquet, .geojson, .tsv or .txt, all but Parquet also .gz or .zst; in any time order"
+    )
     add("--objects", metavar="FILE", help=text)
     add("--queries", metavar="FILE", help="queries: .jsonl, also .gz")
     add_columns(parser)
@@ -125,5 +131,41 @@ def add_time_unit(parser: argparse.ArgumentParser) -> None:
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Add ``--columns``."""
-    text = "names of the objects' fields in the input, such as id=tweet_id,text=body"
+    text = "names of the objects' fields in the input, such as id=tweet_id,text=title+body,lon=place.point[0], or "
+    text += "t=year-month-day"
     parser.add_argument("--columns", type=columns, default={}, metavar="FIELD=NAME,...", help=text)
+
+
+def add_layout(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`layout`."""
+    add = parser.add_argument
+    text = "what separates columns: , ; | or tab (default: found in the header)"
+    add("--separator", type=_separator, metavar="MARK", help=text)
+    add("--no-header", action="store_true", help="the first line names no columns; their names are 1, 2, ...")
+    text = 'csv or none: whether " encloses cells (default: csv, but none where tabs separate the columns)'
+    add("--quotes", choices=("csv", "none"), metavar="KIND", help=text)
+    add("--time-format", metavar="FORMAT", help="of the objects' times, as strptime has it: %%d/%%m/%%Y %%H:%%M")
+    add("--time-zone", metavar="ZONE", help="of the objects' times that name none: Europe/Berlin (default UTC)")
+    text = "time of all objects, which then have no t: 2026-01-01T12:00Z, or now (a run of which cannot be resumed)"
+    add("--at", metavar="TIME", help=text)
+
+
+def _separator(text: str) -> str:
+    return {"tab": "\t", "\\t": "\t"}.get(text, text)
+
+
+def layout(options: argparse.Namespace) -> InputLayout:
+    """Build the layout of files of objects from the options of :func:`add_layout`.
+
+    Raises:
+        SettingError: one of them is invalid.
+    """
+    at = int(time.time() * 1000) if options.at == "now" else None
+    try:
+        at = at if at is not None or options.at is None else parse_time(options.at)
+        quotes = None if options.quotes is None else options.quotes == "csv"
+        return InputLayout(options.separator, not options.no_header, quotes, options.time_format, options.time_zone, at)
+    except RecordError as error:
+        raise SettingError("at", error.problem) from None
+    except SettingError as error:
+        raise SettingError(error.setting.replace("_", "-"), error.problem) from None

@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
         "If every object or every query is rejected, the exit status is 4.",
     )
     shared.add_input(parser)
+    shared.add_layout(parser)
     shared.add_time_unit(parser)
     shared.add_space(parser)
     shared.add_terms(parser)
@@ -70,6 +71,7 @@ def _run(options: argparse.Namespace) -> int:
         space=options.space,
         checkpoint=options.checkpoint,
         columns=options.columns,
+        layout=shared.layout(options),
         time_unit=options.time_unit,
         rule=shared.term_rule(options),
         strict=options.strict,

@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
         "and shows its leaves, loads and Lmax/Lmin; or J, the statistics from which indexes are built.",
     )
     shared.add_input(parser, required=False)
+    shared.add_layout(parser)
     shared.add_space(parser)
     add = parser.add_argument
     shared.add_index(parser, text="kind of index to build")
@@ -169,7 +170,8 @@ def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
     parts: list[Any] = []
     room = options.sample
     columns = options.columns if kind == "objects" else {}
-    chunks = plan(files, columns, kind, space=options.space)
+    layout = shared.layout(options) if kind == "objects" else None
+    chunks = plan(files, columns, kind, space=options.space, layout=layout)
     for left, chunk in zip(range(len(chunks), 0, -1), chunks, strict=True):
         for decoded in decode_chunk(chunk, kind, options.space, TermRule(), columns):
             take = min(len(decoded.batch), max(1, room // left))

@@ -1,4 +1,4 @@
-"""A source of static files: JSON Lines, CSV and Parquet."""
+"""A source of static files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times
 from spatialstream.records.decode import Decoded
 from spatialstream.records.files import Chunk, Kind, decode_chunk, plan
+from spatialstream.records.layout import InputLayout
 
 __all__ = ["InputFiles"]
 
@@ -50,14 +51,15 @@ class InputFiles:
         rule: TermRule,
         columns: Mapping[str, str],
         unit: str = "ms",
+        layout: InputLayout | None = None,
     ) -> InputFiles:
-        """A source of files.
+        """A source of files, of which those of objects may have a layout of their own.
 
         Raises:
             SettingError: one of them cannot be read, or lacks a column.
         """
         chunks: dict[Kind, Sequence[Chunk]] = {
-            "objects": plan(objects, columns, "objects", space=space),
+            "objects": plan(objects, columns, "objects", space=space, layout=layout),
             "queries": plan(queries, None, "queries", space=space),
         }
         return cls(chunks, space, rule, dict(columns), unit)

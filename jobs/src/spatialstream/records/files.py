@@ -7,11 +7,16 @@ in CSV a newline within quotes does not end a record, which takes one pass over 
 
 Cost: planning reads plain files once, to count lines, at more than 1 GB/s (CSV: 350 MB/s); reading holds one block of
 about 8 MB, or one record if that is longer, at a time.
+
+Files of objects in other layouts (GeoJSON, JSON arrays, nested JSON, other marks than commas, ``.zst``) are one chunk
+each, which :mod:`~spatialstream.records.foreign` reads.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +41,8 @@ from spatialstream.records.decode import (
     decode_queries,
     object_fields,
 )
+from spatialstream.records.foreign import check_foreign, decode_foreign, open_input
+from spatialstream.records.layout import InputLayout, is_expression
 from spatialstream.records.scan import csv_borders
 
 __all__ = ["Chunk", "Kind", "decode_chunk", "parse_columns", "plan", "read"]
@@ -44,7 +51,20 @@ Kind = Literal["objects", "queries"]
 """Kind of the records in a file."""
 
 _FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-_KNOWN = ".jsonl, .ndjson, .json, .csv (each also with .gz) and .parquet"
+_FOREIGN = {
+    ".geojson": "document",
+    ".geojsonl": "lines",
+    ".geojsons": "lines",
+    ".geojsonseq": "lines",
+    ".txt": "text",
+    ".tsv": "text",
+    ".psv": "text",
+}
+"""What files of objects hold that are read by :mod:`~spatialstream.records.foreign`, by the ends of their names."""
+_KNOWN = ".jsonl, .ndjson, .json, .geojson, .geojsonl, .csv, .tsv, .txt (each also with .gz or .zst) and .parquet"
+_KNOWN_QUERIES = ".jsonl, .ndjson and .json, each also with .gz"
+_COLLECTION = re.compile(rb'"type"\s*:\s*"FeatureCollection"|"features"\s*:\s*\[')
+_START = 1 << 20
 _BLOCK = 8 << 20
 _ROWS = 1 << 16
 _CHUNK = 64 << 20
@@ -59,12 +79,14 @@ class Chunk:
 
     Attributes:
         source: the file, as it was given.
-        format: ``"jsonl"``, ``"csv"`` or ``"parquet"``.
+        format: ``"jsonl"``, ``"csv"`` or ``"parquet"``; in another layout ``"text"``, ``"lines"`` or ``"document"``.
         compressed: whether the file is gzip; then the piece is the whole file.
         start, end: the piece: bytes of a plain file, row groups of a Parquet file.
         first_line: number of its first line, or of its first row in Parquet; from 1.
         header: names of the columns of a CSV file.
         size: its bytes on disk, for telling progress.
+        layout: how its records are laid out, if another reader than that of our own layouts is needed.
+        compression: of such a file: ``"gz"``, ``"zst"`` or None.
     """
 
     source: str
@@ -75,6 +97,8 @@ class Chunk:
     first_line: int
     header: tuple[str, ...]
     size: int
+    layout: InputLayout | None = None
+    compression: str | None = None
 
 
 def parse_columns(text: str) -> dict[str, str]:
@@ -104,27 +128,35 @@ def plan(
     kind: Kind = "objects",
     chunk_bytes: int = _CHUNK,
     space: Space | None = None,
+    layout: InputLayout | None = None,
 ) -> list[Chunk]:
     """Cut input files into chunks of about ``chunk_bytes``, in the order of the files and of their records.
 
     Args:
         paths: the files.
-        columns: names in the input of those fields that have another than their own, which CSV and Parquet must have.
+        columns: names in the input of those fields that have another than their own, which CSV and Parquet must have;
+            or expressions (:mod:`~spatialstream.records.layout`).
         kind: what the files hold. Queries are JSON Lines only.
         chunk_bytes: cut where a chunk has at least this many bytes.
         space: the space of the objects; if it is given, CSV and Parquet must have the columns of all fields.
+        layout: how the records of objects are laid out; None: as we write them, or as the file shows.
 
     Raises:
         SettingError: a file is missing, of another kind than its name says, damaged, lacks a column, or has one twice.
     """
     chunks: list[Chunk] = []
+    layout = layout or InputLayout()
     for path in paths:
-        source, kind_of_file, compressed = str(path), *_format(Path(path))
-        if kind == "queries" and kind_of_file != "jsonl":
-            raise SettingError(source, "holds queries, which are read from JSON Lines only (.jsonl, also with .gz)")
+        source = str(path)
         if not Path(path).is_file():
+            _format(Path(path), kind)
             raise SettingError(source, "is a folder; give files" if Path(path).exists() else "does not exist")
         try:
+            found = _foreign(source, columns or {}, layout) if kind == "objects" else None
+            if found is not None:
+                chunks.append(_plan_foreign(source, *found, layout, columns or {}, space or WGS84))
+                continue
+            kind_of_file, compressed = _format(Path(path), kind)
             _check_start(source, kind_of_file, compressed)
             chunks += _plan_file(source, kind_of_file, compressed, columns or {}, chunk_bytes, space)
         except (OSError, EOFError, zlib.error) as error:
@@ -132,15 +164,84 @@ def plan(
     return chunks
 
 
-def _format(path: Path) -> tuple[str, bool]:
-    """(format, whether compressed), by the name."""
+def _foreign(source: str, columns: Mapping[str, str], layout: InputLayout) -> tuple[str, str | None] | None:
+    """(what it holds, compression) of a file that is not in one of our own layouts; None of the others."""
+    path = Path(source)
+    suffix = path.suffix.lower()
+    compression = suffix[1:] if suffix in (".gz", ".zst") else None
+    suffix = Path(path.stem).suffix.lower() if compression else suffix
+    known = _FORMATS.get(suffix)
+    if known == "parquet":
+        if not layout.plain:
+            raise SettingError(source, "is a Parquet file, whose layout is known; leave out the options of text files")
+        return None
+    if known is None and suffix not in _FOREIGN:
+        return None
+    _check_start(source, "", compression == "gz")
+    with open_input(source, compression) as file:
+        start = file.readline(_START)
+    form = _FOREIGN.get(suffix) or ("text" if known == "csv" else "lines")
+    if known == "csv":
+        own = not any(map(is_expression, columns.values())) or _has_columns(start, columns)
+        own = own and not _other_marks(start)
+    elif form != "text":
+        form = _json_form(start, form, suffix)
+        own = known is not None and form == "own" and not any(map(is_expression, columns.values()))
+        form = "lines" if form == "own" else form
+    else:
+        own = False
+    return None if own and layout.plain and compression != "zst" else (form, compression)
+
+
+def _has_columns(start: bytes, columns: Mapping[str, str]) -> bool:
+    """Whether a line of CSV names all columns as they are given."""
+    cells = csv_cells(start.removeprefix(_BOM).decode(errors="replace").rstrip("\r\n")) or []
+    return all(name in cells for name in columns.values())
+
+
+def _other_marks(start: bytes) -> bool:
+    """Whether the columns that a line of CSV names are separated by another mark than commas."""
+    cells = csv_cells(start.removeprefix(_BOM).decode(errors="replace").rstrip("\r\n")) or []
+    return len(cells) == 1 and any(mark in (cells[0] or "") for mark in ";\t|")
+
+
+def _json_form(start: bytes, form: str, suffix: str) -> str:
+    """What a file of JSON holds, by its first line: ``"document"``, ``"lines"`` or ``"own"``, our lines of objects."""
+    text = start.removeprefix(_BOM).strip()
+    if text.startswith(b"\x1e"):
+        return "lines"
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict) and value.get("type") == "Feature" and "geometry" in value:
+        return "lines"
+    if suffix in (".json", ".geojson"):
+        whole = text.startswith(b"[") or text == b"{" or _COLLECTION.search(text) is not None
+        return "document" if whole or (form == "document" and value is None) else "own"
+    return "own"
+
+
+def _plan_foreign(
+    source: str, form: str, compression: str | None, layout: InputLayout, columns: Mapping[str, str], space: Space
+) -> Chunk:
+    header = check_foreign(source, form, compression, layout, columns, space)
+    size = Path(source).stat().st_size
+    return Chunk(source, form, compression is not None, 0, 0, 1, header, size, layout, compression)
+
+
+def _format(path: Path, kind: Kind) -> tuple[str, bool]:
+    """(format, whether compressed) of a file in one of our own layouts, by the name."""
     suffix = path.suffix.lower()
     compressed = suffix == ".gz"
     if compressed:
         suffix = Path(path.stem).suffix.lower()
     found = _FORMATS.get(suffix)
+    if kind == "queries" and found not in (None, "jsonl"):
+        raise SettingError(str(path), "holds queries, which are read from JSON Lines only (.jsonl, also with .gz)")
     if found is None or (compressed and found == "parquet"):
-        raise SettingError(str(path), f"has an unknown format; the name must end in {_KNOWN}")
+        known = _KNOWN_QUERIES if kind == "queries" else _KNOWN
+        raise SettingError(str(path), f"has an unknown format; the name must end in {known}")
     return found, compressed
 
 
@@ -202,9 +303,7 @@ def _check_fields(
         missing = names["text"]
     if missing is not None:
         there = ", ".join(map(repr, header))
-        separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
-        hint = f"; its columns are separated by {separator!r}, and have to be by commas" if separator else ""
-        raise SettingError(source, f"has no column {missing!r}; it has {there}{hint}")
+        raise SettingError(source, f"has no column {missing!r}; it has {there}")
 
 
 def _header(source: str, file: BinaryIO) -> tuple[tuple[str, ...], int, int]:
@@ -345,6 +444,13 @@ def decode_chunk(
     Raises:
         SettingError: the file cannot be read any more, or is damaged.
     """
+    if chunk.layout is not None:
+        given = chunk.source, chunk.format, chunk.compression, chunk.layout, space, rule, columns, unit
+        try:
+            yield from decode_foreign(*given)
+        except (OSError, EOFError, zlib.error) as error:
+            raise SettingError(chunk.source, f"cannot be read: {error}") from None
+        return
     known = [(columns or {}).get(field, field) for field in object_fields(space)]
     others = [name for name in chunk.header if name not in known]  # of a table, each record has all
     for block, line in read(chunk, known):

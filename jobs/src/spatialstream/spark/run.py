@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, time_unit, whole_number
 from spatialstream.model.unicode_data import UNICODE
+from spatialstream.records.layout import InputLayout
 from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.failures import explained
 from spatialstream.spark.session import used_session
@@ -78,8 +79,8 @@ class RunSettings:
     """All settings of an embedded run.
 
     Attributes:
-        objects, queries: input files (JSON Lines, CSV, Parquet; the first two may be gzipped). Queries with one
-            timestamp are in the order of the files.
+        objects, queries: input files: objects as JSON Lines, CSV, Parquet, GeoJSON or text with columns; queries as
+            JSON Lines. Queries with one timestamp are in the order of the files.
         output: folder for ``results/`` and ``rejected/``.
         slots: worker slots. Results do not depend on it, nor on ``index``, ``leaves`` or ``epoch_records``.
         leaves: minimum number of leaves of the index (θ).
@@ -89,7 +90,9 @@ class RunSettings:
         retention: how far snapshot queries can look back; None keeps everything.
         space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
         checkpoint: the run's state: a folder, or ``s3://bucket/prefix``; default ``output/.checkpoint``.
-        columns: our field name -> name in the input, for objects.
+        columns: our field name -> name in the input, or an expression (:mod:`~spatialstream.records.layout`), for
+            objects.
+        layout: how the records of objects are laid out, where files do not show it.
         rule: term extraction.
         time_unit: of numeric times, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; None: ms, and
             times that look like another unit are rejected.
@@ -111,6 +114,7 @@ class RunSettings:
     space: Space = WGS84
     checkpoint: Folder | ObjectStorage | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    layout: InputLayout = field(default_factory=InputLayout)
     rule: TermRule = field(default_factory=TermRule)
     time_unit: str | None = "ms"
     strict: bool = False
@@ -198,6 +202,7 @@ class RunSettings:
             "retention": self.retention,
             "space": str(self.space),
             "columns": dict(sorted(self.columns.items())),
+            **({} if self.layout.plain else {"layout": asdict(self.layout)}),
             "time_unit": None if self.time_unit == "ms" else self.time_unit,
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
@@ -427,7 +432,7 @@ def run(
     settings.identity()
     # before anything is written: input with invalid files or columns leaves nothing behind
     given = settings.objects, settings.queries, settings.space, settings.rule, settings.columns
-    source = InputFiles.of(*given, settings.time_unit or "ms")
+    source = InputFiles.of(*given, settings.time_unit or "ms", settings.layout)
     with ExitStack() as held:
         setting = "checkpoint" if isinstance(settings.checkpoint, Folder) else "output"
         with disk_errors(setting):

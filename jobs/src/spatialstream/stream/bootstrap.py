@@ -23,6 +23,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.records.decode import Decoded
 from spatialstream.records.files import decode_chunk, plan
+from spatialstream.records.layout import InputLayout
 from spatialstream.records.reasons import common_reasons, told_reasons
 from spatialstream.stages.versions import VERSIONS, check_kind, load_version, number_of, save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
@@ -240,18 +241,23 @@ def _sample(batch: _Batch) -> _Batch:
 
 
 def read_objects(
-    path: Path, settings: StreamSettings, columns: Mapping[str, str] | None = None, unit: str = "ms"
+    path: Path,
+    settings: StreamSettings,
+    columns: Mapping[str, str] | None = None,
+    unit: str = "ms",
+    layout: InputLayout | None = None,
 ) -> tuple[ObjectBatch, Refused]:
     """Read a whole file of objects into memory, sorted by time; also returns the rejected records.
 
     Args:
         path: the file.
         settings: of the stream.
-        columns: our field name -> name in the file.
+        columns: our field name -> name in the file, or an expression (:mod:`~spatialstream.records.layout`).
         unit: of numeric times.
+        layout: how its records are laid out; None: as we write them, or as the file shows.
     """
     given = settings.space, settings.rule, columns, unit
-    chunks = plan((path,), columns, "objects", space=settings.space)
+    chunks = plan((path,), columns, "objects", space=settings.space, layout=layout)
     parts = [decoded for chunk in chunks for decoded in decode_chunk(chunk, "objects", *given)]
     batches = [part.batch for part in parts if len(part.batch)]
     return _sorted(ObjectBatch.concat(batches or [ObjectBatch.of([])])), Refused.of(parts)

@@ -1,0 +1,195 @@
+"""How a file says what an object is, where its owner lays records out in another way than objects have their fields.
+
+A column of a field is an expression: the name of a column, a path into nested values (``geometry.coordinates[0]``),
+for ``text`` several of these with ``+`` between them (their values are joined by a space, missing ones are skipped),
+and for ``t`` the columns of year, month and day with ``-`` between them. A column that has the whole expression as its
+name comes first, so every name can be given.
+
+Local times: of the two moments of a time that clocks show twice, the earlier one is meant; a time that they skip is
+none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+from spatialstream.model.errors import RecordError, SettingError
+from spatialstream.model.times import TIME_LIMIT, parse_time
+
+__all__ = ["SEPARATORS", "InputLayout", "is_expression", "lookup", "value_of"]
+
+SEPARATORS = (",", ";", "\t", "|")
+"""Marks that can stand between the columns of a text file."""
+
+_PATH = re.compile(r"[^.\[\]]+|\[[0-9]+\]")
+_EXPRESSION = re.compile(r"[.+\[\]-]")
+_DIGITS = re.compile(r"-?[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class InputLayout:
+    """How the records of files of objects are laid out.
+
+    Attributes:
+        separator: between columns, one of :data:`SEPARATORS`; None: found by looking at the first lines.
+        header: whether the first line names the columns; without it they are ``1``, ``2``, ...
+        quotes: whether ``"`` encloses cells, as in CSV; None: in all files but those that tabs separate.
+        time_format: of ``t``, as ``strptime`` takes it; None: ISO 8601 or numbers.
+        time_zone: IANA name of the zone of times that name none; None: UTC.
+        at: the time of all objects in ms; None: each has its own.
+    """
+
+    separator: str | None = None
+    header: bool = True
+    quotes: bool | None = None
+    time_format: str | None = None
+    time_zone: str | None = None
+    at: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        Raises:
+            SettingError: one of them is invalid.
+        """
+        if self.separator is not None and self.separator not in SEPARATORS:
+            raise SettingError("separator", f"{self.separator!r} is none; give ',', ';', '|' or a tab")
+        if self.time_format is not None and "%" not in self.time_format:
+            raise SettingError("time_format", f"{self.time_format!r} has no fields; give one such as '%d/%m/%Y %H:%M'")
+        if self.at is not None and (self.time_format is not None or self.time_zone is not None):
+            raise SettingError("at", "is the time of all objects; leave out the format and the zone of times")
+        if self.at is not None and abs(self.at) > TIME_LIMIT:
+            raise SettingError("at", f"{self.at} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}")
+        self.zone()
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is said that differs from files in our own layout."""
+        return self == InputLayout()
+
+    def check(self, columns: Mapping[str, str]) -> None:
+        """Refuse columns that contradict the layout.
+
+        Raises:
+            SettingError: they do.
+        """
+        if self.at is not None and "t" in columns:
+            raise SettingError("at", f"is the time of all objects, and --columns reads it from {columns['t']!r}")
+
+    def zone(self) -> tzinfo:
+        """The zone of times that name none.
+
+        Raises:
+            SettingError: it is unknown.
+        """
+        if self.time_zone is None:
+            return UTC
+        try:
+            return ZoneInfo(self.time_zone)
+        except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+            pass
+        except KeyError:
+            pass
+        raise SettingError("time_zone", f"{self.time_zone!r} is unknown; give an IANA name, such as Europe/Berlin")
+
+    def time(self) -> Callable[[object], object]:
+        """A function from a value of ``t`` to what :func:`~spatialstream.model.times.parse_time` reads.
+
+        The function raises RecordError if a time does not fit the format, or if clocks skip it.
+        """
+        zone, form = self.zone(), self.time_format
+        if form is None and self.time_zone is None:
+            return lambda value: value
+
+        def read(value: object) -> object:
+            if value is None or (form is None and not isinstance(value, str)):
+                return value
+            moment = _iso(str(value)) if form is None else _formatted(str(value).strip(), form)
+            return value if moment is None else _in_utc(moment, zone)
+
+        return read
+
+
+def _formatted(text: str, form: str) -> datetime:
+    try:
+        return datetime.strptime(text, form)
+    except ValueError:
+        raise RecordError("t", f"{text!r} does not fit the time format {form!r}") from None
+
+
+def _iso(text: str) -> datetime | None:
+    """The moment of a text in ISO 8601 without a zone; None for all other texts, which are read as they are."""
+    if _DIGITS.fullmatch(text):
+        return None
+    try:
+        parse_time(text)
+        moment = datetime.fromisoformat(text.upper())
+    except (RecordError, ValueError):
+        return None
+    return moment if moment.tzinfo is None else None
+
+
+def _in_utc(moment: datetime, zone: tzinfo) -> str:
+    local = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment
+    try:
+        result = local.astimezone(UTC)
+        exists = moment.tzinfo is not None or result.astimezone(zone).replace(tzinfo=None) == moment
+    except OverflowError:
+        raise RecordError("t", f"'{moment}' is out of range") from None
+    if not exists:
+        raise RecordError("t", f"'{moment}' does not exist in {zone}: clocks skip it")
+    return result.isoformat()
+
+
+# ------------------------------------------------------------------------------------------------------- expressions
+
+
+def is_expression(column: str) -> bool:
+    """Whether a column may be more than a name."""
+    return _EXPRESSION.search(column) is not None
+
+
+def lookup(record: object, path: str) -> tuple[bool, object]:
+    """(whether it is there, the value) at a path of a record: by its whole name first, then step by step."""
+    if isinstance(record, dict) and path in record:
+        return True, record[path]
+    value = record
+    for step in _PATH.findall(path):
+        if step.startswith("["):
+            at = int(step[1:-1])
+            if not isinstance(value, list) or at >= len(value):
+                return False, None
+            value = value[at]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+        else:
+            return False, None
+    return True, value
+
+
+def value_of(record: object, field: str, column: str) -> tuple[bool, object]:
+    """(whether all its columns are there, the value) of a field of an object, by the expression of its column."""
+    found, value = lookup(record, column)
+    mark = {"text": "+", "t": "-"}.get(field)
+    if found or mark is None or mark not in column:
+        return found, value
+    parts = [lookup(record, part.strip()) for part in column.split(mark)]
+    values = [value for _, value in parts]
+    return all(found for found, _ in parts), _joined(values) if field == "text" else _date(values)
+
+
+def _joined(values: list[object]) -> str | None:
+    return " ".join(str(value) for value in values if value is not None and value != "") or None
+
+
+def _date(values: list[object]) -> str | None:
+    """A date of year, month and day; what is none stays to be refused with its text."""
+    if all(value is None or value == "" for value in values):
+        return None
+    texts = ["" if value is None else str(value).strip() for value in values]
+    widths = (4, 2, 2)
+    return "-".join(text.zfill(width) if text else "" for text, width in zip(texts, widths, strict=False))

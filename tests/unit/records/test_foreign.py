@@ -1,0 +1,196 @@
+"""Files as their owners publish them, small ones in the formats of public feeds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spatialstream.model.errors import SettingError
+from spatialstream.model.space import WGS84
+from spatialstream.model.times import parse_time
+from spatialstream.records.files import decode_chunk, plan
+from spatialstream.records.foreign import found_separator
+from spatialstream.records.layout import InputLayout
+
+Objects = list[tuple[str, int, float, float]]
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def objects(
+    path: Path, columns: dict[str, str] | None = None, layout: InputLayout | None = None
+) -> tuple[Objects, list[dict[str, Any]]]:
+    """(id, t, lon, lat) of all objects of a file, and its dead letters."""
+    found: Objects = []
+    letters: list[dict[str, Any]] = []
+    for chunk in plan([path], columns, space=WGS84, layout=layout):
+        for part in decode_chunk(chunk, "objects", columns=columns):
+            batch = part.batch
+            values = batch.ids.to_pylist(), batch.t.tolist(), batch.x.tolist(), batch.y.tolist()
+            found += zip(*values, strict=True)
+            letters += part.rejected.to_pylist()
+    return found, letters
+
+
+def feature(name: object, lon: float, **properties: object) -> dict[str, object]:
+    geometry = {"type": "Point", "coordinates": [lon, 52.5, 4.3]}
+    return {"type": "Feature", "properties": properties, "geometry": geometry, "id": name}
+
+
+QUAKES = [feature("a", 13.4, time=1000, place="8km W of Here", mag=None), feature(7, 13.5, time=2000, place="There")]
+QUAKE_COLUMNS = {"t": "properties.time", "text": "properties.place"}
+QUAKE_OBJECTS = [("a", 1000, 13.4, 52.5), ("7", 2000, 13.5, 52.5)]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("name", ["q.geojson", "q.json"])
+def test_a_feature_collection(tmp_path: Path, name: str, indent: int | None) -> None:
+    collection = {"type": "FeatureCollection", "metadata": {"count": 146}, "features": QUAKES, "bbox": [1, 2]}
+    assert objects(written(tmp_path / name, json.dumps(collection, indent=indent)), QUAKE_COLUMNS) == (
+        QUAKE_OBJECTS,
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "before"), [("q.geojsonl", ""), ("q.geojsons", "\x1e"), ("q.jsonl", ""), ("q.geojson", "")]
+)
+def test_a_feature_a_line(tmp_path: Path, name: str, before: str) -> None:
+    text = "".join(f"{before}{json.dumps(each)}\n" for each in QUAKES)
+    assert objects(written(tmp_path / name, text), QUAKE_COLUMNS) == (QUAKE_OBJECTS, [])
+
+
+def test_compressed_files(tmp_path: Path) -> None:
+    text = json.dumps(QUAKES).encode()
+    assert objects(written(tmp_path / "q.json.gz", gzip.compress(text)), QUAKE_COLUMNS) == (QUAKE_OBJECTS, [])
+    packed = pa.Codec("zstd").compress(text, asbytes=True)
+    assert objects(written(tmp_path / "q.json.zst", packed), QUAKE_COLUMNS) == (QUAKE_OBJECTS, [])
+    line = b'{"id": "a", "t": 5, "lon": 1, "lat": 2, "text": "x"}\n'
+    packed = pa.Codec("zstd").compress(line, asbytes=True)
+    assert objects(written(tmp_path / "o.jsonl.zst", packed)) == ([("a", 5, 1.0, 2.0)], [])
+
+
+def test_features_that_are_no_points_are_dead_letters_of_their_number(tmp_path: Path) -> None:
+    area = {**feature("b", 1, time=1, place="x"), "geometry": {"type": "Polygon", "coordinates": []}}
+    nowhere = {**feature("c", 1, time=1, place="x"), "geometry": None}
+    found, letters = objects(written(tmp_path / "q.json", json.dumps([area, *QUAKES, nowhere, 5])), QUAKE_COLUMNS)
+    assert found == QUAKE_OBJECTS
+    assert [each["line"] for each in letters] == [1, 4, 5]
+    assert letters[0]["reason"] == "geometry: is Polygon; an object has a Point"
+    assert letters[1]["reason"].startswith("geometry: is null")
+    assert json.loads(letters[0]["record"])["id"] == "b"
+
+
+def test_errors_name_the_column_of_the_file(tmp_path: Path) -> None:
+    bad = feature("c", 13.5, time="noon", place="x")
+    _, letters = objects(written(tmp_path / "q.json", json.dumps([QUAKES[0], bad])), QUAKE_COLUMNS)
+    assert [each["line"] for each in letters] == [2]
+    assert letters[0]["reason"].startswith("properties.time: 'noon' is not a time")
+
+
+def test_large_whole_numbers_stay_what_they_are(tmp_path: Path) -> None:
+    record = {"key": {"n": 9007199254740993}, "t": 9007199254740, "lon": 1, "lat": 2, "text": "x"}
+    found, _ = objects(written(tmp_path / "a.jsonl", json.dumps(record)), {"id": "key.n"})
+    assert found == [("9007199254740993", 9007199254740, 1.0, 2.0)]
+
+
+def test_stops_without_times(tmp_path: Path) -> None:
+    text = 'stop_id,stop_name,stop_lat,stop_lon\r\n100,"Center, Depart",39.16,-120.14\r\n101,,39.16,-120.14\r\n'
+    columns = {"id": "stop_id", "text": "stop_name", "lat": "stop_lat", "lon": "stop_lon"}
+    found, letters = objects(written(tmp_path / "stops.txt", text), columns, InputLayout(at=77))
+    assert found == [("100", 77, -120.14, 39.16)]
+    assert [(each["line"], each["reason"].partition(":")[0]) for each in letters] == [(3, "stop_name")]
+
+
+def test_a_dump_without_header_whose_quotes_are_plain(tmp_path: Path) -> None:
+    text = '1\tPlace "A\tq,w,e,r\t25.7\t55.9\t2015-12-05\n2\t"B\t\t25\t55\t2014-12-02\n'
+    columns = {"id": "1", "text": "2+3", "lat": "4", "lon": "5", "t": "6"}
+    found, letters = objects(written(tmp_path / "dump.txt", text), columns, InputLayout(header=False))
+    assert found == [("1", parse_time("2015-12-05"), 55.9, 25.7), ("2", parse_time("2014-12-02"), 55.0, 25.0)]
+    assert letters == []
+
+
+def test_service_requests_with_local_dates(tmp_path: Path) -> None:
+    text = "id;opened;title;lat;lon\n1;05/07/2021 08:30;Lamp;40.7;-74\n2;soon;Tree;40.7;-74\n3;x\n"
+    layout = InputLayout(time_format="%d/%m/%Y %H:%M", time_zone="America/New_York")
+    found, letters = objects(written(tmp_path / "requests.csv", text), {"t": "opened", "text": "title"}, layout)
+    assert found == [("1", parse_time("2021-07-05T12:30Z"), -74.0, 40.7)]
+    assert [(each["line"], each["reason"]) for each in letters] == [
+        (3, "opened: 'soon' does not fit the time format '%d/%m/%Y %H:%M'"),
+        (4, "record: has 2 cells; the file has 5 columns"),
+    ]
+
+
+def test_occurrences_with_year_month_and_day(tmp_path: Path) -> None:
+    text = "gbifID\tspecies\tyear\tmonth\tday\tdecimalLatitude\tdecimalLongitude\n9\tApis\t2019\t3\t7\t52\t13\n"
+    text += "10\tApis\t2019\t\t\t52\t13\n"
+    columns = {
+        "id": "gbifID",
+        "text": "species",
+        "t": "year-month-day",
+        "lat": "decimalLatitude",
+        "lon": "decimalLongitude",
+    }
+    found, letters = objects(written(tmp_path / "occurrence.txt", text), columns)
+    assert found == [("9", parse_time("2019-03-07"), 13.0, 52.0)]
+    assert letters[0]["reason"].startswith("year-month-day: '2019--' is not a time")
+
+
+def test_a_quoted_newline_counts_as_a_line(tmp_path: Path) -> None:
+    text = 'id;t;lon;lat;text\na;1;1;1;"two\nlines"\nb;1;1;1\n'
+    found, letters = objects(written(tmp_path / "a.csv", text))
+    assert [each[0] for each in found] == ["a"]
+    assert letters[0]["line"] == 4
+
+
+def test_bytes_that_are_no_text_are_a_dead_letter(tmp_path: Path) -> None:
+    found, letters = objects(written(tmp_path / "a.csv", b"id;t;lon;lat;text\na;1;1;1;\xff\nb;1;1;1;x\n"))
+    assert [each[0] for each in found] == ["b"]
+    assert letters[0]["reason"] == "record: is not UTF-8 text"
+
+
+def test_missing_columns_are_told_with_a_suggestion(tmp_path: Path) -> None:
+    path = written(tmp_path / "q.geojson", json.dumps(QUAKES))
+    with pytest.raises(SettingError, match=r"maybe --columns t=properties.time,text=properties.place"):
+        plan([path], space=WGS84)
+    with pytest.raises(SettingError, match=r"did you mean 'properties.time'\?"):
+        plan([path], {"t": "properties.tme"}, space=WGS84)
+
+
+@pytest.mark.parametrize("text", ['[{"id": 1},', "[1 2]", '{"type": "FeatureCollection", "features": [}', "[] 5"])
+def test_broken_documents_are_refused(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path / "q.geojson", text)
+    with pytest.raises(SettingError, match=r"JSON|cannot be read|has no column"):
+        objects(path)
+
+
+def test_an_empty_document_has_no_objects(tmp_path: Path) -> None:
+    assert objects(written(tmp_path / "q.json", "[]")) == ([], [])
+
+
+def test_parquet_takes_no_options_of_text(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", b"PAR1")
+    with pytest.raises(SettingError, match="leave out the options of text files"):
+        plan([path], layout=InputLayout(at=5))
+
+
+@pytest.mark.parametrize(
+    ("lines", "header", "mark"),
+    [
+        (["a;b,c;d"], True, ";"),
+        (["a\tb,c,d,e", "a\tb"], False, "\t"),
+        (["a|b"], True, "|"),
+        (["a"], True, ","),
+        ([], True, ","),
+    ],
+)
+def test_separators_are_found(lines: list[str], header: bool, mark: str) -> None:
+    assert found_separator(lines, header) == mark
