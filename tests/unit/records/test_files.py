@@ -18,7 +18,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.records import files
-from spatialstream.records.files import decode_chunk, parse_columns, plan, read
+from spatialstream.records.files import decode_chunk, plan, read
 
 HEADER = ["id", "t", "lon", "lat", "text"]
 
@@ -193,7 +193,9 @@ def test_columns_are_renamed_in_every_format(tmp_path):
         found = objects(decoded(plan([tmp_path / name], columns), columns=columns))
         assert [o.id for o in found] == [row["id"] for row in rows(20)], name
     for name in ("a.csv", "a.parquet"):
-        with pytest.raises(SettingError, match="has no column 'title' for text; it has code, t, lon, lat, headline"):
+        with pytest.raises(
+            SettingError, match="has no column 'title' for text; it has 'code', 't', 'lon', 'lat', 'headline'"
+        ):
             plan([tmp_path / name], {"text": "title"})
 
 
@@ -272,15 +274,3 @@ def test_a_file_that_is_damaged_or_gone_is_a_setting_error_when_it_is_read(tmp_p
     path.unlink()
     with pytest.raises(SettingError, match="cannot be read"):
         decoded(chunks)
-
-
-def test_columns_are_parsed_from_text():
-    assert parse_columns("id=code, text = headline") == {"id": "code", "text": "headline"}
-    assert parse_columns("") == {}
-    with pytest.raises(
-        SettingError, match="columns: 'name' is not a field of objects; they are id, t, lon, lat, x, y, text, terms"
-    ):
-        parse_columns("name=x")
-    for text in ("id", "id=", "=code"):
-        with pytest.raises(SettingError, match="columns: "):
-            parse_columns(text)

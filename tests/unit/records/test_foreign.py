@@ -14,7 +14,6 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84
 from spatialstream.model.times import parse_time
 from spatialstream.records.files import decode_chunk, plan
-from spatialstream.records.foreign import found_separator
 from spatialstream.records.layout import InputLayout
 
 Objects = list[tuple[str, int, float, float]]
@@ -141,7 +140,7 @@ def test_occurrences_with_year_month_and_day(tmp_path: Path) -> None:
     }
     found, letters = objects(written(tmp_path / "occurrence.txt", text), columns)
     assert found == [("9", parse_time("2019-03-07"), 13.0, 52.0)]
-    assert letters[0]["reason"].startswith("year-month-day: '2019--' is not a time")
+    assert [(each["line"], each["reason"]) for each in letters] == [(3, "year-month-day: has no month; give a time")]
 
 
 def test_a_quoted_newline_counts_as_a_line(tmp_path: Path) -> None:
@@ -165,32 +164,71 @@ def test_missing_columns_are_told_with_a_suggestion(tmp_path: Path) -> None:
         plan([path], {"t": "properties.tme"}, space=WGS84)
 
 
-@pytest.mark.parametrize("text", ['[{"id": 1},', "[1 2]", '{"type": "FeatureCollection", "features": [}', "[] 5"])
-def test_broken_documents_are_refused(tmp_path: Path, text: str) -> None:
-    path = written(tmp_path / "q.geojson", text)
-    with pytest.raises(SettingError, match=r"JSON|cannot be read|has no column"):
-        objects(path)
+OBJECT = '{"id": "a", "t": 5, "lon": 1, "lat": 2, "text": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        (f"[{OBJECT}, {OBJECT[:30]}", 2, "it ends within a value at line 1, character 86"),
+        (f"[{OBJECT},\n{OBJECT}\n{OBJECT}]", 3, "'{' stands where ',' or ']' is due at line 3, character 1"),
+        (f'{{"type": "FeatureCollection", "features": [{OBJECT}, }}]}}', 2, "Expecting value at line 1, character 98"),
+        (f"[{OBJECT}", 2, "it ends where ',' or ']' is due at line 1, character 54"),
+        (f"[{OBJECT}] 5", 2, "'5' follows the end of the document at line 1, character 56"),
+    ],
+)
+def test_a_document_that_breaks_off_gives_what_stands_before(tmp_path: Path, text: str, place: int, told: str) -> None:
+    found, letters = objects(written(tmp_path / "q.json", text))
+    assert found == [("a", 5, 1.0, 2.0)] * (place - 1)
+    assert [(each["line"], each["reason"]) for each in letters] == [
+        (place, f"record: {told}; nothing after it is read")
+    ]
+
+
+@pytest.mark.parametrize("name", ["q.geojson", "q.json"])
+@pytest.mark.parametrize("text", ["[", "[}", '{"type": "FeatureCollection", "features": ['])
+def test_a_document_without_a_first_record_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(SettingError, match=f"{name}: is not JSON: .* at line 1, character"):
+        objects(written(tmp_path / name, text))
+
+
+def test_bytes_that_are_no_text_spoil_their_own_feature_only(tmp_path: Path) -> None:
+    good = OBJECT.encode()
+    bad = good.replace(b'"x"', b'"\xff"')
+    found, letters = objects(written(tmp_path / "q.json", b"[" + b",".join([good, bad, good]) + b"]"))
+    assert len(found) == 2
+    assert [(each["line"], each["reason"]) for each in letters] == [(2, "record: is not UTF-8 text")]
+
+
+def test_values_that_are_nested_too_deeply_are_dead_letters(tmp_path: Path) -> None:
+    deep = OBJECT.replace('"x"', "[" * 900 + "]" * 900)
+    found, letters = objects(written(tmp_path / "q.json", f"[{OBJECT}, {deep}, {OBJECT}]"))
+    assert len(found) == 2
+    assert [each["line"] for each in letters] == [2]
+
+
+def test_members_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    path = written(tmp_path / "q.geojson", json.dumps([*QUAKES, feature("c", 13.5, time=1, place="x", mag=3)]))
+    (chunk,) = plan([path], QUAKE_COLUMNS, space=WGS84)
+    (decoded,) = decode_chunk(chunk, "objects", columns=QUAKE_COLUMNS)
+    assert decoded.unknown == {"properties.mag": 2}
+    columns = {"text": "a+b"}
+    path = written(tmp_path / "t.csv", "id;t;lon;lat;a;b;c\n1;1;1;1;x;y;z\n2;1;1;1;x;y;\n3;1;1\n")
+    (chunk,) = plan([path], columns, space=WGS84)
+    (decoded,) = decode_chunk(chunk, "objects", columns=columns)
+    assert decoded.unknown == {"c": 2}
 
 
 def test_an_empty_document_has_no_objects(tmp_path: Path) -> None:
     assert objects(written(tmp_path / "q.json", "[]")) == ([], [])
 
 
+def test_text_in_utf_16_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="is text in UTF-16; save it as UTF-8"):
+        objects(written(tmp_path / "a.txt", "id\tt\n".encode("utf-16")))
+
+
 def test_parquet_takes_no_options_of_text(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", b"PAR1")
     with pytest.raises(SettingError, match="leave out the options of text files"):
         plan([path], layout=InputLayout(at=5))
-
-
-@pytest.mark.parametrize(
-    ("lines", "header", "mark"),
-    [
-        (["a;b,c;d"], True, ";"),
-        (["a\tb,c,d,e", "a\tb"], False, "\t"),
-        (["a|b"], True, "|"),
-        (["a"], True, ","),
-        ([], True, ","),
-    ],
-)
-def test_separators_are_found(lines: list[str], header: bool, mark: str) -> None:
-    assert found_separator(lines, header) == mark

@@ -1,4 +1,4 @@
-"""Expressions of columns, and times in formats and zones of their own."""
+"""Layouts: what contradicts itself is refused, and times in formats and zones of their own become moments."""
 
 from __future__ import annotations
 
@@ -6,31 +6,7 @@ import pytest
 
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.times import parse_time
-from spatialstream.records.layout import InputLayout, lookup, value_of
-
-
-def test_a_path_goes_into_nested_values_and_a_whole_name_comes_first() -> None:
-    record = {"a": {"b": [7, {"c": 8}]}, "a.b": 9}
-    assert lookup(record, "a.b") == (True, 9)
-    assert lookup(record, "a.b[1].c") == (True, 8)
-    assert lookup(record, "a.x") == (False, None)
-    assert lookup(record, "a.b[5]") == (False, None)
-
-
-def test_text_joins_what_is_there() -> None:
-    record = {"title": "Fire", "body": None, "place": "Mitte"}
-    assert value_of(record, "text", "title+body+place") == (True, "Fire Mitte")
-    assert value_of({"title": "Fire"}, "text", "title+body") == (False, "Fire")
-    assert value_of({"title": "", "body": None}, "text", "title+body") == (True, None)
-    assert value_of({"title+body": "as it is"}, "text", "title+body") == (True, "as it is")
-
-
-def test_a_date_is_made_of_year_month_and_day() -> None:
-    record = {"year": "2019", "month": 3, "day": "7"}
-    assert value_of(record, "t", "year-month-day") == (True, "2019-03-07")
-    assert value_of({"year": 2019, "month": None, "day": 7}, "t", "year-month-day") == (True, "2019--07")
-    assert value_of({"year": "", "month": "", "day": ""}, "t", "year-month-day") == (True, None)
-    assert value_of({"created-at": 5}, "t", "created-at") == (True, 5)
+from spatialstream.records.layout import InputLayout
 
 
 @pytest.mark.parametrize(
@@ -46,7 +22,7 @@ def test_a_date_is_made_of_year_month_and_day() -> None:
     ],
 )
 def test_local_times_become_moments(layout: InputLayout, text: str, moment: str) -> None:
-    assert parse_time(layout.time()(text)) == parse_time(moment)
+    assert parse_time(layout.time_reader()(text)) == parse_time(moment)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +34,11 @@ def test_local_times_become_moments(layout: InputLayout, text: str, moment: str)
 )
 def test_times_that_are_none_are_refused(layout: InputLayout, text: str, told: str) -> None:
     with pytest.raises(RecordError, match=told):
-        layout.time()(text)
+        layout.time_reader()(text)
 
 
 def test_numbers_have_no_zone() -> None:
-    read = InputLayout(time_zone="Europe/Berlin").time()
+    read = InputLayout(time_zone="Europe/Berlin").time_reader()
     assert read("1397474951100") == "1397474951100"
     assert read(1397474951100) == 1397474951100
 
@@ -85,5 +61,5 @@ def test_invalid_layouts_are_refused(setting: str, values: dict[str, object]) ->
 
 
 def test_one_time_for_all_and_a_column_of_times_contradict() -> None:
-    with pytest.raises(SettingError, match="--columns reads it from 'when'"):
+    with pytest.raises(SettingError, match="columns read it from 'when'"):
         InputLayout(at=5).check({"t": "when"})

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import live
+from spatialstream.cli import dry_run, live
 from spatialstream.cli import options as shared
+from spatialstream.cli.run import unknown_text
 from spatialstream.model.errors import AllRejected, SettingError, StateError, Unavailable
 from spatialstream.model.kinds import KINDS
 from spatialstream.model.objects import ObjectBatch
@@ -40,11 +41,13 @@ def add_parser(commands: Any) -> None:
     shared.add_space(parser)
     shared.add_terms(parser)
     add = parser.add_argument
-    add("--objects", type=Path, metavar="FILE", help="objects to send (default with --now: a generated stream)")
+    text = "objects to send, as for run; or - for the standard input (default with --now: a generated stream)"
+    add("--objects", type=Path, metavar="FILE", help=text)
     text = "queries to send (default with a generated stream: queries around its objects)"
     add("--queries", type=Path, metavar="FILE", help=text)
     shared.add_columns(parser)
     shared.add_layout(parser)
+    dry_run.add_dry_run(parser)
     shared.add_time_unit(parser)
     text = "kind of the generated stream (default %(default)s)"
     add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help=text)
@@ -66,6 +69,11 @@ def add_parser(commands: Any) -> None:
 def _load(options: argparse.Namespace) -> int:
     import json
 
+    files = [] if options.objects is None else shared.input_files(options, [options.objects])
+    if options.dry_run and files:
+        return dry_run.show(options, files)
+    if options.dry_run:
+        raise SettingError("objects", "is required with --dry-run; give a file")
     from spatialstream.client import Latencies, Sender, Watch, with_own_ids
     from spatialstream.stream.bootstrap import Refused, read_objects, read_queries
     from spatialstream.stream.settings import StreamSettings
@@ -82,11 +90,14 @@ def _load(options: argparse.Namespace) -> int:
     objects, queries = _generated(options) if generated else (ObjectBatch.of([]), QueryBatch.of([]))
     layout = shared.layout(options)
     unit, refused = options.time_unit or "ms", dict[str, Refused]()
-    if options.objects is not None:
-        objects, refused["objects"] = read_objects(options.objects, known, options.columns, unit, layout)
+    if files:
+        objects, refused["objects"] = read_objects(files, known, options.columns, unit, layout)
     if options.queries is not None:
         queries, refused["queries"] = read_queries(options.queries, known, unit)
     _tell_refused(options, refused, {"objects": len(objects), "queries": len(queries)})
+    unknown = refused["objects"].unknown if files else {}
+    if told := unknown_text(unknown):
+        live.say(options, f"fields that are not read: {told}")
     if options.time_unit is None and not options.now:  # --now replaces the times, so they may be anything
         check_times(objects.t, "objects")
         check_times(queries.t, "queries")
@@ -111,6 +122,7 @@ def _load(options: argparse.Namespace) -> int:
         "behind_seconds": sender.behind,
         "late": _late(objects, queries, reached),
         "rejected": {kind: each.count for kind, each in refused.items()},
+        "unknown": unknown,
         "rows": watch.latencies.rows,
         "latency_ms": watch.latencies.percentiles(),
     }

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import shutil
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,8 @@ from spatialstream.model.errors import RecordError, SettingError, SpatialStreamE
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import QUERY_WORDS, TermRule, extract_terms
 from spatialstream.model.times import TIME_UNITS, parse_duration, parse_time
-from spatialstream.records.files import parse_columns
+from spatialstream.records.columns import parse_columns
+from spatialstream.records.inputs import expanded, spooled
 from spatialstream.records.layout import InputLayout
 
 __all__ = [
@@ -28,11 +33,15 @@ __all__ = [
     "columns",
     "count",
     "duration",
+    "input_files",
     "layout",
     "storage",
     "term_rule",
     "value",
 ]
+
+_STANDARD_INPUT = Path("-")
+_SHOWN_FILES = 5
 
 
 def value(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -116,7 +125,8 @@ def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add ``--objects``, ``--queries`` and ``--columns``."""
     add = partial(parser.add_argument, type=Path, nargs="+", action="extend", required=required, default=[])
     text = (
-        "objects: .jsonl, .csv, .parquet, .geojson, .tsv or .txt, all but Parquet also .gz or .zst; in any time order"
+        "objects: .jsonl, .csv, .parquet, .geojson, .tsv or .txt, all but Parquet also .gz or .zst, in any time order; "
+        "folders of such; or - for the standard input"
     )
     add("--objects", metavar="FILE", help=text)
     add("--queries", metavar="FILE", help="queries: .jsonl, also .gz")
@@ -148,6 +158,41 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     add("--time-zone", metavar="ZONE", help="of the objects' times that name none: Europe/Berlin (default UTC)")
     text = "time of all objects, which then have no t: 2026-01-01T12:00Z, or now (a run of which cannot be resumed)"
     add("--at", metavar="TIME", help=text)
+
+
+def input_files(options: argparse.Namespace, paths: Sequence[Path], keep: Path | None = None) -> list[Path]:
+    """The files of objects that paths name: of folders those in them, and the standard input as a file.
+
+    What is skipped is told, unless ``--quiet`` is given.
+
+    Args:
+        options: the options.
+        paths: as they were given.
+        keep: folder for the standard input; None: a temporary one, until the program ends.
+
+    Raises:
+        SettingError: a folder has no files of objects, or the format of the standard input cannot be told.
+    """
+    files, skipped = expanded(paths)
+    if skipped and not getattr(options, "quiet", False):
+        names = ", ".join(str(path) for path in skipped[:_SHOWN_FILES])
+        more = f" and {len(skipped) - _SHOWN_FILES} more" if len(skipped) > _SHOWN_FILES else ""
+        print(
+            f"spatialstream: skipped, since their names do not end as those of objects do: {names}{more}",
+            file=sys.stderr,
+        )
+    if files.count(_STANDARD_INPUT) > 1:
+        raise SettingError("objects", "- is the standard input, which can be read only once")
+    if _STANDARD_INPUT not in files:
+        return files
+    if keep is None:
+        keep = Path(tempfile.mkdtemp(prefix="spatialstream-"))
+        atexit.register(shutil.rmtree, keep, ignore_errors=True)
+    try:
+        file = spooled(sys.stdin.buffer, keep)
+    except OSError as error:
+        raise SettingError("objects", f"the standard input cannot be kept: {error}") from None
+    return [file if path == _STANDARD_INPUT else path for path in files]
 
 
 def _separator(text: str) -> str:

@@ -6,13 +6,14 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from spatialstream.cli import live
+from spatialstream.cli import dry_run, live
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import AllRejected
+from spatialstream.model.errors import AllRejected, SettingError
 from spatialstream.records.reasons import all_rejected, common_reasons, told_reasons
 
 __all__ = ["add_parser", "run_with_progress", "unknown_text"]
@@ -29,15 +30,17 @@ def add_parser(commands: Any) -> None:
         help="answer queries over files of objects",
         description="Merges objects and queries by time and answers every query exactly. Results are JSON Lines under "
         "DIR/results, rejected records under DIR/rejected. After a stop or a kill, the same command resumes the run. "
-        "If every object or every query is rejected, the exit status is 4.",
+        "If every object or every query is rejected, the exit status is 4. --objects, --queries and --output are "
+        "required, with --dry-run only the first.",
     )
-    shared.add_input(parser)
+    shared.add_input(parser, required=False)
     shared.add_layout(parser)
+    dry_run.add_dry_run(parser)
     shared.add_time_unit(parser)
     shared.add_space(parser)
     shared.add_terms(parser)
     add = parser.add_argument
-    add("--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records")
+    add("--output", type=Path, metavar="DIR", help="folder of results and rejected records")
     add("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores, at least 2)")
     shared.add_index(parser)
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the global index (default 64)")
@@ -57,6 +60,12 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    needed = ("objects",) if options.dry_run else ("objects", "queries", "output")
+    missing = next((name for name in needed if not getattr(options, name)), None)
+    if missing is not None:
+        raise SettingError(missing, f"is required; give --{missing}")
+    if options.dry_run:
+        return dry_run.show(options, shared.input_files(options, options.objects))
     from spatialstream.spark.run import RunSettings
 
     slots = {} if options.slots is None else {"slots": options.slots}
@@ -80,12 +89,13 @@ def _run(options: argparse.Namespace) -> int:
         overwrite=options.overwrite,
         **slots,
     )
-    summary = run_with_progress(settings, options.quiet)
+    files = shared.input_files(options, options.objects, settings.paths.frames)
+    summary = run_with_progress(replace(settings, objects=tuple(files)), options.quiet)
     if not options.quiet:
         print(_summary_text(summary, options.output), file=sys.stderr)
     if kinds := summary.nothing_left:
-        files = [*(options.objects if "objects" in kinds else []), *(options.queries if "queries" in kinds else [])]
-        reasons = _reasons(options.output / "rejected", files)
+        sources = [*(files if "objects" in kinds else []), *(options.queries if "queries" in kinds else [])]
+        reasons = _reasons(options.output / "rejected", sources)
         raise AllRejected("\n  ".join([all_rejected(kinds), *reasons]))
     return 0
 

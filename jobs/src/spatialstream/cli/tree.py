@@ -171,6 +171,7 @@ def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
     room = options.sample
     columns = options.columns if kind == "objects" else {}
     layout = shared.layout(options) if kind == "objects" else None
+    files = shared.input_files(options, files) if kind == "objects" else files
     chunks = plan(files, columns, kind, space=options.space, layout=layout)
     for left, chunk in zip(range(len(chunks), 0, -1), chunks, strict=True):
         for decoded in decode_chunk(chunk, kind, options.space, TermRule(), columns):

@@ -196,6 +196,7 @@ RUN = Owned(
         r"(run|claim)\.lock|error\.log",
         r"frames/(objects|queries)(-\d{5})?-[0-9a-f]{16}\.jsonl",
         r"frames/\.aside-[^/]+/.*",
+        r"frames/(input-[0-9a-f]{16}(\.[a-z]+){1,2}|\.input-[^/]+)",
         *_FILES,
     ),
     _FOLDERS,

@@ -49,6 +49,7 @@ __all__ = [
     "REJECTED",
     "Decoded",
     "csv_cells",
+    "csv_number",
     "decode_csv",
     "decode_object_table",
     "decode_objects",
@@ -56,6 +57,7 @@ __all__ = [
     "json_value",
     "object_fields",
     "prepare",
+    "printable",
     "rejected_line",
 ]
 
@@ -134,7 +136,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_ECHO else text[:LONGEST_ECHO] + "…"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Replace halves of surrogate pairs in a text."""
     return text.encode(errors="backslashreplace").decode()
 
@@ -203,7 +205,8 @@ def csv_cells(text: str) -> list[str | None] | None:
         at += 1
 
 
-def _csv_number(cell: str | None) -> object:
+def csv_number(cell: str | None) -> object:
+    """A cell as a number, if it is one; spaces around it are ignored."""
     stripped = (cell or "").strip()
     if _INTEGER.fullmatch(stripped) and len(stripped) < 4_000:
         return int(stripped)
@@ -233,7 +236,7 @@ def _csv_object(value: object, space: Space, rule: TermRule, unit: str) -> Spati
     if record.get("terms") is not None:
         raise RecordError("terms", "cannot be given in CSV; give text")
     for axis in space.axes:
-        record[axis] = _csv_number(record.get(axis))
+        record[axis] = csv_number(record.get(axis))
     record["t"] = in_milliseconds((record.get("t") or "").strip() or None, unit)
     return parse_object(record, space, rule)
 
@@ -355,7 +358,7 @@ class _Reference(Generic[_Batch]):
                 accepted.append(result)
                 rows.append(row)
                 if names and not self.strict and isinstance(value, dict):
-                    others.update(_printable(name) for name in value if name not in names)
+                    others.update(printable(name) for name in value if name not in names)
                     if len(others) > _MOST_NAMES:
                         others = Counter(commonest([others]))
         kept = np.flatnonzero(good)
@@ -368,7 +371,7 @@ class _Reference(Generic[_Batch]):
 
 
 def _rejected(rows: Sequence[tuple[int, RecordError, str]]) -> pa.RecordBatch:
-    reasons = [_printable(_shorten(str(error))) for _, error, _ in rows]
+    reasons = [printable(_shorten(str(error))) for _, error, _ in rows]
     columns = [row[0] for row in rows], reasons, [row[2] for row in rows]
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, REJECTED, strict=True)], schema=REJECTED

@@ -15,13 +15,11 @@ each, which :mod:`~spatialstream.records.foreign` reads.
 from __future__ import annotations
 
 import gzip
-import json
-import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -41,36 +39,19 @@ from spatialstream.records.decode import (
     decode_queries,
     object_fields,
 )
-from spatialstream.records.foreign import check_foreign, decode_foreign, open_input
-from spatialstream.records.layout import InputLayout, is_expression
+from spatialstream.records.foreign import check_foreign, decode_foreign
+from spatialstream.records.formats import Kind, check_start, foreign_form, own_format
+from spatialstream.records.layout import InputLayout
+from spatialstream.records.missing import missing_column
 from spatialstream.records.scan import csv_borders
 
-__all__ = ["Chunk", "Kind", "decode_chunk", "parse_columns", "plan", "read"]
+__all__ = ["Chunk", "Kind", "decode_chunk", "plan", "read"]
 
-Kind = Literal["objects", "queries"]
-"""Kind of the records in a file."""
-
-_FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-_FOREIGN = {
-    ".geojson": "document",
-    ".geojsonl": "lines",
-    ".geojsons": "lines",
-    ".geojsonseq": "lines",
-    ".txt": "text",
-    ".tsv": "text",
-    ".psv": "text",
-}
-"""What files of objects hold that are read by :mod:`~spatialstream.records.foreign`, by the ends of their names."""
-_KNOWN = ".jsonl, .ndjson, .json, .geojson, .geojsonl, .csv, .tsv, .txt (each also with .gz or .zst) and .parquet"
-_KNOWN_QUERIES = ".jsonl, .ndjson and .json, each also with .gz"
-_COLLECTION = re.compile(rb'"type"\s*:\s*"FeatureCollection"|"features"\s*:\s*\[')
-_START = 1 << 20
 _BLOCK = 8 << 20
 _ROWS = 1 << 16
 _CHUNK = 64 << 20
 _NEWLINE = 0x0A
 _BOM = b"\xef\xbb\xbf"
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +82,6 @@ class Chunk:
     compression: str | None = None
 
 
-def parse_columns(text: str) -> dict[str, str]:
-    """``"id=code,text=headline"`` as ``{"id": "code", "text": "headline"}``: our field, then the input's column.
-
-    Raises:
-        SettingError: a part is not ``field=column``, or the field is none of an object.
-    """
-    known = dict.fromkeys((*object_fields(WGS84)[:4], "x", "y", "text", "terms"))
-    columns: dict[str, str] = {}
-    for part in filter(None, text.split(",")):
-        field, equals, name = (piece.strip() for piece in part.partition("="))
-        if not equals or not name:
-            raise SettingError("columns", f"{part!r} is not field=column")
-        if field not in known:
-            raise SettingError("columns", f"{field!r} is not a field of objects; they are {', '.join(known)}")
-        columns[field] = name
-    return columns
-
-
 # ---------------------------------------------------------------------------------------------------------------- plan
 
 
@@ -135,7 +98,7 @@ def plan(
     Args:
         paths: the files.
         columns: names in the input of those fields that have another than their own, which CSV and Parquet must have;
-            or expressions (:mod:`~spatialstream.records.layout`).
+            or expressions (:mod:`~spatialstream.records.columns`).
         kind: what the files hold. Queries are JSON Lines only.
         chunk_bytes: cut where a chunk has at least this many bytes.
         space: the space of the objects; if it is given, CSV and Parquet must have the columns of all fields.
@@ -149,77 +112,20 @@ def plan(
     for path in paths:
         source = str(path)
         if not Path(path).is_file():
-            _format(Path(path), kind)
             raise SettingError(source, "is a folder; give files" if Path(path).exists() else "does not exist")
         try:
-            found = _foreign(source, columns or {}, layout) if kind == "objects" else None
+            found = foreign_form(source, columns or {}, layout) if kind == "objects" else None
             if found is not None:
                 chunks.append(_plan_foreign(source, *found, layout, columns or {}, space or WGS84))
                 continue
-            kind_of_file, compressed = _format(Path(path), kind)
-            _check_start(source, kind_of_file, compressed)
+            kind_of_file, compressed = own_format(Path(path), kind)
+            check_start(source, kind_of_file, compressed)
+            if not layout.plain and kind == "objects":
+                raise SettingError(source, "is a Parquet file; leave out the options of text files")
             chunks += _plan_file(source, kind_of_file, compressed, columns or {}, chunk_bytes, space)
         except (OSError, EOFError, zlib.error) as error:
             raise SettingError(source, f"cannot be read: {error}") from None
     return chunks
-
-
-def _foreign(source: str, columns: Mapping[str, str], layout: InputLayout) -> tuple[str, str | None] | None:
-    """(what it holds, compression) of a file that is not in one of our own layouts; None of the others."""
-    path = Path(source)
-    suffix = path.suffix.lower()
-    compression = suffix[1:] if suffix in (".gz", ".zst") else None
-    suffix = Path(path.stem).suffix.lower() if compression else suffix
-    known = _FORMATS.get(suffix)
-    if known == "parquet":
-        if not layout.plain:
-            raise SettingError(source, "is a Parquet file, whose layout is known; leave out the options of text files")
-        return None
-    if known is None and suffix not in _FOREIGN:
-        return None
-    _check_start(source, "", compression == "gz")
-    with open_input(source, compression) as file:
-        start = file.readline(_START)
-    form = _FOREIGN.get(suffix) or ("text" if known == "csv" else "lines")
-    if known == "csv":
-        own = not any(map(is_expression, columns.values())) or _has_columns(start, columns)
-        own = own and not _other_marks(start)
-    elif form != "text":
-        form = _json_form(start, form, suffix)
-        own = known is not None and form == "own" and not any(map(is_expression, columns.values()))
-        form = "lines" if form == "own" else form
-    else:
-        own = False
-    return None if own and layout.plain and compression != "zst" else (form, compression)
-
-
-def _has_columns(start: bytes, columns: Mapping[str, str]) -> bool:
-    """Whether a line of CSV names all columns as they are given."""
-    cells = csv_cells(start.removeprefix(_BOM).decode(errors="replace").rstrip("\r\n")) or []
-    return all(name in cells for name in columns.values())
-
-
-def _other_marks(start: bytes) -> bool:
-    """Whether the columns that a line of CSV names are separated by another mark than commas."""
-    cells = csv_cells(start.removeprefix(_BOM).decode(errors="replace").rstrip("\r\n")) or []
-    return len(cells) == 1 and any(mark in (cells[0] or "") for mark in ";\t|")
-
-
-def _json_form(start: bytes, form: str, suffix: str) -> str:
-    """What a file of JSON holds, by its first line: ``"document"``, ``"lines"`` or ``"own"``, our lines of objects."""
-    text = start.removeprefix(_BOM).strip()
-    if text.startswith(b"\x1e"):
-        return "lines"
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, dict) and value.get("type") == "Feature" and "geometry" in value:
-        return "lines"
-    if suffix in (".json", ".geojson"):
-        whole = text.startswith(b"[") or text == b"{" or _COLLECTION.search(text) is not None
-        return "document" if whole or (form == "document" and value is None) else "own"
-    return "own"
 
 
 def _plan_foreign(
@@ -228,33 +134,6 @@ def _plan_foreign(
     header = check_foreign(source, form, compression, layout, columns, space)
     size = Path(source).stat().st_size
     return Chunk(source, form, compression is not None, 0, 0, 1, header, size, layout, compression)
-
-
-def _format(path: Path, kind: Kind) -> tuple[str, bool]:
-    """(format, whether compressed) of a file in one of our own layouts, by the name."""
-    suffix = path.suffix.lower()
-    compressed = suffix == ".gz"
-    if compressed:
-        suffix = Path(path.stem).suffix.lower()
-    found = _FORMATS.get(suffix)
-    if kind == "queries" and found not in (None, "jsonl"):
-        raise SettingError(str(path), "holds queries, which are read from JSON Lines only (.jsonl, also with .gz)")
-    if found is None or (compressed and found == "parquet"):
-        known = _KNOWN_QUERIES if kind == "queries" else _KNOWN
-        raise SettingError(str(path), f"has an unknown format; the name must end in {known}")
-    return found, compressed
-
-
-def _check_start(source: str, kind: str, compressed: bool) -> None:
-    """Refuse a file whose first bytes contradict its name."""
-    with Path(source).open("rb") as file:
-        start = file.read(len(_PARQUET))
-    if compressed and start and not start.startswith(_GZIP):
-        raise SettingError(source, "is not a gzipped file; take the .gz off its name")
-    if not compressed and start.startswith(_GZIP):
-        raise SettingError(source, "is a gzipped file; put .gz at the end of its name")
-    if kind != "parquet" and start == _PARQUET:
-        raise SettingError(source, "is a Parquet file; its name must end in .parquet")
 
 
 def _plan_file(
@@ -269,7 +148,6 @@ def _plan_file(
         with _open(source, compressed) as file:
             header, start, line = _header(source, file)
         if any(header):
-            _check_columns(source, header, columns)
             _check_fields(source, kind, header, columns, space)
     if compressed:
         return iter([Chunk(source, kind, True, start, 0, line, header, size)])
@@ -280,30 +158,24 @@ def _open(source: str, compressed: bool) -> BinaryIO:
     return gzip.open(source, "rb") if compressed else Path(source).open("rb")  # type: ignore[return-value]
 
 
-def _check_columns(source: str, header: Sequence[str], columns: Mapping[str, str]) -> None:
-    for field, name in columns.items():
-        if name not in header:
-            raise SettingError("columns", f"{source} has no column {name!r} for {field}; it has {', '.join(header)}")
-
-
 def _check_fields(
     source: str, kind: str, header: Sequence[str], columns: Mapping[str, str], space: Space | None
 ) -> None:
-    """Refuse a table that lacks the column of a field, or has it twice: each of its records would be rejected."""
+    """Refuse a table that lacks the column of a field, or has it twice: each of its records would be rejected.
+
+    Of the columns that are not given, only with a space, since it has the names of the coordinates.
+    """
     fields = object_fields(space or WGS84)
     names = {field: columns.get(field, field) for field in fields}
     for name in names.values():
         if header.count(name) > 1:
             raise SettingError(source, f"has the column {name!r} more than once")
-    if space is None:
-        return
     words = ("text",) if kind == "csv" else ("text", "terms")
-    missing = next((names[field] for field in fields[:4] if names[field] not in header), None)
-    if missing is None and not any(names[field] in header for field in words):
-        missing = names["text"]
-    if missing is not None:
-        there = ", ".join(map(repr, header))
-        raise SettingError(source, f"has no column {missing!r}; it has {there}")
+    with_words = any(names[field] in header for field in words)
+    for field, name in {**names, **columns}.items():
+        needed = field in fields[:4] or (field == "text" and not with_words)
+        if name not in header and (field in columns or (needed and space is not None)):
+            raise missing_column(source, field, name, header, space or WGS84, columns, InputLayout())
 
 
 def _header(source: str, file: BinaryIO) -> tuple[tuple[str, ...], int, int]:
@@ -347,7 +219,6 @@ def _plan_parquet(source: str, columns: Mapping[str, str], chunk_bytes: int, spa
     except pa.ArrowException as error:
         raise SettingError(source, f"is not a Parquet file: {error}") from None
     header = tuple(metadata.schema.to_arrow_schema().names)
-    _check_columns(source, header, columns)
     _check_fields(source, "parquet", header, columns, space)
     start = row = rows = size = 0
     for group in range(metadata.num_row_groups):

@@ -1,9 +1,4 @@
-"""How a file says what an object is, where its owner lays records out in another way than objects have their fields.
-
-A column of a field is an expression: the name of a column, a path into nested values (``geometry.coordinates[0]``),
-for ``text`` several of these with ``+`` between them (their values are joined by a space, missing ones are skipped),
-and for ``t`` the columns of year, month and day with ``-`` between them. A column that has the whole expression as its
-name comes first, so every name can be given.
+"""How files of objects are laid out, where their owners lay them out in another way than we do.
 
 Local times: of the two moments of a time that clocks show twice, the earlier one is meant; a time that they skip is
 none.
@@ -20,13 +15,11 @@ from zoneinfo import ZoneInfo
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.times import TIME_LIMIT, parse_time
 
-__all__ = ["SEPARATORS", "InputLayout", "is_expression", "lookup", "value_of"]
+__all__ = ["SEPARATORS", "InputLayout"]
 
 SEPARATORS = (",", ";", "\t", "|")
 """Marks that can stand between the columns of a text file."""
 
-_PATH = re.compile(r"[^.\[\]]+|\[[0-9]+\]")
-_EXPRESSION = re.compile(r"[.+\[\]-]")
 _DIGITS = re.compile(r"-?[0-9]+")
 
 
@@ -71,6 +64,11 @@ class InputLayout:
         """Whether nothing is said that differs from files in our own layout."""
         return self == InputLayout()
 
+    @property
+    def of_text(self) -> bool:
+        """Whether something is said that only text with columns has."""
+        return (self.separator, self.header, self.quotes) != (None, True, None)
+
     def check(self, columns: Mapping[str, str]) -> None:
         """Refuse columns that contradict the layout.
 
@@ -78,7 +76,7 @@ class InputLayout:
             SettingError: they do.
         """
         if self.at is not None and "t" in columns:
-            raise SettingError("at", f"is the time of all objects, and --columns reads it from {columns['t']!r}")
+            raise SettingError("at", f"is the time of all objects, and the columns read it from {columns['t']!r}")
 
     def zone(self) -> tzinfo:
         """The zone of times that name none.
@@ -90,13 +88,11 @@ class InputLayout:
             return UTC
         try:
             return ZoneInfo(self.time_zone)
-        except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
-            pass
-        except KeyError:
+        except (KeyError, ValueError, OSError):  # a zone that is not found is a KeyError
             pass
         raise SettingError("time_zone", f"{self.time_zone!r} is unknown; give an IANA name, such as Europe/Berlin")
 
-    def time(self) -> Callable[[object], object]:
+    def time_reader(self) -> Callable[[object], object]:
         """A function from a value of ``t`` to what :func:`~spatialstream.model.times.parse_time` reads.
 
         The function raises RecordError if a time does not fit the format, or if clocks skip it.
@@ -143,53 +139,3 @@ def _in_utc(moment: datetime, zone: tzinfo) -> str:
     if not exists:
         raise RecordError("t", f"'{moment}' does not exist in {zone}: clocks skip it")
     return result.isoformat()
-
-
-# ------------------------------------------------------------------------------------------------------- expressions
-
-
-def is_expression(column: str) -> bool:
-    """Whether a column may be more than a name."""
-    return _EXPRESSION.search(column) is not None
-
-
-def lookup(record: object, path: str) -> tuple[bool, object]:
-    """(whether it is there, the value) at a path of a record: by its whole name first, then step by step."""
-    if isinstance(record, dict) and path in record:
-        return True, record[path]
-    value = record
-    for step in _PATH.findall(path):
-        if step.startswith("["):
-            at = int(step[1:-1])
-            if not isinstance(value, list) or at >= len(value):
-                return False, None
-            value = value[at]
-        elif isinstance(value, dict) and step in value:
-            value = value[step]
-        else:
-            return False, None
-    return True, value
-
-
-def value_of(record: object, field: str, column: str) -> tuple[bool, object]:
-    """(whether all its columns are there, the value) of a field of an object, by the expression of its column."""
-    found, value = lookup(record, column)
-    mark = {"text": "+", "t": "-"}.get(field)
-    if found or mark is None or mark not in column:
-        return found, value
-    parts = [lookup(record, part.strip()) for part in column.split(mark)]
-    values = [value for _, value in parts]
-    return all(found for found, _ in parts), _joined(values) if field == "text" else _date(values)
-
-
-def _joined(values: list[object]) -> str | None:
-    return " ".join(str(value) for value in values if value is not None and value != "") or None
-
-
-def _date(values: list[object]) -> str | None:
-    """A date of year, month and day; what is none stays to be refused with its text."""
-    if all(value is None or value == "" for value in values):
-        return None
-    texts = ["" if value is None else str(value).strip() for value in values]
-    widths = (4, 2, 2)
-    return "-".join(text.zfill(width) if text else "" for text, width in zip(texts, widths, strict=False))

@@ -90,7 +90,7 @@ class RunSettings:
         retention: how far snapshot queries can look back; None keeps everything.
         space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
         checkpoint: the run's state: a folder, or ``s3://bucket/prefix``; default ``output/.checkpoint``.
-        columns: our field name -> name in the input, or an expression (:mod:`~spatialstream.records.layout`), for
+        columns: our field name -> name in the input, or an expression (:mod:`~spatialstream.records.columns`), for
             objects.
         layout: how the records of objects are laid out, where files do not show it.
         rule: term extraction.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,6 +21,7 @@ from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
+from spatialstream.records.commonest import commonest
 from spatialstream.records.decode import Decoded
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.records.layout import InputLayout
@@ -54,16 +55,19 @@ class Refused:
     Attributes:
         count: how many there are.
         reasons: why, see :func:`~spatialstream.records.reasons.common_reasons`.
+        unknown: of the others, the commonest fields that are not read, see :mod:`~spatialstream.records.commonest`.
     """
 
     count: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, parts: Iterable[Decoded[Any]]) -> Refused:
+    def of(cls, parts: Sequence[Decoded[Any]]) -> Refused:
         """Those of all parts."""
         found = [part.rejected.column("reason") for part in parts]
-        return cls(sum(map(len, found)), common_reasons(chain.from_iterable(each.to_pylist() for each in found)))
+        reasons = common_reasons(chain.from_iterable(each.to_pylist() for each in found))
+        return cls(sum(map(len, found)), reasons, commonest(part.unknown for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +225,7 @@ def _ensure(
         check_kind(version, first.kind, settings.name)
     else:
         objects, queries = first.objects, first.queries
-        known, no_objects = (ObjectBatch.of([]), Refused()) if objects is None else read_objects(objects, settings)
+        known, no_objects = (ObjectBatch.of([]), Refused()) if objects is None else read_objects([objects], settings)
         asked, no_queries = (QueryBatch.of([]), Refused()) if queries is None else read_queries(queries, settings)
         for path, refused in ((objects, no_objects), (queries, no_queries)):
             if refused.count:
@@ -241,23 +245,23 @@ def _sample(batch: _Batch) -> _Batch:
 
 
 def read_objects(
-    path: Path,
+    paths: Sequence[Path],
     settings: StreamSettings,
     columns: Mapping[str, str] | None = None,
     unit: str = "ms",
     layout: InputLayout | None = None,
 ) -> tuple[ObjectBatch, Refused]:
-    """Read a whole file of objects into memory, sorted by time; also returns the rejected records.
+    """Read whole files of objects into memory, sorted by time; also returns the rejected records.
 
     Args:
-        path: the file.
+        paths: the files.
         settings: of the stream.
-        columns: our field name -> name in the file, or an expression (:mod:`~spatialstream.records.layout`).
+        columns: our field name -> name in the file, or an expression (:mod:`~spatialstream.records.columns`).
         unit: of numeric times.
         layout: how its records are laid out; None: as we write them, or as the file shows.
     """
     given = settings.space, settings.rule, columns, unit
-    chunks = plan((path,), columns, "objects", space=settings.space, layout=layout)
+    chunks = plan(paths, columns, "objects", space=settings.space, layout=layout)
     parts = [decoded for chunk in chunks for decoded in decode_chunk(chunk, "objects", *given)]
     batches = [part.batch for part in parts if len(part.batch)]
     return _sorted(ObjectBatch.concat(batches or [ObjectBatch.of([])])), Refused.of(parts)
