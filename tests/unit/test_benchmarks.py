@@ -31,9 +31,7 @@ def test_it_can_be_imported(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["live", "loads", "rebalance", "soak"])
-def test_it_shows_its_options(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_shows_its_options(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(f"tests.benchmarks.bench_{name}")
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     with pytest.raises(SystemExit) as ended:

@@ -283,7 +283,8 @@ class AGrid(GlobalIndex):
         side = meta["side"]
         if not isinstance(side, int) or not 1 <= side <= _LARGEST:
             raise StateError(f"an A-Grid has 1 to {_LARGEST:,} columns and rows, not {side!r}")
-        return cls(Space.parse(meta["space"]), arrays["rectangles"], *(arrays[name] for name in _FIGURES), side)
+        objects, load = (arrays[name] for name in _FIGURES)
+        return cls(Space.parse(meta["space"]), arrays["rectangles"], objects, load, side)
 
 
 def _table(rectangles: Codes, side: int) -> Codes:

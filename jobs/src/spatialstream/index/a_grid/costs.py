@@ -94,7 +94,8 @@ class Costs:
             sums = self._sums[north, west:east] - self._sums[south, west:east]
         else:
             sums = self._sums[south:north, east] - self._sums[south:north, west]
-        return sums[1:] - sums[0]
+        result: Ints = sums[1:] - sums[0]
+        return result
 
     def best_cut(self, rectangle: Rectangle) -> Cut | None:
         """The cut whose costlier part costs least; None for a single cell.

@@ -78,7 +78,7 @@ class PropertyTable:
 
     def __len__(self) -> int:
         """Number of objects."""
-        return self.words.shape[1]
+        return int(self.words.shape[1])
 
     @property
     def nbytes(self) -> int:
