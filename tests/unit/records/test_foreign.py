@@ -226,9 +226,3 @@ def test_an_empty_document_has_no_objects(tmp_path: Path) -> None:
 def test_text_in_utf_16_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="is text in UTF-16; save it as UTF-8"):
         objects(written(tmp_path / "a.txt", "id\tt\n".encode("utf-16")))
-
-
-def test_parquet_takes_no_options_of_text(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.parquet", b"PAR1")
-    with pytest.raises(SettingError, match="leave out the options of text files"):
-        plan([path], layout=InputLayout(at=5))

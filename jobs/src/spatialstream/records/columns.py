@@ -16,7 +16,7 @@ from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.records.decode import object_fields
 
-__all__ = ["columns_of", "is_expression", "lookup", "parse_columns", "paths_of", "steps_of", "value_of"]
+__all__ = ["columns_of", "given_first", "is_expression", "lookup", "parse_columns", "paths_of", "steps_of", "value_of"]
 
 _STEP = re.compile(r"[^.\[\]]+|\[[0-9]{1,9}\]")
 _EXPRESSION = re.compile(r"[.+\[\]-]")
@@ -46,6 +46,11 @@ def columns_of(space: Space, columns: Mapping[str, str]) -> dict[str, str]:
     taken = set(columns.values())
     fields = object_fields(space)
     return {each: columns.get(each, each) for each in fields if each in columns or each not in taken}
+
+
+def given_first(names: Mapping[str, str], columns: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Fields and their columns, those that are given before the others: if one is missing, it explains the most."""
+    return sorted(names.items(), key=lambda each: each[0] not in columns)
 
 
 def is_expression(column: str) -> bool:

@@ -9,7 +9,8 @@ Cost: planning reads plain files once, to count lines, at more than 1 GB/s (CSV:
 about 8 MB, or one record if that is longer, at a time.
 
 Files of objects in other layouts (GeoJSON, JSON arrays, nested JSON, other marks than commas, ``.zst``) are one chunk
-each, which :mod:`~spatialstream.records.foreign` reads.
+each, which :mod:`~spatialstream.records.foreign` reads; Parquet in other layouts is read by
+:mod:`~spatialstream.records.tables`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.records.columns import given_first
 from spatialstream.records.commonest import commonest
 from spatialstream.records.decode import (
     Decoded,
@@ -44,6 +46,7 @@ from spatialstream.records.formats import Kind, check_start, foreign_form, own_f
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.missing import missing_column
 from spatialstream.records.scan import csv_borders
+from spatialstream.records.tables import TableReader, check_table, is_own
 
 __all__ = ["Chunk", "Kind", "decode_chunk", "plan", "read"]
 
@@ -120,9 +123,10 @@ def plan(
                 continue
             kind_of_file, compressed = own_format(Path(path), kind)
             check_start(source, kind_of_file, compressed)
-            if not layout.plain and kind == "objects":
-                raise SettingError(source, "is a Parquet file; leave out the options of text files")
-            chunks += _plan_file(source, kind_of_file, compressed, columns or {}, chunk_bytes, space)
+            if kind_of_file == "parquet":
+                chunks += _plan_parquet(source, columns or {}, chunk_bytes, space, layout)
+            else:
+                chunks += _plan_file(source, kind_of_file, compressed, columns or {}, chunk_bytes, space)
         except (OSError, EOFError, zlib.error) as error:
             raise SettingError(source, f"cannot be read: {error}") from None
     return chunks
@@ -139,8 +143,6 @@ def _plan_foreign(
 def _plan_file(
     source: str, kind: str, compressed: bool, columns: Mapping[str, str], chunk_bytes: int, space: Space | None
 ) -> Iterator[Chunk]:
-    if kind == "parquet":
-        return _plan_parquet(source, columns, chunk_bytes, space)
     size = Path(source).stat().st_size
     header: tuple[str, ...] = ()
     start, line = 0, 1
@@ -172,7 +174,7 @@ def _check_fields(
             raise SettingError(source, f"has the column {name!r} more than once")
     words = ("text",) if kind == "csv" else ("text", "terms")
     with_words = any(names[field] in header for field in words)
-    for field, name in {**names, **columns}.items():
+    for field, name in given_first({**names, **columns}, columns):
         needed = field in fields[:4] or (field == "text" and not with_words)
         if name not in header and (field in columns or (needed and space is not None)):
             raise missing_column(source, field, name, header, space or WGS84, columns, InputLayout())
@@ -213,20 +215,26 @@ def _plan_plain(
         yield Chunk(source, kind, False, start, end, line, header, end - start)
 
 
-def _plan_parquet(source: str, columns: Mapping[str, str], chunk_bytes: int, space: Space | None) -> Iterator[Chunk]:
+def _plan_parquet(
+    source: str, columns: Mapping[str, str], chunk_bytes: int, space: Space | None, layout: InputLayout
+) -> Iterator[Chunk]:
     try:
-        metadata = pq.read_metadata(source)
+        metadata, schema = pq.read_metadata(source), pq.read_schema(source)
     except pa.ArrowException as error:
         raise SettingError(source, f"is not a Parquet file: {error}") from None
-    header = tuple(metadata.schema.to_arrow_schema().names)
-    _check_fields(source, "parquet", header, columns, space)
+    header = tuple(schema.names)
+    own = is_own(schema, columns, layout, space or WGS84)
+    if own:
+        _check_fields(source, "parquet", header, columns, space)
+    else:
+        check_table(source, schema, columns, layout, space or WGS84)
     start = row = rows = size = 0
     for group in range(metadata.num_row_groups):
         part = metadata.row_group(group)
         rows += part.num_rows
         size += sum(part.column(i).total_compressed_size for i in range(part.num_columns))
         if size >= chunk_bytes or group == metadata.num_row_groups - 1:
-            yield Chunk(source, "parquet", False, start, group + 1, row + 1, header, size)
+            yield Chunk(source, "parquet", False, start, group + 1, row + 1, header, size, None if own else layout)
             start, row, rows, size = group + 1, row + rows, 0, 0
 
 
@@ -315,6 +323,12 @@ def decode_chunk(
     Raises:
         SettingError: the file cannot be read any more, or is damaged.
     """
+    if chunk.layout is not None and chunk.format == "parquet":
+        with pq.ParquetFile(chunk.source) as file:
+            reader = TableReader(file.schema_arrow, chunk.layout, space, rule, columns or {}, unit)
+        for table, row in read(chunk, reader.wanted):
+            yield reader.decode(table, row)
+        return
     if chunk.layout is not None:
         given = chunk.source, chunk.format, chunk.compression, chunk.layout, space, rule, columns, unit
         try:

@@ -29,7 +29,7 @@ from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.records.columns import columns_of, paths_of, steps_of
+from spatialstream.records.columns import columns_of, given_first, paths_of, steps_of
 from spatialstream.records.commonest import commonest
 from spatialstream.records.decode import (
     LONGEST_ECHO,
@@ -45,6 +45,7 @@ from spatialstream.records.geojson import check_geometry, field_value, is_featur
 from spatialstream.records.json_documents import json_document
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.missing import missing_column, value_paths
+from spatialstream.records.reasons import renamed
 
 __all__ = ["ObjectReader", "Record", "check_foreign", "decode_foreign", "open_input", "records_of"]
 
@@ -139,7 +140,7 @@ def _check_header(
 def _check_record(
     source: str, record: Mapping[str, object], layout: InputLayout, columns: Mapping[str, str], space: Space
 ) -> None:
-    for field, column in columns_of(space, columns).items():
+    for field, column in given_first(columns_of(space, columns), columns):
         with_terms = "terms" in columns or field_value(record, "terms", {}, space)[0]
         optional = {"terms": True, "t": layout.at is not None, "id": is_feature(record), "text": with_terms}
         if optional.get(field, False) and field not in columns:
@@ -244,15 +245,9 @@ class ObjectReader:
 
     def _rejected(self, refused: Sequence[tuple[int, str, str]]) -> pa.RecordBatch:
         in_order = sorted(refused, key=lambda each: each[0])
-        rows = [(place, printable(self._named(reason)), echo) for place, reason, echo in in_order]
+        rows = [(place, printable(renamed(reason, self._given)), echo) for place, reason, echo in in_order]
         named = [dict(zip(REJECTED.names, row, strict=True)) for row in rows]
         return pa.RecordBatch.from_pylist(named, schema=REJECTED)
-
-    def _named(self, reason: str) -> str:
-        """A reason, its field named as in the input."""
-        field, colon, problem = reason.partition(": ")
-        field, dot, rest = field.partition(".")
-        return f"{self._given.get(field, field)}{dot}{rest}{colon}{problem}" if colon else reason
 
     def _unknown(self, accepted: Iterable[Record]) -> dict[str, int]:
         counts = Counter[str]()

@@ -20,6 +20,7 @@ __all__ = [
     "common_reasons",
     "in_the_future",
     "reason_class",
+    "renamed",
     "told_reasons",
     "too_old",
 ]
@@ -69,6 +70,13 @@ def all_rejected(kinds: Iterable[str]) -> str:
     """That everything of some kinds, ``"objects"`` or ``"queries"``, was rejected."""
     names = {"objects": "object", "queries": "query"}
     return f"every {' and every '.join(names[kind] for kind in kinds)} was rejected"
+
+
+def renamed(reason: str, columns: Mapping[str, str]) -> str:
+    """A reason that begins with one of our fields, with the name that the field has in the input."""
+    field, colon, problem = reason.partition(": ")
+    field, dot, rest = field.partition(".")
+    return f"{columns.get(field, field)}{dot}{rest}{colon}{problem}" if colon else reason
 
 
 def too_old(t: int, floor: int) -> str:
