@@ -356,6 +356,45 @@ def test_why_turns_fail_is_left_in_the_routing_store_until_one_succeeds(given_: 
     assert all(each.since <= each.at for each in told)
 
 
+def test_missing_topics_are_left_in_the_routing_store_though_turns_succeed(given_: Given) -> None:
+    store, texts = given_.arguments["store"], iter(["", "no topic a", "no topic a", "no topic b", "", ""])
+    told, now = list[Trouble](), iter(range(0, 10**9, 100))  # every look is due
+    looks = threading.Semaphore(0)
+
+    class Told(Turns):
+        name = "router"
+
+        def turn(self) -> bool:
+            assert looks.acquire(timeout=60.0)
+            trouble = read_trouble(store, "router")
+            if [trouble.text] != [each.text for each in told[-1:]]:
+                told.append(trouble)
+            return Turns.turn(self)
+
+    job = Told(
+        **given_.arguments,
+        turns=[True] * 40,
+        attend_every=0.001,
+        follow=looks.release,
+        missing=lambda: next(texts, ""),
+        clock=lambda: float(next(now)),
+    )
+    job.run()
+    assert [each.text for each in told] == ["", "no topic a", "no topic b", ""]
+    assert 0 < told[1].since == told[2].since <= told[2].at
+    said = [each for each in given_.said if "topic" in each]
+    assert said == ["router: no topic a", "router: no topic b", "router: the broker has all topics of the stream again"]
+
+
+def test_a_topic_that_is_there_again_without_its_messages_ends_the_job(given_: Given) -> None:
+    def missing() -> str:
+        raise StateError("a was deleted, and is there again")
+
+    job = Idle(**given_.arguments, turns=[False] * 10**6, missing=missing)
+    with pytest.raises(RunError, match="the job has failed: a was deleted, and is there again"):
+        job.run()
+
+
 def test_a_warm_up_that_takes_too_long_is_broken_off_and_the_job_runs(given_: Given) -> None:
     over = threading.Event()
     job = warming(given_, lambda: over.wait(60.0), warm_up=0.01)

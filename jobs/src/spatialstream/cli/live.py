@@ -302,6 +302,8 @@ class Begun:
 
     def job(self, session: SparkSession, engine: ActorEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
         """Return the constructor arguments that both jobs share."""
+        from spatialstream.connectors.kafka_stream import TopicWatch
+
         metrics.actors(engine.held)
         metrics.requests(engine.requests)
         metrics.memory(lambda: _memory(session, engine))
@@ -320,6 +322,7 @@ class Begun:
             "lease": self.lease,
             "observe": metrics.observe,
             "follow": self._executors(session, engine, metrics),
+            "missing": TopicWatch(self.connection, self.options.stream).missing,
         }
 
     def _executors(

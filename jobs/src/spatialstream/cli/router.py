@@ -60,7 +60,7 @@ def add_parser(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import RouterMetrics, serve
-    from spatialstream.connectors.kafka import INTERNAL
+    from spatialstream.connectors.kafka import CONTINUED, INTERNAL
     from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.kernels import compile_kernels
     from spatialstream.stream.bootstrap import FirstIndex, check_incarnation, ensure_first_version
@@ -100,6 +100,7 @@ def _run(options: argparse.Namespace) -> int:
                 settings.mergers,
                 made=notes.add,
             )
+            notes.check(topics.ids(connection, CONTINUED))
             first = FirstIndex(options.index, options.leaves, options.history, options.history_queries)
             report = partial(live.say, options)
             ensure_first_version(store, storage, settings, first, incarnation=incarnation, report=report)

@@ -40,6 +40,7 @@ from spatialstream.connectors.kafka_security import client_settings, renewed
 from spatialstream.model.errors import SettingError, Unavailable
 
 __all__ = [
+    "CONTINUED",
     "COPIES",
     "INTERNAL",
     "LARGEST_MESSAGE",
@@ -60,6 +61,9 @@ NAMED = ("objects", "queries", "results", "rejected")
 
 INTERNAL = ("blocks", "epochs")
 """The topics between the jobs."""
+
+CONTINUED = ("objects", "queries", *INTERNAL)
+"""The topics from whose offsets a stream continues. Without their messages it cannot."""
 
 COPIES = 3
 """Replicas of a topic that is created, unless another number is requested, or there are fewer brokers."""

@@ -307,7 +307,7 @@ def cut(connection: Connection, topic: str, before: int) -> None:
 
 
 class _Sender:
-    """A producer, its delivery failures, the offsets of delivered messages, and the partitions that have any.
+    """A producer, its delivery failures in words, the offsets of delivered messages, and the partitions that have any.
 
     A broker accepts a producer's first batch for a partition with any sequence number, and a producer takes an
     acknowledged batch as a sign that those before it have arrived. So of two first batches in flight the first one is
@@ -332,7 +332,7 @@ class _Sender:
     def _note(self, error: KafkaError | None, message: Message) -> None:
         """Called for each message, in order for each partition."""
         if error is not None:
-            self.failed.append(error.str())
+            self.failed.append(f"messages to {message.topic()} were not delivered: {error.str()}")
         else:
             offset = message.offset()
             self.ends[str(message.topic()), int(message.partition() or 0)] = None if offset is None else offset + 1
@@ -364,7 +364,7 @@ class _Sender:
                 break
             self._renewal.check()
         if left or self.failed:
-            raise Unavailable(f"messages were not delivered: {self.failed[0] if self.failed else 'no answer'}")
+            raise Unavailable(self.failed[0] if self.failed else "messages were not delivered: no answer")
 
 
 def send(

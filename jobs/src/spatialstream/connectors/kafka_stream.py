@@ -16,12 +16,46 @@ import pyarrow as pa
 from spatialstream.connectors.announcements import announcements_within
 from spatialstream.connectors.contracts import MESSAGE, Ranges
 from spatialstream.connectors.delivery import result_messages
-from spatialstream.connectors.kafka import Connection, Topics
+from spatialstream.connectors.kafka import CONTINUED, Connection, Topics
 from spatialstream.connectors.kafka_clients import cut, follow, offsets, read, send
 from spatialstream.connectors.keys import key_of_incarnation, key_within
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import StateError, Unavailable
 
-__all__ = ["KafkaChannel", "KafkaSink", "KafkaSource"]
+__all__ = ["KafkaChannel", "KafkaSink", "KafkaSource", "TopicWatch"]
+
+
+class TopicWatch:
+    """Notices that topics of a running stream are deleted.
+
+    Args:
+        connection: to the broker.
+        stream: its name.
+    """
+
+    def __init__(self, connection: Connection, stream: str) -> None:
+        self._connection, self._topics = connection, connection.topics(stream)
+        self._absent, self._gone = set[str](), set[str]()
+
+    def missing(self) -> str:
+        """Say which topics the broker does not have; "" if it has all.
+
+        To be called every few seconds. A topic is missing if two calls in a row have not found it: one broker learns
+        later than others that a topic has been created.
+
+        Raises:
+            StateError: a topic from whose offsets the stream continues was missing and is there again.
+            Unavailable: the broker did not answer.
+        """
+        names = self._topics.names
+        absent = set(names.values()) - offsets(self._connection).partitions(names.values()).keys()
+        gone = absent & (self._absent | self._gone)
+        self._absent, self._gone = absent, self._gone | gone
+        for kind in CONTINUED:
+            if names[kind] in self._gone - absent:
+                raise StateError(f"{names[kind]} was deleted, and is there again, perhaps without its messages")
+        if not absent:
+            self._gone.clear()
+        return f"the broker has no topic {' and no '.join(sorted(gone))}" if gone else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ _WAIT_FOR_STORAGE = (1.0, 5.0)
 """Interval, s, of checks whether a full disk has room, or the storage is reachable: the first, and the longest."""
 _PUT_OFF_SECONDS = 60.0
 """After which a checkpoint is retried for which there was no room."""
+_LOOK_SECONDS = 5.0
+"""Interval, s, of checks whether all topics are there."""
 _TELL_SECONDS = 10.0
 _TROUBLE_SECONDS = 60.0
 _TRIM_SECONDS = 5.0
@@ -76,6 +78,9 @@ class Job(ABC):
         checkpointed: called when a checkpoint is complete.
         lease: of the job; None if no other process can do it.
         follow: called periodically, concurrently with the turns.
+        missing: called periodically, concurrently with the turns; returns which topics of the stream do not exist, in a
+            sentence, and "" if none is missing. Turns that do not need them succeed, and others fail only when
+            something has to be sent. If it raises anything but Unavailable, the job ends.
         attend_every: seconds between two rounds of the periodic work that is concurrent with the turns.
         clock: a monotonic clock, s.
     """
@@ -95,6 +100,7 @@ class Job(ABC):
     checkpointed: Callable[[], object] = lambda: None
     lease: Lease | None = None
     follow: Callable[[], object] = lambda: None
+    missing: Callable[[], str] = lambda: ""
     attend_every: float = 0.2
     clock: Callable[[], float] = time.monotonic
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -106,6 +112,8 @@ class Job(ABC):
     _trouble_at: float = 0.0
     _troubled: bool = False
     _failing: Trouble | None = None
+    _lacking: Trouble = field(default_factory=Trouble)
+    _look_at: float = 0.0
     _reported: Trouble | None = None
 
     name = ""
@@ -301,6 +309,7 @@ class Job(ABC):
                 self._check_lease()
                 self._check_engine()
                 self._tell_failing()
+                self._look_for_missing()
                 self.beside()
                 self.follow()
             except Unavailable:
@@ -311,14 +320,24 @@ class Job(ABC):
                 return
 
     def _tell_failing(self) -> None:
-        """Store in the routing store why turns fail, or that they succeed again; otherwise only the log says it.
+        """Store in the routing store why turns fail or will fail, or that they succeed again.
 
-        What the process before this one has left stays until a turn has succeeded.
+        Otherwise only the log would say it. What the process before this one has left stays until a turn has succeeded.
         """
-        failing = self._failing
+        failing = self._lacking if self._lacking.text else self._failing
         if failing is not None and failing != self._reported:
             save_trouble(self.store, self.name, failing)
             self._reported = failing
+
+    def _look_for_missing(self) -> None:
+        """Report that topics have been deleted, or that they are there again."""
+        if self.clock() < self._look_at:
+            return
+        self._look_at = self.clock() + _LOOK_SECONDS
+        text, before = self.missing(), self._lacking
+        if text != before.text:
+            self._lacking = Trouble(text, before.since or _now(), _now()) if text else Trouble()
+            self.report(f"{self.name}: {text or 'the broker has all topics of the stream again'}")
 
     def _check_incarnation(self) -> None:
         """Detect that the stream has been removed and created again.

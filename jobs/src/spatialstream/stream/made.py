@@ -1,14 +1,17 @@
-"""Which topics a stream has created itself: only those may be deleted with it.
+"""Which topics a stream has created itself, and from which it continues.
 
 A topic that was created by others, or recreated under its name, may hold data that is not the stream's to delete. So
 the router writes down the ids of topics as it creates them, in the checkpoint, beside the identity and the incarnation
 of the stream. A removal deletes this file last, so that an interrupted removal can be continued from it.
+
+The ids of the topics from which the stream continues are there too, whoever created them: offsets that it has stored
+mean nothing in another topic of the same name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spatialstream.connectors.contracts import Storage, find
 from spatialstream.connectors.owned import MADE
@@ -26,12 +29,14 @@ class Made:
     Attributes:
         stream: the stream's name.
         incarnation: id of the stream's incarnation that created the topics, or took them over.
-        topics: ids of the topics that the stream has created, by name.
+        topics: ids of the topics that the stream has created, by name; only these may be deleted with it.
+        continued: ids of the topics from whose offsets it continues, by name.
     """
 
     stream: str
     incarnation: str
     topics: Mapping[str, str] = field(default_factory=dict)
+    continued: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_made(storage: Storage) -> Made | None:
@@ -44,8 +49,11 @@ def read_made(storage: Storage) -> Made | None:
         return None
     known = get_json(storage, MADE)
     try:
-        topics = {str(name): str(each) for name, each in known["topics"].items()}
-        return Made(str(known["stream"]), str(known["incarnation"]), topics)
+        topics, continued = (
+            {str(name): str(each) for name, each in ids.items()}
+            for ids in (known["topics"], known.get("continued", {}))
+        )
+        return Made(str(known["stream"]), str(known["incarnation"]), topics, continued)
     except (AttributeError, KeyError, TypeError) as error:
         raise StateError(
             f"{storage.place}/{MADE} is damaged, so the topics that the stream owns are unknown"
@@ -60,15 +68,34 @@ class Notes:
 
     def add(self, ids: Mapping[str, str]) -> None:
         """Record that the stream has created topics with these ids, by name."""
-        self._made = Made(self._made.stream, self._made.incarnation, {**self._made.topics, **ids})
+        self._made = replace(self._made, topics={**self._made.topics, **ids})
         self.save()
+
+    def check(self, ids: Mapping[str, str]) -> None:
+        """Make sure that the topics from which a stream continues are those that it had before.
+
+        Args:
+            ids: their ids, by name.
+
+        Raises:
+            StateError: one has been deleted and created again.
+        """
+        known = self._made.continued if self._storage.list(EPOCHS) else {}
+        for name, found in ids.items():
+            if known.get(name, found) != found:
+                raise StateError(
+                    f"{name} was deleted and created again, so the stream cannot continue: its state refers to "
+                    "messages of the deleted topic. Build the stream anew under another name, or remove its state"
+                )
+        if {**known, **ids} != self._made.continued:
+            self._made = replace(self._made, continued={**known, **ids})
+            self.save()
 
     def save(self) -> None:
         """Write down what is known, even if it is nothing."""
         made = self._made
-        put_json(
-            self._storage, MADE, {"stream": made.stream, "incarnation": made.incarnation, "topics": dict(made.topics)}
-        )
+        topics = {"topics": dict(made.topics), "continued": dict(made.continued)}
+        put_json(self._storage, MADE, {"stream": made.stream, "incarnation": made.incarnation, **topics})
 
 
 def note_topics(
