@@ -1,22 +1,23 @@
-"""Term extraction in bulk: slices of UTF-8 text to sets of coded terms, equal to :func:`~.terms.extract_terms`.
+"""Term extraction in bulk: turns slices of UTF-8 text into sets of coded terms, as :func:`~.terms.extract_terms` does.
 
-Characters are folded one at a time by a table (what :mod:`~spatialstream.model.words` makes of each, and whether it
-begins a word, continues one, or ends it). That equals folding the whole text as long as no character can change or be
-changed by its neighbours; a text that holds any that can goes through ``extract_terms`` itself. A character is
-*complex*, which is enough for that, when
+The kernel looks up each character in a table, which has its folded form (:mod:`~spatialstream.model.words`) and says
+whether it begins a word, continues one, or ends it. Folding character by character equals folding the whole text as
+long as no character changes its neighbours or is changed by them. Texts with characters that could be are handed to
+``extract_terms``. The table marks such characters as *complex*:
 
-- composition may join it to one before it: its decomposition begins with the second half of a canonical composition
-  (Unicode Standard Annex 15, section 9.1), a combining mark in most scripts; or
-- it folds to letters and separators both, or to more than six bytes or twice its own (so buffers have a bound).
+- characters that composition may join to the one before, because their decomposition begins with the second half of a
+  canonical composition (Unicode Standard Annex 15, section 9.1); most combining marks are of this kind;
+- characters that fold to both letters and separators, or to more than six bytes or twice their own length: buffers have
+  a bound.
 
-Other combining marks stay where they are while they come in canonical order, by their class (Unicode Standard, 3.11).
-So a text is also complex that has one behind a character that ends in a mark of a higher class, what is ignored between
-them aside. Folding itself has no context.
+Other combining marks keep their places if they are in canonical order, by combining class (Unicode Standard, 3.11). So
+a text is complex, too, if a mark follows a character that ends in a mark of a higher class; ignored characters between
+them do not matter. Folding itself depends on no context.
 
-Terms are coded by an open-addressing hash table with linear probing. A term of up to seven bytes is its own key; a
-longer one is keyed by a hash and then compared byte by byte. Both that hash and the place in the table are keyed with
-the process's seed (:mod:`.hashing`), so no text makes terms collide on purpose. Cost: O(bytes), ASCII eight at a time,
-and one cache line a term met.
+A hash table with open addressing and linear probing codes the terms. A term of up to seven bytes is its own key; the
+key of a longer one is a hash, and then its bytes are compared. The hash and the place in the table depend on the seed
+of the process (:mod:`.hashing`), so nobody can write texts whose terms collide. Cost: O(bytes), eight ASCII bytes at a
+time, and one cache line for each term that occurs.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from spatialstream.model.words import MARK, UNASSIGNED, WORD, classes, fold, is_
 __all__ = ["character_table", "prepare", "tokenise", "tokenise_slices"]
 
 _COVERED = 0x40000
-"""Code points that the table covers: planes 0 to 3. The others (tags, private use) are taken as complex."""
+"""Number of code points in the table: planes 0 to 3. All others (tags, private use) count as complex."""
 
 _SEPARATOR, _WORD, _COMPLEX, _MARK = 0, 1, 2, 3
-"""Classes of characters. A mark continues a word and begins none; one of no bytes is ignored."""
+"""Classes of characters. A mark continues a word and begins none; a mark of no bytes is ignored."""
 
 _MOST_BYTES, _GROWTH = 6, 2
-"""Bytes that a character in the table is folded to, at most, and how many times its own."""
+"""Maximum bytes of a folded character in the table: absolute, and as a multiple of the bytes of the character."""
 
 _PATTERNS = {_MARK: f"{MARK}*", _WORD: f"{WORD}[{WORD}{MARK}]*", _SEPARATOR: f"[^{WORD}{MARK}][^{WORD}]*"}
-"""The class of a character by those of the characters that it is folded to; a complex one where none fits."""
+"""The class of a character by the classes of the characters that it folds to; other combinations are complex."""
 
 _FIRST_CAPACITY = 1 << 12
 
@@ -62,7 +63,7 @@ _CODE = np.uint64(0xFFFFFFFF)
 
 
 def _composing() -> frozenset[str]:
-    """Every character that composition can join to one before it."""
+    """All characters that composition can join to the character before them."""
     seconds = {chr(point) for point in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}  # Hangul vowels and finals
     for point in range(0x110000):
         parts = unicodedata.decomposition(chr(point)).split()
@@ -189,7 +190,7 @@ def _rehash(slots: Words, seed: Seed, bigger: Words) -> None:
 
 @lean_kernel
 def _place(slots: Words, seed: Seed, bounds: Codes, letters: Bytes, count: int, key: np.uint64, size: int) -> int:
-    """The place in ``slots``, used or free, of the ``size`` bytes that stand in ``letters`` behind the known terms."""
+    """The place in ``slots``, used or free, of a term whose ``size`` bytes are in ``letters`` after all known terms."""
     mask = signed((len(slots) >> 1) - 1)
     slot = _home(key, seed) & mask
     while True:
@@ -213,7 +214,7 @@ def _place(slots: Words, seed: Seed, bounds: Codes, letters: Bytes, count: int, 
 
 @lean_kernel
 def _mix(mixed: np.uint64, word: np.uint64, seed: Seed) -> np.uint64:
-    """The hash of a term's bytes so far, eight bytes on; that of none is ``seed[0]``."""
+    """Extend the hash of a term by its next eight bytes; the hash of no bytes is ``seed[0]``."""
     return folded(mixed ^ word, seed[1])
 
 
@@ -227,7 +228,7 @@ def _key(mixed: np.uint64, pending: np.uint64, size: int, seed: Seed) -> np.uint
 
 @lean_kernel
 def _ascii_letters(word: np.uint64) -> tuple[int, np.uint64]:
-    """(how many of the eight bytes, from the first, are ASCII word characters, the bytes in lower case)."""
+    """(number of ASCII word characters before the first other byte of these eight, the bytes in lower case)."""
     letters = in_range(word | repeat(0x20), 0x61, 0x7A)
     others = in_range(word, 0x30, 0x39) | in_range(word, 0x5F, 0x5F)
     return first_flag(~((letters | others) & ~word) & TOPS), word | letters >> np.uint64(2)
@@ -235,7 +236,10 @@ def _ascii_letters(word: np.uint64) -> tuple[int, np.uint64]:
 
 @lean_kernel
 def _swift_term(text: Bytes, i: int, end: int, seed: Seed, letters: Bytes, top: int) -> tuple[int, int, np.uint64]:
-    """(position behind it, bytes, key) of the term at ``i``; -1 where it is not all ASCII, or too near memory's end."""
+    """Read a term of ASCII characters at ``i``: (its end, number of bytes, key).
+
+    The end is -1 if a character is not ASCII, or if fewer than eight bytes of memory follow.
+    """
     begin = i
     mixed = seed[0]
     while i + 8 <= len(text):
@@ -256,7 +260,10 @@ def _swift_term(text: Bytes, i: int, end: int, seed: Seed, letters: Bytes, top: 
 def _any_term(
     text: Bytes, i: int, end: int, plain: bool, ascii_fold: Bytes, table: Words, seed: Seed, letters: Bytes, top: int
 ) -> tuple[int, int, np.uint64, int]:
-    """(position behind the character behind it, bytes, key, characters) of the term at ``i``, or behind marks there."""
+    """Read a term at ``i``, after marks that begin no term: (position, number of bytes, key, number of characters).
+
+    The position is that after the separator which ends the term.
+    """
     size = 0
     characters = 0
     pending = np.uint64(0)
@@ -313,7 +320,7 @@ def _tokenise(
     bounds: Codes,
     letters: Bytes,
 ) -> bool:
-    """Terms of every group of slices; returns whether that is done, or the table is half full and has to grow first.
+    """Code the terms of every group of slices; False if the table is half full and has to grow before it goes on.
 
     ``folded`` slices are of ``extra`` and hold terms already, a NUL between them; the others are text in ``data``. The
     first ``stops`` groups are the stop words, a term each, whose codes are therefore 0 to stops - 1. ``progress`` is

@@ -1,9 +1,9 @@
-"""Cells to values: the numbers, timestamps, durations, strings, lists, points and regions that cells spell.
+"""Parses cells: text to numbers, timestamps, durations, strings, lists, points and regions.
 
-Each function reads one field of all records. A record whose cell holds something else, or the right thing in an
-unusual form, is marked odd like those that :mod:`~.scan` marks. What is read is exact: numbers are rounded as
-Python's ``float`` does (products and quotients of exact doubles here, the rest by pyarrow), timestamps are those of
-``parse_time``.
+Each function parses one field of all records. It marks a record as odd, as :mod:`~.scan` does, if the cell has another
+type of value, or an unusual form of the right one; another parser then reads the whole record. Values are exact:
+numbers are rounded as Python's ``float`` rounds them (products and quotients of exact doubles here, the rest by
+pyarrow), and timestamps are those of ``parse_time``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ __all__ = [
 
 @lean_kernel
 def _unescape(data: Bytes, start: int, end: int) -> int:
-    """Decode the escapes of a valid JSON string in place; returns its new end, -1 at half of a surrogate pair."""
+    """Decode the escapes of a valid JSON string in place; returns its new end, or -1 if a surrogate has no partner."""
     i = start
     out = start
     while i < end:
@@ -119,7 +119,7 @@ def _unescape(data: Bytes, start: int, end: int) -> int:
 
 @lean_kernel
 def _unquote(data: Bytes, start: int, end: int) -> int:
-    """Make doubled quotes of a CSV cell single ones, in place; returns its new end."""
+    """Replace doubled quotes of a CSV cell by single ones, in place; returns its new end."""
     i = start
     out = start
     while i < end:
@@ -146,7 +146,7 @@ def _strings(cells: Cells, csv: bool) -> None:
 
 
 def read_strings(cells: Cells, csv: bool = False) -> None:
-    """Decode the escapes of a field of strings: its slices become its text. Rows with something else become odd."""
+    """Decode the escapes of a field of strings in place. Records with another value become odd."""
     _strings(cells, csv)
 
 
@@ -210,7 +210,7 @@ _POWERS = np.power(10.0, np.arange(23), dtype=np.float64)
 
 
 def read_numbers(cells: Cells) -> Floats:
-    """A field's numbers, rounded correctly; 0 where absent. Rows with something else, or an extreme one, become odd.
+    """Parse a field of numbers, correctly rounded; absent ones are 0. Records with another or extreme value become odd.
 
     A string counts as the number that it spells; JSON does not allow that, so callers reject such strings before.
     """
@@ -225,7 +225,7 @@ def read_numbers(cells: Cells) -> Floats:
 
 @lean_kernel
 def _integer(data: Bytes, i: int, end: int) -> tuple[int, bool]:
-    """(value, whether it is one) of a decimal integer of at most 17 digits."""
+    """Parse a decimal integer of at most 17 digits: (value, whether it is one)."""
     negative = byte(data, i) == MINUS
     if negative:
         i += 1
@@ -243,7 +243,7 @@ def _integer(data: Bytes, i: int, end: int) -> tuple[int, bool]:
 
 @lean_kernel
 def _fixed(data: Bytes, i: int, size: int) -> int:
-    """The value of exactly ``size`` digits at ``i``; a large negative number where there are none."""
+    """The value of exactly ``size`` digits at ``i``; a large negative number if they are not all digits."""
     value = 0
     for j in range(i, i + size):
         c = byte(data, j)
@@ -255,7 +255,7 @@ def _fixed(data: Bytes, i: int, size: int) -> int:
 
 @lean_kernel
 def _iso(data: Bytes, i: int, end: int) -> tuple[int, bool]:
-    """(ms since 1970, whether it is one) of the common forms of ISO 8601.
+    """Parse a timestamp in one of the common forms of ISO 8601: (ms since 1970, whether it is one).
 
     ``YYYY-MM-DD``; or that, ``T``, ``t`` or a space, and ``HH:MM[:SS[.mmm|.uuuuuu]][Z|+HH:MM|+HHMM]``.
     """
@@ -328,7 +328,7 @@ _UNITS[[ord(unit) for unit in "smhdw"]] = 1_000, 60_000, 3_600_000, 86_400_000, 
 
 @lean_kernel
 def _duration(data: Bytes, i: int, end: int) -> tuple[int, bool]:
-    """(ms, whether it is one) of a duration such as ``30m``."""
+    """Parse a duration such as ``30m``: (ms, whether it is one)."""
     digits = digits_end(data, i)
     unit = 0
     if end - digits == 1:
@@ -375,7 +375,7 @@ def _read_integers(cells: Cells, what: int, absent: int, unit: str = "ms") -> In
 
 
 def read_times(cells: Cells, unit: str = "ms") -> Ints:
-    """A field's timestamps in ms; 0 where absent. Rows with another value or an unusual form become odd.
+    """Parse a field of timestamps to ms; absent ones are 0. Records with another value or form become odd.
 
     Args:
         cells: the field.
@@ -385,18 +385,18 @@ def read_times(cells: Cells, unit: str = "ms") -> Ints:
 
 
 def read_durations(cells: Cells, absent: int) -> Ints:
-    """A field's durations in ms, or ``absent``. Rows with another value or an unusual form become odd."""
+    """Parse a field of durations to ms, or ``absent``. Records with another value or form become odd."""
     return _read_integers(cells, _DURATIONS, absent)
 
 
 def read_counts(cells: Cells) -> Ints:
-    """A field's non-negative integers; 0 where absent. Rows with another value become odd."""
+    """Parse a field of non-negative integers; absent ones are 0. Records with another value become odd."""
     return _read_integers(cells, _COUNTS, 0)
 
 
 @lean_kernel
 def _list_length(data: Bytes, i: int, end: int) -> int:
-    """Number of strings of a valid JSON array; -1 where it holds something else."""
+    """Number of strings of a valid JSON array; -1 if it has another element."""
     count = 0
     i = skip_space(data, i)
     while i < end:
@@ -547,7 +547,7 @@ def _choices(cells: Cells, names: Bytes, bounds: Ints, chosen: npt.NDArray[np.in
 
 
 def read_choices(cells: Cells, names: Sequence[str]) -> npt.NDArray[np.int8]:
-    """Which of the names a field's string is, int8[n]; rows with another value, or none, become odd."""
+    """The index of a field's string among the names, int8[n]. Records with another value, or none, become odd."""
     chosen = np.zeros(len(cells.good), np.int8)
     _choices(cells, *coded_names(names), chosen)
     return chosen
