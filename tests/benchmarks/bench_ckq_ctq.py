@@ -165,7 +165,7 @@ def query_batch(columns: Any, code: int, k: int, window: int, step: int) -> Quer
         np.full(n, step, np.int64),
         np.full(n, k, np.int32),
         np.zeros((n, 2)) if regional else np.ascontiguousarray(columns.centres),
-        columns.regions if regional else Regions(np.zeros(n, np.uint8), np.zeros((n, 4))),
+        columns.regions if regional else Regions.plain(np.zeros(n, np.uint8), np.zeros((n, 4))),
         TermLists.empty(n) if regional else columns.keywords,
         nobody(n),
     )

@@ -33,9 +33,9 @@ def make_queries(objects: ObjectBatch, n: int, kind: str, shape: int = BOX, side
     regions = source.regions
     if shape == CIRCLE:
         circles = np.column_stack([source.centres, np.full(n, side / 2), np.zeros(n)])
-        regions = Regions(np.full(n, CIRCLE, np.uint8), circles)
+        regions = Regions.plain(np.full(n, CIRCLE, np.uint8), circles)
     elif shape == EVERYWHERE:
-        regions = Regions(np.zeros(n, np.uint8), np.zeros((n, 4)))
+        regions = Regions.plain(np.zeros(n, np.uint8), np.zeros((n, 4)))
     return QueryBatch(
         pa.array([f"q{i}" for i in range(n)], pa.string()),
         np.full(n, CODE[kind], np.int8),

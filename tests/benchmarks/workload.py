@@ -147,7 +147,7 @@ def queries(
     centres = np.column_stack([source.x[owners], source.y[owners]])
     shape = np.column_stack([centres - half[:, None], centres + half[:, None]])
     return QueryColumns(
-        Regions(np.full(n, BOX, np.uint8), np.ascontiguousarray(shape)),
+        Regions.plain(np.full(n, BOX, np.uint8), np.ascontiguousarray(shape)),
         TermLists(offsets, chosen[kept].astype(np.int32), source.terms.vocabulary),
         centres,
     )

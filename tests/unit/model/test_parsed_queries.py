@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 
 import pytest
 
@@ -12,6 +13,7 @@ from spatialstream.model.queries import Lifetime, Predicate, Query, TopTerms, pa
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import WGS84, Space
 from tests.streams import random_stream
+from tests.unit.model.polygons.shapes import polygons
 
 SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 
@@ -35,6 +37,16 @@ def test_numbers_and_texts_are_kept_to_the_bit() -> None:
     whole = parse_query({"id": "q", "type": "SKQ", "t": 0, "at": [1, 2], "k": 3, "duration": 5}, WGS84)
     assert isinstance(whole, Query)
     assert repr(unpacked(json.loads(json.dumps(packed(whole))))) == repr(whole), "floats, as they are parsed"
+
+
+def test_a_polygon_comes_back_and_what_is_no_region_is_refused() -> None:
+    for _, polygon in islice(polygons(WGS84, 1), 10):
+        query = Query("q", 0, Predicate(polygon), TopTerms(3), Lifetime(1))
+        assert unpacked(json.loads(json.dumps(packed(query)))) == query
+    with pytest.raises(TypeError, match="is not a region"):
+        packed(Query("q", 0, Predicate("anywhere"), TopTerms(3), Lifetime(1)))  # type: ignore[arg-type]
+    with pytest.raises(ValueError):  # noqa: PT011 - whichever the decoder has
+        unpacked(["q", 0, 5, "no base64!", [], [], [], "STQ", [1, 0, 0]])
 
 
 @pytest.mark.parametrize(

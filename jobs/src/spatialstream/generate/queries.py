@@ -139,7 +139,7 @@ def _regions(settings: GenerateSettings, random: np.random.Generator, objects: O
     circles = np.stack([objects.x, objects.y, radius, np.zeros(n)], axis=1)
     kind = np.where(wanted, np.where(circle, CIRCLE, BOX), EVERYWHERE).astype(np.uint8)
     shape = np.where(wanted[:, None], np.where(circle[:, None], circles, boxes), 0.0)
-    return Regions(kind, shape)
+    return Regions.plain(kind, shape)
 
 
 def _keywords(settings: GenerateSettings, random: np.random.Generator, terms: TermLists, wanted: Flags) -> TermLists:

@@ -1,8 +1,8 @@
 """Digests (128 bits) of the contents of queries: queries with the same id and the same digest are the same query.
 
 The digest covers the canonical record without ``id`` and ``by``: the kind by its name, times and durations in ms,
-numbers by value (-0 is 0), keywords as a set of terms. So it does not depend on the spelling of a record, nor on the
-process or release that reads it.
+numbers by value (-0 is 0), keywords as a set of terms, polygons by the digests of their normal forms. So it does not
+depend on the spelling of a record, nor on the process or release that reads it.
 
 The digest needs neither a key nor cryptographic strength, because collisions give no advantage: two queries with equal
 digests are confused only if they also have the same id, and then the second one is treated as a repetition of the
@@ -20,6 +20,7 @@ from spatialstream.local.arrays import Codes, Words
 from spatialstream.model.hashing import Seed, hash_strings, keyed_hashes, mix
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import NAMES
+from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.terms import TermLists
 
@@ -68,7 +69,20 @@ def content_digests(queries: QueryBatch) -> Words:
     )
     out = np.empty((len(queries), 2), np.uint64)
     _fold(columns, _LANES, out)
+    _fold_polygons(queries.regions.polygons, out)
     return out
+
+
+def _fold_polygons(polygons: PolygonColumn, out: Words) -> None:
+    """Mix the geometries into the digests of the queries that have one; polygons may have the same box."""
+    rows = np.flatnonzero(polygons.codes >= 0)
+    if not len(rows):
+        return
+    geometry = np.frombuffer(bytes.fromhex("".join(each.digest for each in polygons.distinct)), "<u8").reshape(-1, 2)
+    columns = np.concatenate([out[rows], geometry[polygons.codes[rows]]], axis=1)
+    mixed = np.empty((len(rows), 2), np.uint64)
+    _fold(columns, _LANES, mixed)
+    out[rows] = mixed
 
 
 def _of_terms(terms: TermLists) -> Words:

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from spatialstream.model.arrays import Bytes, Floats
-from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M
+from spatialstream.model.geometry import CIRCLE, EARTH_RADIUS_M, EVERYWHERE
 from spatialstream.model.kernels import kernel
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
@@ -68,7 +68,7 @@ def cover_boxes(
     elif kind == CIRCLE:
         reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b)) + _UNDERFLOW
         west, south, east, north = a - reach, b - reach, a + reach, b + reach
-    elif kind != BOX:
+    elif kind == EVERYWHERE:
         west, south, east, north = bounds[0], bounds[1], bounds[2], bounds[3]
     boxes[0, 0], boxes[0, 1], boxes[0, 2], boxes[0, 3] = west, south, east, north
     if west <= east:

@@ -15,12 +15,12 @@ import math
 
 from spatialstream.model.kernels import kernel
 
-__all__ = ["BOX", "CIRCLE", "EARTH_RADIUS_M", "EVERYWHERE", "contains", "distance", "distance_to_box"]
+__all__ = ["BOX", "CIRCLE", "EARTH_RADIUS_M", "EVERYWHERE", "POLYGON", "contains", "distance", "distance_to_box"]
 
 EARTH_RADIUS_M = 6_371_008.8
 """Mean radius of the Earth in metres."""
 
-EVERYWHERE, BOX, CIRCLE = 0, 1, 2
+EVERYWHERE, BOX, CIRCLE, POLYGON = 0, 1, 2, 3
 """Kinds of region."""
 
 _RADIANS = math.pi / 180.0
@@ -51,8 +51,11 @@ def distance(geographic: bool, x1: float, y1: float, x2: float, y2: float) -> fl
 
 @kernel
 def contains(geographic: bool, kind: int, a: float, b: float, c: float, d: float, x: float, y: float) -> bool:
-    """Whether the region (kind, a, b, c, d) contains the point (x, y); borders belong to the region."""
-    if kind == BOX:
+    """Whether the region (kind, a, b, c, d) contains the point (x, y); borders belong to the region.
+
+    Of a polygon the numbers are those of its box: what is not in it is not in the polygon, all else needs its own test.
+    """
+    if kind in (BOX, POLYGON):
         if y < b or y > d:
             return False
         if a <= c:

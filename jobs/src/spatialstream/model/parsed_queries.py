@@ -6,10 +6,12 @@ A query is parsed and checked where it enters, and never again: reading this for
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
 from spatialstream.model.kinds import CODE, KINDS
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.queries import Lifetime, Predicate, Query
 from spatialstream.model.regions import Box, Circle, Region
 
@@ -24,11 +26,15 @@ def packed(query: Query) -> list[Any]:
     predicate = query.predicate
     match predicate.region:
         case Box(west, south, east, north):
-            shape: Sequence[float] = (west, south, east, north)
+            shape: Sequence[float] | str = (west, south, east, north)
         case Circle(x, y, radius):
             shape = (x, y, radius)
-        case _:
+        case Polygon() as polygon:
+            shape = b64encode(polygon.to_bytes()).decode()
+        case None:
             shape = ()
+        case unknown:
+            raise TypeError(f"{unknown!r} is not a region")
     return [
         query.id,
         query.t,
@@ -49,7 +55,13 @@ def unpacked(form: Sequence[Any]) -> Query:
         ValueError, TypeError, LookupError: it is not the form of a query.
     """
     name, t, duration, shape, keywords, groups, none, kind, (k, x, y) = form
-    region: Region | None = _REGIONS[len(shape)](*map(float, shape)) if shape else None
+    region = _region(shape) if shape else None
     predicate = Predicate(region, tuple(keywords), tuple(map(tuple, groups)), tuple(none))
     selection = KINDS[CODE[kind]].selection.of(int(k), float(x), float(y))
     return Query(str(name), int(t), predicate, selection, Lifetime(int(duration)))
+
+
+def _region(shape: Sequence[float] | str) -> Region:
+    if isinstance(shape, str):
+        return Polygon.from_bytes(b64decode(shape, validate=True))
+    return _REGIONS[len(shape)](*map(float, shape))

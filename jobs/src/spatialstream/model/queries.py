@@ -22,6 +22,7 @@ from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.expressions import MOST_GIVEN, MOST_GROUPS, Expression, absorbed
 from spatialstream.model.ids import parse_id
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, Kind, kind_of
+from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON
 from spatialstream.model.selections import Everything, Nearest, Selection, TopTerms
@@ -51,6 +52,9 @@ __all__ = [
 
 
 T = TypeVar("T")
+
+POLYGON_FIELD = pa.field("polygon", pa.dictionary(pa.int32(), pa.binary()))
+"""The column of batches that have polygons."""
 
 MOST_STEPS = 10_000_000
 """Maximum number of steps of a CTQ: each is a row, so one line of input yields about a gigabyte of results at most."""
@@ -492,6 +496,8 @@ class QueryBatch(Batch):
             ],
             schema=QUERIES,
         )
+        if self.regions.polygons.distinct:
+            record = record.append_column(POLYGON_FIELD, self.regions.polygons.to_arrow())
         return record.append_column(BY, self.by) if pc.sum(pc.binary_length(self.by)).as_py() else record
 
     @classmethod
@@ -499,6 +505,9 @@ class QueryBatch(Batch):
         """Read the wire form; columns are views of the Arrow buffers."""
         from spatialstream.model.objects import terms_from_arrow
 
+        polygons = PolygonColumn.none(batch.num_rows)
+        if "polygon" in batch.schema.names:
+            polygons = PolygonColumn.from_arrow(batch.column("polygon"))
         by = batch.column("by") if "by" in batch.schema.names else nobody(batch.num_rows)
         ids, names, *plain, at, kind, shape, keywords = batch.columns[: len(QUERIES)]
         t, duration, window, step, k = (numpy_view(column) for column in plain)
@@ -511,7 +520,7 @@ class QueryBatch(Batch):
             step,
             k,
             numpy_view(at.flatten()).reshape(-1, 2),
-            Regions(numpy_view(kind), numpy_view(shape.flatten()).reshape(-1, 4)),
+            Regions(numpy_view(kind), numpy_view(shape.flatten()).reshape(-1, 4), polygons),
             terms_from_arrow(keywords),
             by,
         )

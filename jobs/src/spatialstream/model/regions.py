@@ -10,7 +10,10 @@ import numpy as np
 from spatialstream.model.arrays import Bytes, Floats
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
-from spatialstream.model.geometry import BOX, CIRCLE, contains
+from spatialstream.model.geometry import BOX, CIRCLE, POLYGON, contains
+from spatialstream.model.polygons.column import PolygonColumn
+from spatialstream.model.polygons.packing import table_of
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.space import Space, check_number
 
 __all__ = ["Box", "Circle", "Region", "Regions", "parse_region"]
@@ -35,7 +38,7 @@ class Circle:
     radius: float
 
 
-Region = Box | Circle
+Region = Box | Circle | Polygon
 
 
 def parse_region(value: object, space: Space, field: str = "region") -> Region:
@@ -74,12 +77,20 @@ class Regions(Batch):
     """n regions as columns.
 
     Attributes:
-        kind: uint8[n]: ``geometry.EVERYWHERE``, ``BOX`` or ``CIRCLE``.
-        shape: float64[n, 4]: (west, south, east, north) of a box, (x, y, radius, 0) of a circle.
+        kind: uint8[n]: ``geometry.EVERYWHERE``, ``BOX``, ``CIRCLE`` or ``POLYGON``.
+        shape: float64[n, 4]: (west, south, east, north) of a box, (x, y, radius, 0) of a circle, and of a polygon the
+            box that contains it.
+        polygons: n polygons or none.
     """
 
     kind: Bytes
     shape: Floats
+    polygons: PolygonColumn
+
+    @classmethod
+    def plain(cls, kind: Bytes, shape: Floats) -> Regions:
+        """Regions of which none is a polygon."""
+        return cls(kind, shape, PolygonColumn.none(len(kind)))
 
     def __getitem__(self, index: int) -> Region | None:
         """The region at ``index``; None if unbounded."""
@@ -89,6 +100,8 @@ class Regions(Batch):
                 return Box(a, b, c, d)
             case 2:
                 return Circle(a, b, c)
+            case 3:
+                return self.polygons[index]
         return None
 
     @classmethod
@@ -101,9 +114,18 @@ class Regions(Batch):
                 kind[i], shape[i] = BOX, (region.west, region.south, region.east, region.north)
             elif isinstance(region, Circle):
                 kind[i], shape[i] = CIRCLE, (region.x, region.y, region.radius, 0.0)
-        return cls(kind, shape)
+            elif isinstance(region, Polygon):
+                kind[i], shape[i] = POLYGON, region.box
+            elif region is not None:
+                raise TypeError(f"{region!r} is not a region")
+        if not (kind == POLYGON).any():
+            return cls.plain(kind, shape)
+        return cls(kind, shape, PolygonColumn.of([each if isinstance(each, Polygon) else None for each in regions]))
 
     def contain(self, space: Space, index: int, x: float, y: float) -> bool:
         """Whether the region at ``index`` contains the point (x, y)."""
         a, b, c, d = self.shape[index].tolist()
-        return bool(contains(space.geographic, int(self.kind[index]), a, b, c, d, x, y))
+        if not contains(space.geographic, int(self.kind[index]), a, b, c, d, x, y):
+            return False
+        polygon = int(self.polygons.codes[index])
+        return polygon < 0 or table_of(self.polygons.packed).contain(space.geographic, polygon, x, y)

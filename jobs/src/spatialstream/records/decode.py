@@ -801,7 +801,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
         step[rows],
         k[rows].astype(np.int32),
         at[rows],
-        Regions(kind[rows], shape[rows]),
+        Regions.plain(kind[rows], shape[rows]),
         keywords,
         values.gather(data, begin[rows], end[rows]),
     )

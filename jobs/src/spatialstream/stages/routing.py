@@ -120,10 +120,10 @@ class Routing:
         kind, shape = regions.kind.copy(), regions.shape.copy()
         circles = Regions.of(shapes)
         kind[bounded], shape[bounded] = circles.kind, circles.shape
-        parts = [self._of_regions(self.active, Regions(kind, shape), np.arange(len(radius)))]
+        parts = [self._of_regions(self.active, Regions.plain(kind, shape), np.arange(len(radius)))]
         for past in self.past:
             rows = np.flatnonzero((t >= past.first) & (since < past.last))
-            parts.append(self._of_regions(past.version, Regions(kind, shape), rows))
+            parts.append(self._of_regions(past.version, Regions.plain(kind, shape), rows))
         return self._distinct(parts)
 
     @staticmethod

@@ -16,11 +16,15 @@ from spatialstream.local.grid.probing import ProbeBatch
 from spatialstream.local.keywords import KeywordTable, TermKeys
 from spatialstream.local.range import crq
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
+from spatialstream.model.errors import RecordError
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.polygons.geojson import parse_polygon
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.progress import watched
 from spatialstream.model.regions import Box, Circle, Region, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
+from spatialstream.oracle.polygons import polygon_containment
 from tests.unit.flooding import GOLDEN, colliding_words, longest_run, packed
 
 PLANE = Space.planar(-2.0, 1.0, 3.0, 5.0)
@@ -32,6 +36,8 @@ def in_region(space: Space, region: Region | None, x: float, y: float) -> bool:
         return True
     if isinstance(region, Circle):
         return space.distance(region.x, region.y, x, y) <= region.radius
+    if isinstance(region, Polygon):
+        return polygon_containment(region.to_geojson(), space.geographic)(x, y)
     if not region.south <= y <= region.north:
         return False
     if region.west <= region.east:
@@ -113,12 +119,40 @@ def circles(space: Space):
     return st.builds(lambda p, radius: Circle(p[0], p[1], radius), points(space), radii)
 
 
+def polygons(space: Space):
+    """Triangles and quadrangles, some with longitudes beyond 180, some with a hole or a second part."""
+
+    def read(given):
+        corners, turned, inner = given
+        ring = [[x + 360.0 if turned and x < 0 else x, y] for x, y in corners]
+        value = {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
+        if inner:
+            (ax, ay), (bx, by), (cx, cy) = ring[:3]
+            hole = [
+                [(2 * p + q + r) / 4 for p, q, r in zip(*each, strict=True)]
+                for each in (
+                    ((ax, ay), (bx, by), (cx, cy)),
+                    ((bx, by), (ax, ay), (cx, cy)),
+                    ((cx, cy), (ax, ay), (bx, by)),
+                )
+            ]
+            value["coordinates"].append([*hole, hole[0]])
+        try:
+            return parse_polygon(value, space)
+        except RecordError:
+            return None
+
+    corners = st.lists(points(space), min_size=3, max_size=4, unique=True)
+    turned = st.booleans() if space.geographic else st.just(False)
+    return st.tuples(corners, turned, st.booleans()).map(read).filter(lambda each: each is not None)
+
+
 def word_sets(largest: int):
     return st.lists(st.sampled_from(WORDS), max_size=largest, unique=True)
 
 
 def cases(space: Space):
-    regions = st.one_of(st.none(), boxes(space), circles(space))
+    regions = st.one_of(st.none(), boxes(space), circles(space), polygons(space))
     queries = st.lists(st.tuples(regions, word_sets(5)), max_size=40)
     objects = st.lists(st.builds(lambda p, w: (p[0], p[1], w), points(space), word_sets(8)), max_size=25)
     return st.tuples(queries, objects)

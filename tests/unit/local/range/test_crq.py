@@ -22,7 +22,7 @@ from spatialstream.model.regions import Regions
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermLists
 from tests.streams import expressions
-from tests.unit.local.grid.test_grid import WORDS, batch, boxes, circles, in_region, many, points, word_sets
+from tests.unit.local.grid.test_grid import WORDS, batch, boxes, circles, in_region, many, points, polygons, word_sets
 from tests.unit.memory_files import MemoryFiles
 
 SMALL = Tiering(tail=3, ratio=2, full=24, large=12)
@@ -330,7 +330,7 @@ class TestContract:
 
 
 def operations():
-    regions = st.one_of(st.none(), boxes(WGS84), circles(WGS84))
+    regions = st.one_of(st.none(), boxes(WGS84), circles(WGS84), polygons(WGS84))
     times = st.integers(0, 12)
     query = st.tuples(
         regions,

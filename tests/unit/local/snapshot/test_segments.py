@@ -18,6 +18,7 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
 from tests.lengths import examples
+from tests.unit.local.grid.test_grid import polygons
 from tests.unit.local.snapshot.twin import Twin
 from tests.unit.memory_files import MemoryFiles
 
@@ -44,9 +45,11 @@ def points(draw: st.DrawFn, space: Space) -> tuple[float, float]:
 
 @st.composite
 def regions(draw: st.DrawFn, space: Space) -> Region | None:
-    kind = draw(st.integers(0, 4))
+    kind = draw(st.integers(0, 6))
     if kind == 0:
         return None
+    if kind > 4:
+        return draw(polygons(space))
     x, y = draw(points(space))
     if kind < 3:
         other_x, other_y = draw(points(space))

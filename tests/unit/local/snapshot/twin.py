@@ -8,8 +8,10 @@ from collections.abc import Sequence
 
 from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import SpatialObject
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
+from spatialstream.oracle.polygons import polygon_containment
 
 RADIUS_M = 6_371_008.8
 
@@ -36,6 +38,8 @@ def inside(space: Space, region: Region | None, x: float, y: float) -> bool:
         if region.west <= region.east:
             return region.west <= x <= region.east
         return x >= region.west or x <= region.east
+    if isinstance(region, Polygon):
+        return polygon_containment(region.to_geojson(), space.geographic)(x, y)
     return distance(space, region.x, region.y, x, y) <= region.radius
 
 

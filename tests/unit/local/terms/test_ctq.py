@@ -16,15 +16,23 @@ from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.local.terms.steps import StepPartials, merge_steps
 from spatialstream.local.terms.termlogs import TermLogs
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.polygons.geojson import parse_polygon
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
 from tests.streams import expressions
 from tests.unit.local.continuous import LAST, PLANE, WORDS, Epoch, Run, Stream, compiled
+from tests.unit.local.grid.test_grid import in_region
 from tests.unit.memory_files import MemoryFiles
 
 Row = tuple[int, str, list[tuple[str, int]]]
+
+
+def ring(space: Space, *corners: list[float]) -> Polygon:
+    return parse_polygon({"type": "Polygon", "coordinates": [[*map(list, corners), list(corners[0])]]}, space)
+
 
 REGIONS = {
     PLANE: [
@@ -38,6 +46,11 @@ REGIONS = {
         Box(1.0, 1.0, 1.0, 1.0),
         Circle(1.0, 1.0, 1.0),
         Circle(0.0, 0.0, 0.0),
+        # two triangles and a notched rectangle with the box of Box(0.0, 0.0, 2.0, 1.0)
+        ring(PLANE, [0.0, 0.0], [2.0, 0.0], [0.0, 1.0]),
+        ring(PLANE, [2.0, 1.0], [2.0, 0.0], [0.0, 1.0]),
+        ring(PLANE, [0.0, 0.0], [2.0, 0.0], [1.0, 0.5], [2.0, 1.0], [0.0, 1.0]),
+        ring(PLANE, [0.5, 0.5], [3.5, 0.0], [2.0, 4.0]),
     ],
     WGS84: [
         None,
@@ -48,6 +61,9 @@ REGIONS = {
         Box(10.0, 50.0, 11.0, 51.0),
         Box(10.0, 50.0, 10.6, 51.0),
         Box(10.0, 50.0, 10.25, 51.0),
+        ring(WGS84, [170.0, -1.0], [190.0, -1.0], [170.0, 1.0]),
+        ring(WGS84, [190.0, 1.0], [190.0, -1.0], [170.0, 1.0]),
+        ring(WGS84, [10.0, 50.0], [11.0, 50.0], [10.0, 51.0]),
     ],
 }
 
@@ -57,7 +73,6 @@ def expected(stream: Stream) -> list[Row]:
     rows = []
     last = stream.epochs[-1].before - 1 if stream.epochs else -1
     for number, query in enumerate(stream.queries):
-        region = Regions.of([query.predicate.region])
         window, step = query.lifetime.window, query.lifetime.step
         now = query.t + step
         while now <= min(query.t + query.lifetime.duration, last) and now < stream.end[number]:
@@ -66,7 +81,7 @@ def expected(stream: Stream) -> list[Row]:
                 for o in stream.objects
                 if max(query.t, now - window + 1) <= o.t <= now
                 and query.predicate.expression.holds(o.terms)
-                and region.contain(stream.space, 0, o.x, o.y)
+                and in_region(stream.space, query.predicate.region, o.x, o.y)
                 for term in o.terms
             )
             best = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: query.k]
@@ -224,8 +239,9 @@ def test_a_group_is_the_intersection_of_its_members_as_in_figure_6():
     )
     keys = groups.join_keywords(TermLists.of([["b", "a"], ["a", "b"], ["a", "b"], ["a", "b"]]))
     same = np.ones(4, np.int64)
-    members = groups.Members.of(same, same, same, keys, regions)
-    none = groups.Members.of(same[:0], same[:0], same[:0], keys[:0], regions.take(same[:0]))
+    nothing = np.full(len(same), -1, np.int32)
+    members = groups.Members.of(same, same, same, keys, regions, nothing)
+    none = groups.Members.of(same[:0], same[:0], same[:0], keys[:0], regions.take(same[:0]), nothing[:0])
     founder, common = groups.assign(none, members, same[:0], np.zeros(4, np.int64))
 
     assert founder[:3].tolist() == [founder[0]] * 3
@@ -233,12 +249,41 @@ def test_a_group_is_the_intersection_of_its_members_as_in_figure_6():
     assert common[founder[0]].tolist() == [0.2, 0.1, 2.0, 2.0]
 
 
+def test_polygons_with_one_box_are_not_one_group():
+    triangles = REGIONS[PLANE][-4:-2]
+    assert triangles[0].box == triangles[1].box
+    index = ContinuousTermsIndex(PLANE)
+    queries = [Query(f"q{i}", 0, Predicate(triangles[i % 2]), TopTerms(3), Lifetime(50, True, 20, 5)) for i in range(6)]
+    index.register(np.arange(6), QueryBatch.of(queries))
+    files = MemoryFiles()
+    index = ContinuousTermsIndex.restore(PLANE, index.checkpoint(files.write), files.read)
+
+    common = index._queries["common"]
+    assert (common[::2] == common[0]).all()
+    assert (common[1::2] == common[1]).all()
+    assert common[0] != common[1]
+    moved = QueryBatch.from_arrow(index.continuous(0)[1].to_arrow())
+    assert [moved[i].predicate.region for i in range(6)] == [triangles[i % 2] for i in range(6)]
+    assert len(index._polygons) == 2
+    index.match(ObjectBatch.of([SpatialObject("o", 1, 0.25, 0.25, ("a",))]))
+    rows = rows_of(list(index.steps(5)))
+    assert [(name, counts) for _, name, counts in rows] == [
+        (f"q{i}", [("a", 1)] if i % 2 == 0 else []) for i in range(6)
+    ]
+
+    index.drop(np.arange(0, 6, 2))
+    index.drop(np.arange(1, 4, 2))
+    index.expire(5)
+    assert index._polygons.polygons == (triangles[1],), "the other one is used by no query"
+
+
 def test_more_keywords_or_other_steps_make_another_group():
     box = Regions.of([Box(0.0, 0.0, 2.0, 2.0)] * 4)
     keys = groups.join_keywords(TermLists.of([["a"], ["a", "b"], ["a"], ["a"]]))
     window, step, phase = np.array([[5, 5, 6, 5], [2, 2, 2, 2], [0, 0, 0, 1]])
-    members = groups.Members.of(window, step, phase, keys, box)
-    none = groups.Members.of(window[:0], window[:0], window[:0], keys[:0], box.take(window[:0]))
+    nothing = np.full(len(window), -1, np.int32)
+    members = groups.Members.of(window, step, phase, keys, box, nothing)
+    none = groups.Members.of(window[:0], window[:0], window[:0], keys[:0], box.take(window[:0]), nothing[:0])
     founder, _ = groups.assign(none, members, window[:0], np.zeros(4, np.int64))
 
     assert sorted(founder.tolist()) == [0, 1, 2, 3]

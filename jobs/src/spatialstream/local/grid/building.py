@@ -28,7 +28,7 @@ from spatialstream.local.grid.layout import (
 )
 from spatialstream.local.keywords import Int
 from spatialstream.model.covers import cover_boxes
-from spatialstream.model.geometry import CIRCLE
+from spatialstream.model.geometry import CIRCLE, POLYGON
 from spatialstream.model.hashing import Seed, keyed_number, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.regions import Regions
@@ -76,7 +76,8 @@ def build_index(
     queries, places, keys = _assign_cells(frame, kind, shape, levels, seed)
     postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, words, queries, places, keys)
     directory, slots = _group_by_keyword(chosen, postings, bounds, keys, seed)
-    index = Index(seed, directory, slots, postings, kind, shape, offsets, codes)
+    geometry = writable(regions.polygons.codes)
+    index = Index(seed, directory, slots, postings, kind, shape, geometry, offsets, codes, regions.polygons.packed)
     tags = (masks << 32 | np.arange(1, words + 2))[numbers[:-1]]
     return index, order.astype(np.int32), tags, int(masks[-1])
 
@@ -281,7 +282,7 @@ def _write_postings(
             tail = query << 3
             if parts == 2:
                 rectangles[0, 0], rectangles[0, 2] = 0, 0xFFFFFFFF
-            if parts == 2 or kind[query] == CIRCLE:
+            if parts == 2 or kind[query] == CIRCLE or kind[query] == POLYGON:
                 tail |= CHECK_REGION
             if offsets[query + 1] - offsets[query] > 1:
                 tail |= CHECK_KEYWORDS

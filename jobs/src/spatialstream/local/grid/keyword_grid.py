@@ -41,6 +41,8 @@ from spatialstream.local.grid.layout import Index
 from spatialstream.local.grid.matching import count_candidates, match, unpack
 from spatialstream.local.grid.probing import ALWAYS, GridMatches, ProbeBatch, ProbedGrid
 from spatialstream.local.keywords import Int, KeywordTable
+from spatialstream.model.polygons.column import PolygonColumn
+from spatialstream.model.polygons.packing import unpacked_polygons
 from spatialstream.model.progress import made
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
@@ -96,7 +98,8 @@ class KeywordGrid(ProbedGrid):
     @property
     def regions(self) -> Regions:
         """The queries' regions."""
-        return Regions(self.index.kind, self.index.shape)
+        polygons = unpacked_polygons(self.index.polygons, self.space.geographic)
+        return Regions(self.index.kind, self.index.shape, PolygonColumn(self.index.geometry, polygons))
 
     @property
     def keywords(self) -> TermLists:

@@ -59,6 +59,8 @@ class Index(NamedTuple):
         seed: seed of the positions of cells and of the numbers of words.
         directory, slots, postings: cells, their keywords, their posting lists.
         kind, shape: the queries' regions.
+        geometry: int32[n], the query's polygon in ``polygons``, or -1.
+        polygons: float64[...], the distinct polygons, see :mod:`spatialstream.model.polygons.packing`.
         keyword_lists, keyword_codes: the queries' keywords, as numbers.
     """
 
@@ -68,8 +70,10 @@ class Index(NamedTuple):
     postings: Ints
     kind: Bytes
     shape: Floats
+    geometry: Codes
     keyword_lists: Codes
     keyword_codes: Codes
+    polygons: Floats
 
 
 @lean_kernel

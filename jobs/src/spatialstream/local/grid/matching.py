@@ -27,9 +27,11 @@ from spatialstream.local.grid.layout import (
 )
 from spatialstream.local.keywords import Int
 from spatialstream.model.eight_bytes import lean_kernel
-from spatialstream.model.geometry import contains
+from spatialstream.model.geometry import POLYGON, contains
 from spatialstream.model.hashing import Seed
 from spatialstream.model.kernels import kernel
+from spatialstream.model.polygons.packing import table_of
+from spatialstream.model.polygons.table import PolygonTable, polygon_contains
 
 __all__ = ["BLOCK", "LOCALITY_BITS", "Objects", "arrange", "count_candidates", "match", "unpack"]
 
@@ -337,9 +339,12 @@ def _check_keywords(count: Int, survivors: Ints, block: _Block, index: Index, li
 
 
 @lean_kernel
-def _check_regions(geographic: bool, count: Int, survivors: Ints, batch: Objects, index: Index, first: Int) -> Int:
+def _check_regions(
+    geographic: bool, count: Int, survivors: Ints, batch: Objects, index: Index, polygons: PolygonTable, first: Int
+) -> Int:
     """Stage 8: keep survivors whose region contains the object; from here on they are (object in the batch, query)."""
     order, x, y, kind, shape = batch.order, batch.x, batch.y, index.kind, index.shape
+    geometry = index.geometry
     kept = np.int64(0)
     for i in range(count):
         o, tail = np.int64(order[first + survivors[i, 0]]), survivors[i, 1]
@@ -348,6 +353,8 @@ def _check_regions(geographic: bool, count: Int, survivors: Ints, batch: Objects
         if tail & CHECK_REGION != 0:
             a, b, c, d = shape[query, 0], shape[query, 1], shape[query, 2], shape[query, 3]
             inside = contains(geographic, kind[query], a, b, c, d, x[o], y[o])
+            if inside and kind[query] == POLYGON:
+                inside = polygon_contains(polygons, geographic, geometry[query], x[o], y[o])
         survivors[kept, 0], survivors[kept, 1] = o, query
         kept += np.int64(inside)
     return kept
@@ -425,7 +432,7 @@ def match(
     bits = 2
     while (1 << bits) < len(index.directory):
         bits += 1
-    block = _room(_most_words(visits), depth)
+    block, polygons = _room(_most_words(visits), depth), table_of(index.polygons)
     survivors = np.empty((2 * _ROOM, 2), np.int64)
     found = np.empty(max(1024, 4 * (n - begin)), np.int64)
     total, left, last = np.int64(0), np.int64(effort), np.int64(begin)
@@ -448,7 +455,7 @@ def match(
             left -= more
         count, compared = _check_keywords(count, survivors, block, index, life)
         left -= compared
-        count = _check_regions(geographic, count, survivors, batch, index, first)
+        count = _check_regions(geographic, count, survivors, batch, index, polygons, first)
         if len(life) > 0:
             count = _check_lives(count, survivors, batch.t, life, horizon)
         if total + count > len(found):

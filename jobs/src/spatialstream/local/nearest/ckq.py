@@ -307,7 +307,7 @@ class ContinuousNearestIndex(ContinuousIndex):
         shape[bounded, 0] = queries["x"][inside]
         shape[bounded, 1] = queries["y"][inside]
         shape[bounded, 2] = self._heaps.distances[queries["offset"][inside]]
-        return Regions(np.where(bounded, CIRCLE, EVERYWHERE).astype(np.uint8), shape)
+        return Regions.plain(np.where(bounded, CIRCLE, EVERYWHERE).astype(np.uint8), shape)
 
     def _alive(self, rows: Codes) -> Flags:
         alive: Flags = self._queries["end"][rows] > self._now

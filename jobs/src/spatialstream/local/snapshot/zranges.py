@@ -22,18 +22,21 @@ from spatialstream.local.snapshot.termlists import has_all
 from spatialstream.local.snapshot.zorder import LEVELS, cell, column, node_box, node_start
 from spatialstream.local.wordtable import find_word, pack
 from spatialstream.model.covers import region_parts
-from spatialstream.model.geometry import CIRCLE, EVERYWHERE, contains, distance, distance_to_box
+from spatialstream.model.geometry import CIRCLE, EVERYWHERE, POLYGON, contains, distance, distance_to_box
 from spatialstream.model.kernels import kernel
+from spatialstream.model.polygons.cover import INSIDE, OUTSIDE, relate
+from spatialstream.model.polygons.packing import table_of
+from spatialstream.model.polygons.table import PolygonTable, polygon_contains
 from spatialstream.model.regions import Region, Regions
 from spatialstream.model.space import Space
 
-__all__ = ["Ask", "bisect", "farthest", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
+__all__ = ["Ask", "bisect", "farthest", "holds", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
 
 _CAPACITY = 512
 _SPLIT = 8
 _FEW = 32
 _TESTED = 128
-"""Nodes of a circle's cover with fewer objects are not tested against the circle itself."""
+"""Nodes of the cover of a circle or polygon with fewer objects are not tested against it, only against its box."""
 
 _DEGREE = np.pi / 180.0
 
@@ -51,6 +54,7 @@ class Ask(NamedTuple):
     boxes: npt.NDArray[np.float64]
     word_offsets: npt.NDArray[np.int32]
     words: npt.NDArray[np.uint8]
+    polygon: npt.NDArray[np.float64]
     t_after: int
     t_last: int
 
@@ -59,7 +63,16 @@ class Ask(NamedTuple):
         """Build from a region (None: anywhere), keywords and the time range (t_after, t_last]."""
         regions = Regions.of([region])
         boxes = region_parts(space, regions)[0]
-        return cls(space.geographic, int(regions.kind[0]), regions.shape[0], boxes, *pack(keywords), t_after, t_last)
+        return cls(
+            space.geographic,
+            int(regions.kind[0]),
+            regions.shape[0],
+            boxes,
+            *pack(keywords),
+            regions.polygons.packed,
+            t_after,
+            t_last,
+        )
 
 
 @kernel
@@ -141,6 +154,15 @@ def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[A
 
 
 @kernel
+def holds(ask: Ask, polygon: PolygonTable, x: float, y: float) -> bool:
+    """Whether the region contains the point; ``polygon`` is the :func:`~.packing.table_of` that of the predicate."""
+    shape = ask.shape
+    if not contains(ask.geographic, ask.kind, shape[0], shape[1], shape[2], shape[3], x, y):
+        return False
+    return ask.kind != POLYGON or polygon_contains(polygon, ask.geographic, 0, x, y)
+
+
+@kernel
 def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """Position ranges that contain every object of the region, ascending and disjoint.
 
@@ -156,7 +178,7 @@ def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.ND
     end = np.empty(_CAPACITY, np.int64)
     inside = np.empty(_CAPACITY, np.bool_)
     m = 0
-    kind, shape = ask.kind, ask.shape
+    kind, shape, polygon = ask.kind, ask.shape, table_of(ask.polygon)
     outer, inner = np.empty((len(ask.boxes), 4), np.int64), np.empty((len(ask.boxes), 4), np.int64)
     meeting = _cells(s.grid, ask.boxes, outer, inner)
     limit = _limit(outer, meeting)
@@ -190,6 +212,14 @@ def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.ND
                     if nearest_bound(ask.geographic, shape[0], shape[1], box) > shape[2]:
                         continue
                     within = farthest(ask.geographic, shape[0], shape[1], box) <= shape[2]
+            elif kind == POLYGON:
+                within = False
+                if hi - lo >= _TESTED:
+                    west, south, east, north = node_box(s.grid, level, prefix)
+                    what = relate(polygon, ask.geographic, 0, west, south, east, north)
+                    if what == OUTSIDE:
+                        continue
+                    within = what == INSIDE
         if not within and level < limit and hi - lo > _FEW:
             upper = hi
             for child in (3, 2, 1, 0):
@@ -248,7 +278,7 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
     known, codes, rarest = lookup(s, ask.word_offsets, ask.words)
     if not known:
         return found, m, checked
-    a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
+    polygon = table_of(ask.polygon)
     timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
     cursor, last = 0, len(s.x)
     if rarest >= 0:
@@ -268,7 +298,7 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
                 break
             cursor += 1
             checked += 1
-            if not inside[r] and not contains(ask.geographic, ask.kind, a, b, c, d, s.x[position], s.y[position]):
+            if not inside[r] and not holds(ask, polygon, s.x[position], s.y[position]):
                 continue
             if timed and not (ask.t_after < s.t[position] and s.t[position] <= ask.t_last):
                 continue

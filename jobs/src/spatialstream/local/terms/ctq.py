@@ -50,6 +50,8 @@ from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.polygons.column import PolygonSet
+from spatialstream.model.polygons.packing import packed_polygons, unpacked_polygons
 from spatialstream.model.progress import made
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms, nobody
 from spatialstream.model.regions import Box, Regions
@@ -80,6 +82,7 @@ _AREA = {
     **dict.fromkeys(_SIDES, np.float64),
     **dict.fromkeys(("window", "step", "start", "first", "cell"), np.int64),
     "common": np.int32,
+    "polygon": np.int32,
 }
 
 
@@ -127,6 +130,7 @@ def _signs(geographic: bool, objects: Codes, rows: Codes, batch: Objects, areas:
         o, r = objects[i], rows[i]
         g, t = areas.common[r], batch.t[o]
         x, y, a, b, c, d = batch.x[o], batch.y[o], areas.a[g], areas.b[g], areas.c[g], areas.d[g]
+        # a group's polygon is that of all its members, and the object is in the member's: the box is enough
         if g >= 0 and contains(geographic, areas.kind[g], a, b, c, d, x, y):
             if t < areas.start[r] and _sees(areas, g, g, t) and _sees(areas, r, g, t):
                 signs[i] = -1
@@ -148,10 +152,11 @@ class ContinuousTermsIndex(MovableIndex):
         self._queries = Table({**_QUERY, "cancelled": np.int64, "touched": np.bool_})
         self._names = Strings()
         self._areas, self._keys = Table({**_AREA, "last": np.int64}), Strings()
+        self._polygons = PolygonSet()  # those of the areas, by the numbers in their column
         self._tiers = Tiers(space, self._regions, self._alive)
         self._logs = TermLogs()
         self._journal = Journal("ctq")
-        self._saved = 0, 0, (0, 0, 0)  # queries, areas, contents of the logs of which the journal knows
+        self._saved = 0, 0, 0, (0, 0, 0)  # queries, areas, polygons, contents of the logs of which the journal knows
         self._entries: list[tuple[Codes, Codes]] = []  # (areas, entries) appended since the last checkpoint
         self._moved = False  # since the last checkpoint rows or objects have been dropped
 
@@ -162,7 +167,7 @@ class ContinuousTermsIndex(MovableIndex):
     @property
     def nbytes(self) -> int:
         """Memory of queries, areas, grids and logs, O(grids)."""
-        stored = (self._queries, self._names, self._areas, self._keys, self._logs)
+        stored = (self._queries, self._names, self._areas, self._keys, self._polygons, self._logs)
         return sum(part.nbytes for part in stored) + sum(tier.grid.nbytes for tier in self._tiers.tiers)
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
@@ -198,7 +203,8 @@ class ContinuousTermsIndex(MovableIndex):
     def _group(self, queries: QueryBatch, start: Ints, first: Ints) -> Codes:
         """The common area of each query's group; creates areas for new groups."""
         keys, phase = groups.join_keywords(queries.keywords), queries.t % queries.step
-        members = groups.Members.of(queries.window, queries.step, phase, keys, queries.regions)
+        polygon = self._polygons.codes(queries.regions.polygons)
+        members = groups.Members.of(queries.window, queries.step, phase, keys, queries.regions, polygon)
         cells = groups.cells(members)
         areas = self._areas
         known = np.isin(areas["cell"], cells) & (areas["common"] < 0) & (areas["last"] > self._upto)
@@ -213,7 +219,7 @@ class ContinuousTermsIndex(MovableIndex):
         np.minimum.at(firsts, group[of_new] - joined, first[of_new])
         chosen = queries.take(founders)
         added = self._add_areas(
-            Regions(chosen.regions.kind, shape[founders]),
+            Regions(chosen.regions.kind, shape[founders], chosen.regions.polygons),
             chosen,
             starts,
             firsts,
@@ -240,7 +246,9 @@ class ContinuousTermsIndex(MovableIndex):
     def _members(self, areas: Ints) -> groups.Members:
         window, step, first = (self._areas[name][areas] for name in ("window", "step", "first"))
         regions = self._regions(areas.astype(np.int32))
-        return groups.Members.of(window, step, first % step, self._keys.arrow(areas), regions)
+        return groups.Members.of(
+            window, step, first % step, self._keys.arrow(areas), regions, self._areas["polygon"][areas]
+        )
 
     def _add_areas(
         self, regions: Regions, queries: QueryBatch, start: Ints, first: Ints, common: Ints | Codes, cells: Ints
@@ -257,6 +265,7 @@ class ContinuousTermsIndex(MovableIndex):
                 "first": first,
                 "common": common,
                 "cell": cells,
+                "polygon": self._polygons.codes(regions.polygons),
                 "last": _LATEST,
             }
         )
@@ -437,6 +446,7 @@ class ContinuousTermsIndex(MovableIndex):
         position = np.full(len(self._areas) + 1, -1, np.int32)  # the last stands for "none", which is -1
         position[kept] = np.arange(len(kept))
         self._areas.take(kept)
+        self._areas["polygon"][:] = self._polygons.keep(self._areas["polygon"])
         self._keys.take(kept)
         self._logs.take(kept)
         common[:], own[:] = position[common], position[own]
@@ -454,7 +464,7 @@ class ContinuousTermsIndex(MovableIndex):
 
     def _regions(self, areas: Codes) -> Regions:
         shape = np.column_stack([self._areas[side][areas] for side in _SIDES])
-        return Regions(self._areas["kind"][areas], shape)
+        return Regions(self._areas["kind"][areas], shape, self._polygons.column(self._areas["polygon"][areas]))
 
     def _alive(self, areas: Codes) -> Flags:
         alive: Flags = self._areas["last"][areas] > self._upto
@@ -478,15 +488,22 @@ class ContinuousTermsIndex(MovableIndex):
             "swept": self._logs.swept,
         }
 
-    def _sizes(self) -> tuple[int, int, tuple[int, int, int]]:
-        return len(self._queries), len(self._areas), self._logs.sizes
+    def _sizes(self) -> tuple[int, int, int, tuple[int, int, int]]:
+        return len(self._queries), len(self._areas), len(self._polygons), self._logs.sizes
 
     def _base(self) -> Arrays:
         self._compact()
-        return self._rows(0, 0, (0, 0, 0), np.arange(len(self._queries)), *self._logs.packed())
+        return self._rows(0, 0, 0, (0, 0, 0), np.arange(len(self._queries)), *self._logs.packed())
 
     def _rows(
-        self, queries: int, areas: int, logs: tuple[int, int, int], touched: Ints, rows: Codes, entries: Codes
+        self,
+        queries: int,
+        areas: int,
+        polygons: int,
+        logs: tuple[int, int, int],
+        touched: Ints,
+        rows: Codes,
+        entries: Codes,
     ) -> Arrays:
         """The immutable columns, from the given positions on; cancellations of queries; entries of areas."""
         name_offsets, names = self._names.part(queries)
@@ -496,6 +513,7 @@ class ContinuousTermsIndex(MovableIndex):
             "name_offsets": name_offsets,
             "names": names,
             **{f"area_{name}": self._areas[name][areas:] for name in _AREA},
+            "polygons": packed_polygons(self._polygons.polygons[polygons:]),
             "key_offsets": key_offsets,
             "keys": keys,
             "touched": touched,
@@ -526,6 +544,7 @@ class ContinuousTermsIndex(MovableIndex):
         self._names.extend(saved["name_offsets"], saved["names"])
         self._areas.append({**{name: saved[f"area_{name}"] for name in _AREA}, "last": _LATEST})
         self._keys.extend(saved["key_offsets"], saved["keys"])
+        self._polygons.add(unpacked_polygons(saved["polygons"], self.space.geographic))
         self._queries["cancelled"][saved["touched"]] = saved["cancelled"]
         self._logs.add(len(saved["area_kind"]))
         self._logs.extend(saved)

@@ -74,6 +74,7 @@ class Members(NamedTuple):
         phase: int64[n], time of the steps modulo ``step``.
         key_offsets, key_data: keywords of each, see :func:`join_keywords`.
         kind, shape: regions of the queries; of a group, its common region.
+        polygon: int32[n], the number of each one's polygon, -1 if it is none; equal numbers are equal polygons.
     """
 
     window: Ints
@@ -83,16 +84,19 @@ class Members(NamedTuple):
     key_data: Bytes
     kind: Bytes
     shape: Floats
+    polygon: Codes
 
     @classmethod
-    def of(cls, window: Ints, step: Ints, phase: Ints, keys: pa.StringArray, regions: Regions) -> Members:
-        """Build from keys of :func:`join_keywords` and regions."""
-        return cls(window, step, phase, *from_arrow(keys), regions.kind, regions.shape)
+    def of(
+        cls, window: Ints, step: Ints, phase: Ints, keys: pa.StringArray, regions: Regions, polygon: Codes
+    ) -> Members:
+        """Build from keys of :func:`join_keywords`, regions, and the numbers of their polygons."""
+        return cls(window, step, phase, *from_arrow(keys), regions.kind, regions.shape, polygon)
 
     def and_then(self, others: Members) -> Members:
         """Concatenate with others."""
         keys = concatenate([(part.key_offsets, part.key_data) for part in (self, others)])
-        names = ("window", "step", "phase", "kind", "shape")
+        names = ("window", "step", "phase", "kind", "shape", "polygon")
         columns = {name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names}
         return Members(key_offsets=keys[0], key_data=keys[1], **columns)
 
@@ -114,7 +118,7 @@ def cells(members: Members) -> Ints:
 
     The hash needs no key: queries with equal hashes are sorted next to each other, and each is compared with a few.
     """
-    window, step, phase, key_offsets, key_data, kind, shape = members
+    window, step, phase, key_offsets, key_data, kind, shape, _ = members
     n = len(window)
     out = np.empty(n, np.int64)
     for i in range(n):
@@ -139,7 +143,7 @@ def cells(members: Members) -> Ints:
 @kernel
 def _assign(order: Ints, existing: int, cell: Ints, queries: Members, common: Floats) -> Ints:
     """The founder of the group of each query (itself, if it founds one); shrinks the founders' ``common`` regions."""
-    window, step, phase, key_offsets, key_data, kind, shape = queries
+    window, step, phase, key_offsets, key_data, kind, shape, polygon = queries
     founder = np.arange(len(order))
     members = np.ones(len(order), np.int64)
     open_, opened = np.empty(_OPEN, np.int64), 0
@@ -156,6 +160,7 @@ def _assign(order: Ints, existing: int, cell: Ints, queries: Members, common: Fl
                     or step[g] != step[i]
                     or phase[g] != phase[i]
                     or kind[g] != kind[i]
+                    or polygon[g] != polygon[i]
                     or compare_words(key_offsets, key_data, g, i) != 0
                 ):
                     continue

@@ -72,7 +72,7 @@ def parse_polygon(
             rings.append(_ring(ring, space, f"{name}[{i}]"))
         _check_part(rings, name)
         polygons.append(rings)
-    return Polygon.of(polygons)
+    return Polygon.of(polygons, space.geographic)
 
 
 def _geometry(value: object, space: Space, field: str) -> tuple[dict[str, Any], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from spatialstream.model.arrays import Codes, Floats
-from spatialstream.model.polygons.orientation import orientation
+from spatialstream.model.polygons.orientation import TURN, orientation
 
 __all__ = ["Polygon", "without_repetition"]
 
@@ -25,12 +26,14 @@ class Polygon:
         points: float64[v, 2], the vertices, ring after ring; a ring's first vertex is not repeated at its end.
         rings: int32[r + 1], where each ring's vertices begin, and their number.
         parts: int32[p + 1], where each part's rings begin (the shell, then the holes), and their number.
+        geographic: whether coordinates are degrees.
         digest: of the normal form, 16 bytes as hexadecimal digits.
     """
 
     points: Floats
     rings: Codes
     parts: Codes
+    geographic: bool = True
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -41,7 +44,7 @@ class Polygon:
         object.__setattr__(self, "digest", digest.hexdigest())
 
     @classmethod
-    def of(cls, parts: Sequence[Sequence[Floats]]) -> Polygon:
+    def of(cls, parts: Sequence[Sequence[Floats]], geographic: bool = True) -> Polygon:
         """Build from parts of rings, float64[v, 2] each, that :mod:`.geojson` has checked.
 
         In the normal form no vertex follows an equal one, -0.0 is 0.0, shells run counterclockwise and holes clockwise
@@ -52,7 +55,7 @@ class Polygon:
             normal.append([_normal(shell, 1), *sorted((_normal(hole, -1) for hole in holes), key=np.ndarray.tolist)])
         normal.sort(key=lambda part: [ring.tolist() for ring in part])
         rings = [ring for part in normal for ring in part]
-        return cls(np.concatenate(rings), _offsets(map(len, rings)), _offsets(map(len, normal)))
+        return cls(np.concatenate(rings), _offsets(map(len, rings)), _offsets(map(len, normal)), geographic)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Polygon) and self.digest == other.digest
@@ -63,6 +66,40 @@ class Polygon:
     def __len__(self) -> int:
         """The number of vertices."""
         return len(self.points)
+
+    def to_bytes(self) -> bytes:
+        """The form on the wire: number of offsets of rings, of parts, and geographic (int32); offsets; points."""
+        head = np.array([len(self.rings), len(self.parts), self.geographic], "<i4")
+        return b"".join(each.tobytes() for each in (head, self.rings, self.parts, self.points))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Polygon:
+        """Read :meth:`to_bytes`."""
+        rings, parts, geographic = np.frombuffer(data, "<i4", 3).tolist()
+        offsets = np.frombuffer(data, "<i4", rings + parts, 12)
+        points = np.frombuffer(data, "<f8", -1, 4 * (3 + rings + parts)).reshape(-1, 2)
+        return cls(points.copy(), offsets[:rings].copy(), offsets[rings:].copy(), bool(geographic))
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """West, south, east and north of a box that contains the polygon; west > east across the antimeridian.
+
+        A polygon that reaches 180 or -180 has both, which are one place. Bounds are rounded outward.
+        """
+        (west, south), (east, north) = self.points.min(axis=0).tolist(), self.points.max(axis=0).tolist()
+        if not self.geographic or (west > -180.0 and east < 180.0):
+            return west, south, east, north
+        if east - west >= TURN:
+            return -180.0, south, 180.0, north
+        if west > 180.0:
+            west = math.nextafter(west - TURN, -math.inf)
+        elif west <= -180.0:
+            west = math.nextafter(west + TURN, -math.inf)
+        if east >= 180.0:
+            east = math.nextafter(east - TURN, math.inf)
+        elif east < -180.0:
+            east = math.nextafter(east + TURN, math.inf)
+        return west, south, east, north
 
     def to_geojson(self) -> dict[str, Any]:
         """The geometry, a Polygon or a MultiPolygon, of which :func:`~.geojson.parse_polygon` makes this one."""
