@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.lengths import examples
 from tests.unit.local.grid.test_grid import polygons
 from tests.unit.local.snapshot.twin import Twin
 from tests.unit.memory_files import MemoryFiles
+from tests.unit.model.polygons import shapes
 
 PLANE = Space.planar(-2.0, -1.0, 2.0, 1.0)
 
@@ -314,3 +316,20 @@ def test_a_segment_out_of_the_time_asked_for_is_not_read() -> None:
     assert names == []
     assert len(restored.range_query(None, [], 99, 199)) == 4
     assert names == [manifest["segments"][1]["file"]]
+
+
+@pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)
+def test_nodes_inside_and_outside_of_polygons_are_told_without_a_test_of_their_objects(space: Space) -> None:
+    rng = np.random.default_rng(4)
+    for geometry, polygon in islice(shapes.polygons(space, 9), 4):
+        near = shapes.points(space, geometry, rng, 1500)
+        low, high = near.min(axis=0), near.max(axis=0)
+        places = np.concatenate([near, low + rng.random((4500, 2)) * (high - low)]).tolist()
+        objects = [SpatialObject(str(i), i % 7, x, y, (TERMS[i % 3],)) for i, (x, y) in enumerate(places)]
+        store, twin = SegmentStore(space), Twin(space)
+        store.append(ObjectBatch.of(objects))
+        twin.append(objects)
+        for keywords, after in (([], -1), ([], 2), (["a"], -1)):
+            found = twin.range_query(polygon, keywords, after, 9)
+            assert sorted(row[:4] for row in rows(store.range_query(polygon, keywords, after, 9))) == found
+            assert counted(store, polygon, keywords, after, 9) == twin.term_counts(polygon, keywords, after, 9)
