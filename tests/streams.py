@@ -1,24 +1,30 @@
 """Test streams: hypothesis strategies for edge cases, a seeded generator for large streams, and files of streams.
 
 The strategies draw few distinct positions, times, words and ids, so that ties, duplicates and edge cases are frequent:
-poles, both sides of the antimeridian, corners of the space and borders of its cells, regions of area 0, circles whose
-border passes through an object, durations and windows of 0, k larger than the number of matches, ids in use and reused.
+poles, both sides of the antimeridian, corners of the space and borders of its cells, regions of area 0, circles and
+polygons whose border passes through an object, holes, durations and windows of 0, k larger than the number of matches,
+ids in use and reused.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
+from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import absorbed
 from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
 from spatialstream.model.objects import SpatialObject
+from spatialstream.model.polygons.geojson import known_polygon
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.queries import (
     MOST_STEPS,
     Cancellation,
@@ -124,9 +130,14 @@ def objects(draw: st.DrawFn, pool: Sequence[tuple[float, float]], times: st.Sear
 
 @st.composite
 def regions(draw: st.DrawFn, space: Space, pool: Sequence[tuple[float, float]]) -> Region:
-    """Boxes and circles through and around the places of the pool: of no area, over a pole, across the antimeridian."""
+    """Boxes, circles and polygons through and around the places of the pool.
+
+    Some boxes and circles have no area, some regions are over a pole or across the antimeridian, polygons have holes.
+    """
     place = st.one_of(st.sampled_from(pool), places(space))
     x, y = draw(place)
+    if draw(st.integers(0, 2)) == 0:
+        return draw(polygons(space, pool))
     if draw(st.booleans()):
         return Circle(x, y, draw(st.one_of(st.sampled_from(_radii(space)), _radius_to(space, pool, x, y))))
     if draw(st.integers(0, 5)) == 0:
@@ -135,6 +146,47 @@ def regions(draw: st.DrawFn, space: Space, pool: Sequence[tuple[float, float]]) 
     if not space.geographic and x > other_x:
         x, other_x = other_x, x
     return Box(x, min(y, other_y), other_x, max(y, other_y))
+
+
+def _square(west: float, south: float, east: float, north: float) -> list[list[float]]:
+    return [[west, south], [east, south], [east, north], [west, north], [west, south]]
+
+
+_WGS84_POLYGONS: list[list[Any]] = [
+    [[_square(-90, -22.5, 90, 45), _square(-45, -11.25, 0, 22.5)]],  # places are on the borders of both
+    [[_square(179.5, -20, 180, -10)], [_square(-180, -20, -179.5, -10)]],  # cut at the antimeridian
+    [[_square(170, -20, 190, 10), _square(179.5, -17.25, 180.5, 0)]],  # across it, with a hole
+    [[_square(-190, -20, -179.5, 0)]],
+    [[_square(-180, 80, 180, 90)]],
+    [[[[-180, -90], [180, -90], [0, 90], [-180, -90]]]],
+    [[_square(0, 0, 1, 1)], [_square(0, 0, 123, 90)], [_square(139, 35, 140, 36)]],  # parts that have points in common
+]
+_PLANAR_POLYGONS: list[list[Any]] = [
+    [[_square(-8, -8, 8, 8), _square(0, 0, 2, 1)]],
+    [[[[-8, -8], [8, -8], [8, 8], [-8, -8]]]],
+    [[[[-4, 0], [0, -8], [8, 1], [2, 8], [-4, 0]], [[0, 0], [2, 0], [2, 1], [0, 0]]]],
+    [[_square(-8, 0, -4, 1)], [_square(2, 0, 8, 1)]],
+]
+
+
+@st.composite
+def polygons(draw: st.DrawFn, space: Space, pool: Sequence[tuple[float, float]]) -> Polygon:
+    """Triangles of places, some with a hole of half the size; and polygons through the places that are edge cases."""
+    place = st.one_of(st.sampled_from(pool), places(space))
+    a, b, c = (draw(place) for _ in range(3))
+    parts = draw(st.sampled_from(_WGS84_POLYGONS if space.geographic else _PLANAR_POLYGONS))
+    area = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+    if abs(area) > 1e-6 and draw(st.booleans()):
+        parts = [[[list(each) for each in (a, b, c, a)]]]
+        if abs(area) > 1 and draw(st.booleans()):
+            x, y = sum(each[0] for each in (a, b, c)) / 3, sum(each[1] for each in (a, b, c)) / 3
+            parts[0].append([[(x + each[0]) / 2, (y + each[1]) / 2] for each in (a, b, c, a)])
+    return polygon(space, parts)
+
+
+def polygon(space: Space, parts: Sequence[Any]) -> Polygon:
+    """A polygon of the coordinates of a MultiPolygon."""
+    return known_polygon({"type": "MultiPolygon", "coordinates": [*parts]}, space, "polygon", 1000)
 
 
 def _radii(space: Space) -> list[float]:
@@ -295,13 +347,32 @@ def _random_query(
 
 
 def _random_region(rng: random.Random, focus: SpatialObject, space: Space, dx: float, dy: float) -> Region:
-    if rng.random() < 0.5:
+    round_ = rng.random() < 0.5
+    own = random.Random(f"{focus.id} {dx}")  # so that all else of a seed's stream stays what it is
+    if own.random() < 0.3 and abs(focus.y) + 1.2 * dy < space.north:
+        with suppress(RecordError):  # in the largest planes it is beyond all coordinates, in flat ones too flat
+            return _random_polygon(own, focus, space, dx, dy)
+    if round_:
         return Circle(focus.x, focus.y, 111_000.0 * dy if space.geographic else dy)
     west, east = focus.x - dx, focus.x + dx
     south, north = max(focus.y - dy, space.south), min(focus.y + dy, space.north)
     if not space.geographic:
         return Box(west, south, east, north)
     return Box(west + 360.0 if west < -180.0 else west, south, east - 360.0 if east > 180.0 else east, north)
+
+
+def _random_polygon(rng: random.Random, focus: SpatialObject, space: Space, dx: float, dy: float) -> Polygon:
+    """A star around an object with a hole beside it, or without one; the border goes through the object at times."""
+    angles = [math.tau * (i + 0.9 * rng.random()) / 12 for i in range(12)]
+    reach = [(rng.uniform(0.6, 1.2), angle) for angle in angles]
+    ring = [[focus.x + r * dx * math.cos(angle), focus.y + r * dy * math.sin(angle)] for r, angle in reach]
+    rings = [[*ring, ring[0]]]
+    if rng.random() < 0.5:
+        hole = [[focus.x + 0.3 * dx * math.cos(angle), focus.y + 0.3 * dy * math.sin(angle)] for angle in angles[::3]]
+        if rng.random() < 0.3:
+            hole[0] = [focus.x, focus.y]
+        rings.append([*hole, hole[0]])
+    return polygon(space, [rings])
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -323,6 +394,8 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
             record["region"] = {"box": [west, south, east, north]}
         case Circle(x, y, radius):
             record["region"] = {"circle": [x, y, radius]}
+        case Polygon() as region:
+            record["region"] = {"polygon": region.to_geojson()}
     if isinstance(query.selection, Nearest):
         record["at"] = [query.selection.x, query.selection.y]
     if query.k:

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 SPACE = "sq-geo"
 AUDIENCE = "spatialstream-gateway"
 BOX = {"box": [0, 0, 1, 1]}
+TRIANGLE = {"type": "Polygon", "coordinates": [[[0, 0], [1.5, 0], [0, 1], [0, 0]]]}
 CRQ = {"stream": "quakes", "type": "CRQ", "region": BOX}
 CKQ = {"stream": "quakes", "type": "CKQ", "at": [0, 0], "k": 3}
 CTQ = {"stream": "quakes", "type": "CTQ", "region": BOX, "k": 3, "window": "1h", "step": 60_000}
@@ -53,6 +54,9 @@ def space(namespace):
         CTQ,
         {**CRQ, "region": {"circle": [13.4, 52.5, 1000]}, "duration": "7d", "keywords": [], "any": [["a", "b"], ["c"]]},
         {**CKQ, "window": 1000, "none": ["a"], "duration": 0},
+        {**CRQ, "region": {"polygon": TRIANGLE}},
+        {**CTQ, "region": {"polygon": {"type": "MultiPolygon", "coordinates": [TRIANGLE["coordinates"]]}}},
+        {**CRQ, "region": {"polygon": {"type": "Feature", "properties": {"name": "a"}, "geometry": TRIANGLE}}},
     ],
 )
 def test_a_right_spec_is_accepted_as_it_is(api, space, spec):
@@ -76,7 +80,11 @@ def test_the_examples_are_accepted(api, namespace):
         (CRQ, {"stream": None}, "spec.stream: Required value"),
         (CRQ, {"type": "SRQ"}, "supported values"),
         (CRQ, {"region": None}, "a CRQ and a CTQ require region"),
-        (CRQ, {"region": {"circle": [0, 0, 1]}}, "give box or circle"),
+        (CRQ, {"region": {"circle": [0, 0, 1]}}, "give box, circle or polygon"),
+        (CRQ, {"region": {"polygon": TRIANGLE}}, "give box, circle or polygon"),
+        (CRQ, {"region": {"box": None, "polygon": {"type": "Polygon"}}}, "require coordinates"),
+        (CRQ, {"region": {"box": None, "polygon": {"type": "Feature", "coordinates": [[]]}}}, "requires geometry"),
+        (CRQ, {"region": {"box": None, "polygon": {"type": "Point", "coordinates": [0, 0]}}}, "Unsupported value"),
         (CRQ, {"region": {"box": [0, 0, 1]}}, "spec.region.box"),
         (CRQ, {"at": [0, 0]}, "a CKQ requires at"),
         (CRQ, {"k": 3}, "a CRQ takes none"),
@@ -201,9 +209,9 @@ def test_a_changed_query_replaces_the_earlier_one_and_a_refused_one_says_why(api
     asked = Asked(api, "changing", CRQ)
     asked.says("True", "Registered")
     old = asked.status["query"]
-    api.patch(asked.path, {"spec": {"region": {"box": [0, 0, 200, 1]}}})
+    api.patch(asked.path, {"spec": {"region": {"box": [0, 0, 600, 1]}}})
     told = asked.says("False", "Refused")
-    assert "longitude" in told["message"] or "200" in told["message"]
+    assert "longitude" in told["message"] or "600" in told["message"]
     assert told["message"].endswith(f"the previous query {old} is still registered.")
     assert old in behind.standing
     api.patch(asked.path, {"spec": {"region": {"box": [0, 0, 2, 2]}}})

@@ -9,8 +9,8 @@ The public API; every name is loaded on first use.
   (a :class:`Subscription`), ``queries`` (:class:`RegisteredQueries`) and ``describe``; a row is an :class:`Answer`.
   :class:`Connection` and :class:`TlsFiles` say how to reach protected servers.
 - Queries: :class:`SRQ`, :class:`SKQ`, :class:`STQ` (each a :class:`SnapshotQuery`), :class:`CRQ`, :class:`CKQ`,
-  :class:`CTQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`, :class:`Circle`. Wherever a
-  query is taken, a dictionary of the JSON form is taken too.
+  :class:`CTQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`, :class:`Circle`,
+  :class:`Polygon`. Wherever a query is taken, a dictionary of the JSON form is taken too.
 - Space, time and text: :class:`Space` and ``WGS84``, :func:`parse_time`, :func:`extract_terms` and :class:`TermRule`.
 - Notebooks: :class:`Map`.
 - Other Kafka clients: ``CLOCK`` and :func:`watermark`, :class:`Deduplicator`, :class:`Assembler`.
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Cancel,
         Circle,
         ContinuousQuery,
+        Polygon,
         SnapshotQuery,
     )
     from spatialstream.oracle.records import brute_force
@@ -99,6 +100,7 @@ __all__ = [
     "Map",
     "Missing",
     "NoStorage",
+    "Polygon",
     "RecordError",
     "RegisteredQueries",
     "RejectedWarning",
@@ -140,7 +142,7 @@ _MODULES = {
     "model.times": ("parse_time",),
     "model.typed_queries": (
         *("CKQ", "CRQ", "CTQ", "SKQ", "SRQ", "STQ"),
-        *("Box", "Cancel", "Circle", "ContinuousQuery", "SnapshotQuery"),
+        *("Box", "Cancel", "Circle", "ContinuousQuery", "Polygon", "SnapshotQuery"),
     ),
     "oracle.records": ("brute_force",),
     "report.map": ("Map",),

@@ -20,7 +20,7 @@ from spatialstream.balance.settings import FORMS, BalanceSettings
 from spatialstream.index.kinds import DEFAULT, KINDS, Kind
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import Space
-from spatialstream.model.terms import QUERY_WORDS
+from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS
 from spatialstream_operator.fields import Fields
 from spatialstream_operator.names import TOPIC_KINDS
 from spatialstream_operator.quantity import MEBIBYTE, parse_heap, parse_quantity
@@ -160,17 +160,19 @@ class ZooKeeper:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How texts become terms.
+    """How texts become terms, and limits of queries.
 
     Attributes:
         stop_words: terms that are left out.
         min_length: terms with fewer characters are left out.
         query_words: words that a query may have in all.
+        polygon_vertices: vertices that a polygon may have in all its rings.
     """
 
     stop_words: tuple[str, ...]
     min_length: int
     query_words: int
+    polygon_vertices: int
 
     @classmethod
     def parse(cls, fields: Fields) -> Terms:
@@ -179,7 +181,12 @@ class Terms:
         for number, word in enumerate(words):
             if not isinstance(word, str):
                 raise SettingError(f"{fields.at('stopWords')}[{number}]", f"{word!r} is not a string")
-        return cls(tuple(words), fields.whole("minLength", 1, 1), fields.whole("queryWords", QUERY_WORDS, 1))
+        return cls(
+            tuple(words),
+            fields.whole("minLength", 1, 1),
+            fields.whole("queryWords", QUERY_WORDS, 1),
+            fields.whole("polygonVertices", POLYGON_VERTICES, 3),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from spatialstream.cli import main, parser
 from spatialstream.cli.query import from_options, read
 from spatialstream.client.query_session import check_queries
 from spatialstream.model.queries import Query, parse_query
-from spatialstream.model.space import Space
+from spatialstream.model.space import WGS84, Space
 from tests.streams import PLANE, Stream, streams
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 
+TRIANGLE = {"type": "Polygon", "coordinates": [[[13, 52], [14, 52], [13.5, 53], [13, 52]]]}
+FEATURE = {"type": "Feature", "properties": {"name": "a"}, "geometry": TRIANGLE}
 SRQ = {"type": "SRQ", "region": {"box": [-2, -2, 2, 2]}, "duration": "1h"}
 FAR = """
 import sys
@@ -75,13 +78,56 @@ def test_options_are_a_query(text: str, record: dict[str, Any]) -> None:
     assert from_options(options_of(text)) == record
 
 
-def as_options(record: dict[str, Any]) -> list[str]:
-    """The options that ask a record."""
+@pytest.mark.parametrize(
+    ("value", "geometry"),
+    [
+        (TRIANGLE, TRIANGLE),
+        ({"type": "Feature", "geometry": TRIANGLE}, {"type": "Feature", "geometry": TRIANGLE}),
+        ({"type": "FeatureCollection", "features": [FEATURE]}, FEATURE),
+    ],
+)
+def test_a_polygon_is_read_from_a_file(value: Any, geometry: Any, tmp_path: Path) -> None:
+    file = tmp_path / "area.geojson"
+    file.write_text(json.dumps(value))
+    record = from_options(options_of(f"--type CRQ --polygon {file}"))
+    assert record == {"type": "CRQ", "region": {"polygon": geometry}}
+    assert check_queries([("query", record | {"id": "a", "t": 0})], WGS84)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("not json", "area.geojson: is not JSON"),
+        ('{"type": "FeatureCollection", "features": [1, 2]}', "polygon: {} has 2 features; give a file with one"),
+        ('{"type": "FeatureCollection"}', "polygon: {} has no features; give a file with one"),
+        ('{"type": "Point", "coordinates": [1, 2]}', "region.polygon.type: 'Point' is not a polygon"),
+        (json.dumps({"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [0, 1]]]}), "coordinates[0]: is not closed"),
+    ],
+)
+def test_a_file_without_a_polygon_is_told(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "area.geojson"
+    file.write_text(text)
+    arguments = ["--type", "SRQ", "--duration", "1h", "--polygon", str(file), "--space=wgs84"]
+    assert said.format(file) in refused(arguments, capsys)
+    missing = refused([*arguments[:4], "--polygon", str(tmp_path / "none")], capsys)
+    assert "polygon: " in missing
+    assert "cannot be read" in missing
+
+
+def as_options(record: dict[str, Any], folder: Path) -> list[str]:
+    """The options that ask a record; a polygon is in a file of the folder."""
     words = []
     for name, value in record.items():
         match name, value:
             case "region", dict():
                 ((shape, numbers),) = value.items()
+                if shape == "polygon":
+                    file = folder / f"{record['id']}.geojson"
+                    file.write_text(json.dumps(numbers))
+                    words.append(f"--polygon={file}")
+                    continue
                 words.append(f"--{shape}={','.join(map(repr, numbers))}")
             case "at", list():
                 words.append(f"--point={','.join(map(repr, value))}")
@@ -100,8 +146,10 @@ def as_options(record: dict[str, Any]) -> list[str]:
 def test_any_query_can_be_asked_with_options(drawn: Stream) -> None:
     for query in drawn.queries:
         if isinstance(query, Query):
-            options = parser().parse_args(["query", "--stream", "s", *as_options(query.to_record())])
-            (record,) = check_queries(read(options), drawn.space)
+            with TemporaryDirectory() as folder:
+                options = parser().parse_args(["query", "--stream", "s", *as_options(query.to_record(), Path(folder))])
+                asked = read(options)
+            (record,) = check_queries(asked, drawn.space)
             assert parse_query(record, drawn.space) == query
 
 
@@ -111,7 +159,7 @@ def test_any_query_can_be_asked_with_options(drawn: Stream) -> None:
         ('{"type": "SRQ"', "query: is not JSON"),
         ("[1]", "query: is not a JSON object"),
         (json.dumps(SRQ | {"type": "XYZ"}), "query: type: 'XYZ' is not one of SRQ, SKQ"),
-        (json.dumps(SRQ | {"region": {"box": [0, 0, 200, 1]}}), "region.box: 200 is out of range"),
+        (json.dumps(SRQ | {"region": {"box": [0, 0, 1, 200]}}), "region.box: 200 is out of range"),
         (json.dumps(SRQ | {"k": 3}), "k: SRQ takes no k; remove it"),
         (json.dumps(SRQ | {"keywords": ["?!"]}), "keywords: '?!' has no term"),
         (json.dumps(SRQ | {"duration": "-1h"}), "duration: '-1h' is not a duration"),
@@ -136,7 +184,10 @@ def test_a_query_that_would_be_rejected_is_told_before_anything_is_sent(
         (["{}", "--file", "x"], "give one of"),
         (["--file", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
         (["--box", "a", "b"], "box: 'a b' are not numbers"),
-        (["--type", "SRQ", "--box", "0", "0", "1", "1", "--circle", "0", "0", "1"], "a box or a circle, not both"),
+        (
+            ["--type", "SRQ", "--box", "0", "0", "1", "1", "--circle", "0", "0", "1"],
+            "give a box, a circle or a polygon, not several",
+        ),
         (["--type", "SRQ", "--box", "0", "0", "1", "--duration", "1h"], "region.box: must be a list of 4 numbers"),
         (["--type", "SKQ", "--point", "0", "0", "--duration", "1h"], "k: SKQ requires k"),
         (["--box", "0", "0", "1", "1"], "type: is required"),

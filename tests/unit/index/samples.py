@@ -19,8 +19,9 @@ from spatialstream.model.arrays import Codes
 from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
-from spatialstream.model.regions import Box, Circle
+from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
+from tests.streams import polygon, polygons
 
 PLANE = Space.planar(0.0, 0.0, 4.0, 4.0)
 WORDS = "abcdefgh"
@@ -53,9 +54,11 @@ def points(space: Space) -> st.SearchStrategy[tuple[float, float]]:
 
 
 @st.composite
-def regions(draw: st.DrawFn, space: Space) -> Box | Circle:
-    """Boxes, some of them across the antimeridian or without area, and circles, some of them over a pole."""
+def regions(draw: st.DrawFn, space: Space) -> Region:
+    """Boxes, some of them across the antimeridian or without area, circles, some of them over a pole, and polygons."""
     x, y = draw(points(space))
+    if draw(st.integers(0, 2)) == 0:
+        return draw(polygons(space, [(x, y), draw(points(space))]))
     if draw(st.booleans()):
         reach = 2.1e7 if space.geographic else 8.0
         scale = draw(st.sampled_from([0.0, 1e-6, 1e-3, 0.1, 1.0]))
@@ -98,8 +101,10 @@ def samples(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ
     def letters(most: int) -> str:
         return "".join(rng.choice(list(WORDS), rng.integers(0, most), replace=False))
 
-    def region() -> Box | Circle:
+    def region() -> Region:
         (west, south), (east, north) = place(), place()
+        if rng.random() < 0.2 and west != east and south != north:
+            return polygon(space, [[[[west, south], [east, south], [east, north], [west, south]]]])
         if rng.random() < 0.5:
             return Circle(west, south, rng.random() ** 3 * (1e7 if space.geographic else 4.0))
         if not space.geographic:

@@ -12,13 +12,16 @@ from spatialstream.index.base import GlobalIndex
 from spatialstream.index.qt.construction import SPLITS, build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.covers import region_parts
-from spatialstream.model.geometry import EVERYWHERE, contains, distance_to_box
+from spatialstream.model.geometry import EVERYWHERE, POLYGON, contains, distance_to_box
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.polygons.packing import table_of
+from spatialstream.model.polygons.table import contain_points
 from spatialstream.model.queries import Cancellation, QueryBatch
 from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.terms import TermLists
+from tests.streams import polygon
 from tests.unit.index.samples import (
     PLANE,
     WORDS,
@@ -219,7 +222,11 @@ def many(space, seed, index):
     chosen = []
     for _ in range(40):
         (x, y), (other_x, other_y) = places[rng.integers(0, len(places), 2)].tolist()
-        if rng.random() < 0.5:
+        corner = places[rng.integers(0, len(places))].tolist()
+        sides = [[other_x - x, other_y - y], [corner[0] - x, corner[1] - y]]
+        if rng.random() < 0.3 and abs(np.linalg.det(sides)) > 1e-3:
+            chosen.append(polygon(space, [[[[x, y], [other_x, other_y], corner, [x, y]]]]))
+        elif rng.random() < 0.5:
             chosen.append(Circle(x, y, rng.random() ** 4 * (2.1e7 if space.geographic else 8.0)))
         else:
             west, east = (x, other_x) if space.geographic else sorted((x, other_x))
@@ -246,6 +253,9 @@ def test_a_hundred_thousand_objects_meet_the_queries_of_their_regions(data, spac
     batch, chosen = many(space, seed, index)
     inside = np.zeros((len(chosen), len(batch)), np.bool_)
     _contained(space.geographic, chosen.kind, chosen.shape, batch.x, batch.y, inside)
+    for q in np.flatnonzero(chosen.kind == POLYGON):
+        polygons = np.full(len(batch), chosen.polygons.codes[q])
+        inside[q] &= contain_points(table_of(chosen.polygons.packed), space.geographic, polygons, batch.x, batch.y)
     queries_of = {
         kind: QueryBatch.of([query(kind, chosen[q], "a") for q in range(len(chosen))]) for kind in ("SRQ", "CRQ")
     }

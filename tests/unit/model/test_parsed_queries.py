@@ -23,7 +23,7 @@ def test_any_snapshot_query_comes_back(space: Space) -> None:
     queries = [each for seed in range(5) for each in random_stream(seed, 50, 60, space, types=SNAPSHOTS).queries]
     asked = [each for each in queries if isinstance(each, Query)]
     assert {each.type for each in asked} == set(SNAPSHOTS)
-    assert {type(each.predicate.region).__name__ for each in asked} == {"Box", "Circle", "NoneType"}
+    assert {type(each.predicate.region).__name__ for each in asked} == {"Box", "Circle", "NoneType", "Polygon"}
     assert any(each.predicate.any for each in asked)
     assert [unpacked(json.loads(json.dumps(packed(each)))) for each in asked] == asked
 

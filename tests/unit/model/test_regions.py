@@ -1,6 +1,7 @@
 """Regions: their JSON form, their covers, their columns."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ from hypothesis import strategies as st
 from spatialstream.model.covers import region_parts
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import EARTH_RADIUS_M, contains, distance
-from spatialstream.model.regions import Box, Circle, Regions, parse_region
+from spatialstream.model.polygons.geojson import parse_polygon
+from spatialstream.model.regions import Box, Circle, Polygon, Regions, parse_region
 from spatialstream.model.space import WGS84, Space
+from spatialstream.oracle.polygons import polygon_containment
+from tests.streams import polygons
 
 PLANE = Space.planar(-10, 0, 10, 5)
 LON = st.floats(-180, 180) | st.sampled_from([-180.0, 180.0, 179.5, -179.5, 0.0])
@@ -19,6 +23,8 @@ LAT = st.floats(-90, 90) | st.sampled_from([-90.0, 90.0, 89.5, -89.5, 0.0])
 BOXES = st.builds(lambda w, a, e, b: Box(w, min(a, b), e, max(a, b)), LON, LAT, LON, LAT)
 RADII = st.floats(0, 25e6) | st.floats(0, 1000) | st.sampled_from([0.0, 1e-9, math.pi * EARTH_RADIUS_M, 1e300])
 CIRCLES = st.builds(Circle, LON, LAT, RADII)
+POLYGONS = polygons(WGS84, [(179.5, 0.0), (-180.0, 0.0), (0.0, 0.0)])
+POLYGON_FORM = "region.polygon: must be a GeoJSON Polygon, MultiPolygon, or Feature of one of them"
 FLAT = st.floats(-1e9, 1e9)
 PLANAR_REGIONS = st.builds(
     lambda a, b, c, d: Box(min(a, c), min(b, d), max(a, c), max(b, d)), FLAT, FLAT, FLAT, FLAT
@@ -45,7 +51,46 @@ def test_the_json_form():
     assert parse_region({"circle": [0, 5, 1e9]}, PLANE) == Circle(0, 5, 1e9)
 
 
-FORM = 'region: must be {"box": [west, south, east, north]} or {"circle": [x, y, radius]}'
+FORM = 'region: must be {"box": [west, south, east, north]}, {"circle": [x, y, radius]} or {"polygon": GeoJSON}'
+TRIANGLE = {"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [0, 4], [0, 0]]]}
+
+
+def test_a_polygon_is_geojson() -> None:
+    read = parse_region({"polygon": TRIANGLE}, WGS84)
+    assert read == parse_polygon(TRIANGLE, WGS84)
+    assert parse_region({"polygon": TRIANGLE}, WGS84) is read, "one that was read lately is the same one"
+    assert parse_region({"polygon": {"type": "Feature", "geometry": TRIANGLE}}, WGS84) == read
+    with pytest.raises(RecordError) as caught:
+        parse_region({"polygon": TRIANGLE}, WGS84, most_vertices=2)
+    assert str(caught.value) == "region.polygon.coordinates: has more than 2 vertices (setting polygon-vertices)"
+
+
+@pytest.mark.parametrize(
+    ("given", "box"),
+    [
+        ([170, 0, 190, 1], Box(170, 0, -170, 1)),
+        ([-190, 0, -170, 1], Box(170, 0, -170, 1)),
+        ([190, 0, 200.25, 1], Box(-170, 0, -159.75, 1)),
+        ([-200.25, 0, -190, 1], Box(159.75, 0, 170, 1)),
+        ([180, 0, 190, 1], Box(180, 0, -170, 1)),
+        ([-190, 0, -180, 1], Box(170, 0, -180, 1)),
+        ([-90, 0, 270, 1], Box(-180, 0, 180, 1)),
+        ([-91, 0, 269.5, 1], Box(-180, 0, 180, 1)),
+        ([-190, 0, 190, 1], Box(-180, 0, 180, 1)),
+        ([180, 0, 540, 1], Box(-180, 0, 180, 1)),
+        ([-190, 0, 169, 1], Box(170, 0, 169, 1)),
+    ],
+)
+def test_a_box_may_have_longitudes_beyond_180(given: list[float], box: Box) -> None:
+    assert parse_region({"box": given}, WGS84) == box
+
+
+@given(st.floats(-540, 540), st.floats(-540, 540), LON)
+def test_a_box_beyond_180_is_the_same_box(west: float, east: float, x: float) -> None:
+    west, east = min(west, east), max(west, east)
+    box = parse_region({"box": [west, 0, east, 0]}, WGS84)
+    turns = [x] if west >= -180 and east <= 180 else [Fraction(x) + turn for turn in (-720, -360, 0, 360, 720)]
+    assert inside(WGS84, box, x, 0.0) == any(west <= each <= east for each in turns)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +104,24 @@ FORM = 'region: must be {"box": [west, south, east, north]} or {"circle": [x, y,
         (WGS84, {"box": [0, 0, 1]}, "region.box: must be a list of 4 numbers"),
         (WGS84, {"box": "0,0,1,1"}, "region.box: must be a list of 4 numbers"),
         (WGS84, {"circle": [0, 0, 1, 1]}, "region.circle: must be a list of 3 numbers"),
-        (WGS84, {"box": [0, 0, 181, 1]}, "region.box: 181 is out of range; it must lie in [-180, 180]"),
+        (
+            WGS84,
+            {"box": [0, 0, 541, 1]},
+            "region.box: longitude 541 is out of range; it must lie in [-180, 180], or beyond that by at most 360 in a "
+            "box across the antimeridian",
+        ),
+        (
+            WGS84,
+            {"box": [190, 0, 170, 1]},
+            "region.box: west 190 is greater than east 170, and one of them is beyond 180",
+        ),
+        (WGS84, {"polygon": [[0, 0], [1, 1], [2, 0]]}, POLYGON_FORM),
+        (
+            WGS84,
+            {"polygon": {"type": "Polygon", "coordinates": [[[52, 113], [52, 114], [53, 114], [52, 113]]]}},
+            "region.polygon.coordinates[0][0]: latitude 113.0 is out of range; it must lie in [-90, 90]; "
+            "longitude and latitude look exchanged, GeoJSON has the longitude first",
+        ),
         (WGS84, {"box": [0, 0, 1, 91]}, "region.box: 91 is out of range; it must lie in [-90, 90]"),
         (WGS84, {"box": [0, 2, 1, 1]}, "region.box: south 2 is greater than north 1"),
         (WGS84, {"box": [0, "a", 1, 1]}, "region.box: 'a' is not a number"),
@@ -78,7 +140,7 @@ def test_what_is_no_region_is_told(space, value, reason):
     assert str(caught.value) == reason
 
 
-@given(st.none() | BOXES | CIRCLES, LON, LAT)
+@given(st.none() | BOXES | CIRCLES | POLYGONS, LON, LAT)
 def test_a_cover_contains_the_region(region, x, y):
     boxes = cover(WGS84, region)
     assert 1 <= len(boxes) <= 2
@@ -158,7 +220,7 @@ def test_planar_covers_contain_the_region(region, x, y):
                 assert covering(boxes, px, py) == 1
 
 
-@given(st.lists(st.none() | BOXES | CIRCLES, max_size=8))
+@given(st.lists(st.none() | BOXES | CIRCLES | POLYGONS, max_size=8))
 def test_columns_hold_the_same_regions(regions):
     columns = Regions.of(regions)
     assert [columns[i] for i in range(len(columns))] == regions
@@ -168,7 +230,7 @@ def test_columns_hold_the_same_regions(regions):
     assert [columns.take(mask)[i] for i in range(len(chosen))] == regions[::2]
 
 
-@given(st.none() | BOXES | CIRCLES, LON, LAT)
+@given(st.none() | BOXES | CIRCLES | POLYGONS, LON, LAT)
 def test_columns_contain_what_the_region_contains(region, x, y):
     found = Regions.of([None, region]).contain(WGS84, 1, x, y)
     match region:
@@ -178,3 +240,5 @@ def test_columns_contain_what_the_region_contains(region, x, y):
             assert found == contains(True, 1, w, s, e, n, x, y)
         case Circle(cx, cy, radius):
             assert found == (distance(True, cx, cy, x, y) <= radius)
+        case Polygon():
+            assert found == polygon_containment(region.to_geojson(), True)(x, y)

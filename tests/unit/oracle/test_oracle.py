@@ -747,7 +747,7 @@ def test_unusable_lines_are_unusable(line, parse):
 
 @pytest.mark.parametrize("space", [WGS84, streams.PLANE])
 def test_random_streams_have_answers_of_every_type(space):
-    stream = streams.random_stream(1, 500, 20, space)
+    stream = streams.random_stream(1, 500, 30, space)
 
     found, _ = answers(stream.objects, stream.queries, space)
 

@@ -30,9 +30,9 @@ from spatialstream.local.catalogue import Listed
 from spatialstream.model.errors import Gone, Replaced, StateError, Suspended, Unavailable
 from spatialstream.model.parsed_queries import packed, unpacked
 from spatialstream.model.queries import Nearest, Query
-from spatialstream.model.regions import Box, Circle
+from spatialstream.model.regions import Box, Circle, Polygon
 from spatialstream.model.space import Space
-from spatialstream.model.terms import QUERY_WORDS, TermRule
+from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.stages.views import RoundId
 from spatialstream.store.base import RoutingStore
@@ -73,7 +73,7 @@ class QueryEndpoint:
         secret: of query clients; not shown by ``repr``.
         certificate: of the job; None: connections are not encrypted.
         space: of the stream, as text.
-        stop_words, minimum_length, query_words: the stream's term rule.
+        stop_words, minimum_length, query_words, polygon_vertices: the stream's term rule.
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
     """
 
@@ -84,6 +84,7 @@ class QueryEndpoint:
     stop_words: tuple[str, ...]
     minimum_length: int
     query_words: int = QUERY_WORDS
+    polygon_vertices: int = POLYGON_VERTICES
     unicode: str = ""
 
     @classmethod
@@ -93,6 +94,7 @@ class QueryEndpoint:
             "stop_words": tuple(sorted(rule.stop_words)),
             "minimum_length": rule.minimum_length,
             "query_words": rule.query_words,
+            "polygon_vertices": rule.polygon_vertices,
         }
         return cls(**endpoint, **terms, space=str(space), unicode=UNICODE)
 
@@ -103,7 +105,7 @@ class QueryEndpoint:
     @property
     def rule(self) -> TermRule:
         """The stream's term rule."""
-        return TermRule(frozenset(self.stop_words), self.minimum_length, self.query_words)
+        return TermRule(frozenset(self.stop_words), self.minimum_length, self.query_words, self.polygon_vertices)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:
@@ -511,6 +513,8 @@ def _slot_of(query: Query, version: RoutingVersion) -> int:
             at = (west + east) / 2, (south + north) / 2
         case _, Circle(x, y):
             at = x, y
+        case _, Polygon(box=(west, south, east, north)):
+            at = (west + east) / 2, (south + north) / 2
         case _:
             return 0
     return int(version.mapping[version.index.nearest_leaves(np.array([at]))[0]])

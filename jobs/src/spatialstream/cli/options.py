@@ -16,7 +16,7 @@ from typing import Any
 from spatialstream.index.kinds import DEFAULT, KINDS
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import QUERY_WORDS, TermRule, extract_terms
+from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
 from spatialstream.model.times import TIME_UNITS, parse_duration, parse_time
 from spatialstream.records.columns import parse_columns
 from spatialstream.records.inputs import expanded, spooled
@@ -101,12 +101,14 @@ def add_index(parser: Any, default: str | None = DEFAULT, text: str = "kind of g
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
-    """Add ``--stop-words`` and ``--min-term-length``, ``--query-words``."""
+    """Add ``--stop-words`` and ``--min-term-length``, and the limits of queries."""
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
     text = f"maximum number of words of a query, in keywords, any and none together (default {QUERY_WORDS})"
     add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=text)
+    text = f"maximum number of vertices of a polygon, in all its rings together (default {POLYGON_VERTICES:,})"
+    add("--polygon-vertices", type=count, default=POLYGON_VERTICES, metavar="N", help=text)
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
@@ -118,7 +120,7 @@ def term_rule(options: argparse.Namespace) -> TermRule:
         except (FileNotFoundError, IsADirectoryError):
             raise SettingError("stop-words", f"{options.stop_words} is not a file") from None
         words = frozenset(term for line in text.splitlines() for term in extract_terms(line))
-    return TermRule(words, options.min_term_length, options.query_words)
+    return TermRule(words, options.min_term_length, options.query_words, options.polygon_vertices)
 
 
 def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:

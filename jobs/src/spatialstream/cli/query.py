@@ -25,14 +25,17 @@ from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.kinds import kind_of, listed
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import ANY_WORDS, QUERY_WORDS, TermRule, extract_terms
+from spatialstream.model.terms import ANY_WORDS, POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
 
 __all__ = ["add_parser", "from_options", "read"]
 
 _WIDE = Space.planar(-1e15, -1e15, 1e15, 1e15)
 """A space that contains all coordinates."""
 
-_FIELDS = ("type", "box", "circle", "point", "keywords", "any", "none", "k", "duration", "window", "step", "time", "id")
+_FIELDS = (
+    *("type", "box", "circle", "polygon", "point", "keywords", "any", "none"),
+    *("k", "duration", "window", "step", "time", "id"),
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -73,6 +76,7 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     add("--type", metavar="TYPE", help=f"{listed(lambda kind: True)}; CANCEL with --id ends a query sent with --keep")
     for name, form in (("box", "W S E N"), ("circle", "LON LAT METRES"), ("point", "LON LAT")):
         add(f"--{name}", nargs="+", metavar="N", help=f"{form}, separated by spaces or commas")
+    add("--polygon", metavar="FILE", help="a GeoJSON file of a Polygon, a MultiPolygon, or one Feature")
     add("--keywords", action="append", metavar="A,B", help="an object's text must have all of these terms")
     add("--any", action="append", metavar="'A B'", help="it must have all terms of this --any, or of another --any")
     add("--none", action="append", metavar="A,B", help="it must have none of these terms")
@@ -136,7 +140,10 @@ def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, Ter
     terms = spec.get("terms", {})
     words = frozenset(term for word in terms.get("stopWords", ()) for term in extract_terms(word))
     return space or Space.parse(spec.get("space", "wgs84")), TermRule(
-        words, terms.get("minLength", 1), terms.get("queryWords", QUERY_WORDS)
+        words,
+        terms.get("minLength", 1),
+        terms.get("queryWords", QUERY_WORDS),
+        terms.get("polygonVertices", POLYGON_VERTICES),
     )
 
 
@@ -160,20 +167,20 @@ def read(options: argparse.Namespace) -> list[Place]:
         return [("query", from_options(options))]
     if options.query is not None:
         return [("query", _json("query", options.query))]
-    name, text = _text(options.file)
+    name, text = _text("file", options.file)
     lines = [(f"{name} line {number}", line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         raise SettingError("file", f"{name} contains no query")
     return [(place, _json(place, line)) for place, line in lines]
 
 
-def _text(file: str) -> tuple[str, str]:
+def _text(setting: str, file: str) -> tuple[str, str]:
     if file == "-":
         return "standard input", sys.stdin.read()
     try:
         return file, Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingError("file", f"{file} cannot be read: {error}") from None
+        raise SettingError(setting, f"{file} cannot be read: {error}") from None
 
 
 def _json(place: str, text: str) -> Any:
@@ -187,17 +194,34 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     """Build the record of a query from options. The values are checked later, as for any record.
 
     Raises:
-        SettingError: both a box and a circle are given, or a coordinate is not a number.
+        SettingError: several regions are given, a coordinate is not a number, or a file is not GeoJSON.
     """
-    given = {name: _numbers(name, texts) for name in ("box", "circle", "point") if (texts := getattr(options, name))}
+    given: dict[str, Any] = {
+        name: _numbers(name, texts) for name in ("box", "circle", "point") if (texts := getattr(options, name))
+    }
     at = given.pop("point", None)
-    if len(given) == 2:
-        raise SettingError("circle", "give a box or a circle, not both")
+    if options.polygon is not None:
+        given["polygon"] = _geometry(options.polygon)
+    if len(given) > 1:
+        raise SettingError([*given][-1], "give a box, a circle or a polygon, not several of them")
     record = {"id": options.id, "type": options.type, "t": options.time, "region": given or None}
     record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
     record["any"] = options.any and [text.replace(",", " ").split() for text in options.any]
     record |= {name: _number_or_text(getattr(options, name)) for name in ("duration", "window", "step")}
     return {name: value for name, value in record.items() if value is not None}
+
+
+def _geometry(file: str) -> Any:
+    """The GeoJSON of a file; of a collection its only feature."""
+    name, text = _text("polygon", file)
+    value = _json(name, text)
+    if isinstance(value, dict) and value.get("type") == "FeatureCollection":
+        features = value.get("features")
+        if not isinstance(features, list) or len(features) != 1:
+            many = len(features) if isinstance(features, list) else "no"
+            raise SettingError("polygon", f"{name} has {many} features; give a file with one")
+        return features[0]
+    return value
 
 
 def _words(texts: Sequence[str] | None) -> list[str] | None:

@@ -149,5 +149,6 @@ def of_record(place: str, reason: str) -> Problem:
         reason: ``field: problem``, or the problem of the whole record.
     """
     field, colon, problem = reason.partition(": ")
-    pointer = "/".join((place, *field.split("."))) if colon and field != "record" else place
+    names = field.replace("[", ".").replace("]", "").split(".")  # such as region.polygon.coordinates[0][3]
+    pointer = "/".join((place, *names)) if colon and field != "record" else place
     return Problem("invalid", reason, [{"pointer": pointer, "detail": problem or reason}])

@@ -23,6 +23,7 @@ from spatialstream.model.expressions import MOST_GIVEN, MOST_GROUPS, Expression,
 from spatialstream.model.ids import parse_id
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, Kind, kind_of
 from spatialstream.model.polygons.column import PolygonColumn
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON
 from spatialstream.model.selections import Everything, Nearest, Selection, TopTerms
@@ -142,6 +143,8 @@ class Query:
                 record["region"] = {"box": [west, south, east, north]}
             case Circle(x, y, radius):
                 record["region"] = {"circle": [x, y, radius]}
+            case Polygon() as polygon:
+                record["region"] = {"polygon": polygon.to_geojson()}
         k, x, y = self.selection.columns
         if "at" in self.kind.fields:
             record["at"] = [x, y]
@@ -213,7 +216,9 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         faults.add(each, f"{kind.type} requires {each}")
     present &= required | {*kind.optional}
 
-    region = faults.of(None, parse_region, record["region"], space) if "region" in present else None
+    region: Region | None = None
+    if "region" in present:
+        region = faults.of(None, parse_region, record["region"], space, "region", rule.polygon_vertices)
     text = {field: record[field] for field in ("keywords", "any", "none") if field in present}
     predicate = Predicate(region, *faults.of(_NO_TEXT, _expression, text, rule))
     k = faults.of(1, _count, record["k"]) if "k" in present else 1

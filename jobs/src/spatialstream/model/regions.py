@@ -1,4 +1,4 @@
-"""Regions: single boxes and circles (as in records) and columns of regions (as kernels take them)."""
+"""Regions: boxes, circles and polygons, one by one (as in records) and as columns (as kernels take them)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.packing import table_of
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.space import Space, check_number
+from spatialstream.model.terms import POLYGON_VERTICES
 
-__all__ = ["Box", "Circle", "Region", "Regions", "parse_region"]
+__all__ = ["Box", "Circle", "Polygon", "Region", "Regions", "parse_region"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,33 @@ class Circle:
 Region = Box | Circle | Polygon
 
 
-def parse_region(value: object, space: Space, field: str = "region") -> Region:
-    """Parse a region in its JSON form, ``{"box": [w, s, e, n]}`` or ``{"circle": [x, y, radius]}``.
+_FORM = 'must be {"box": [west, south, east, north]}, {"circle": [x, y, radius]} or {"polygon": GeoJSON}'
+_TURN = 360.0
+
+
+def parse_region(value: object, space: Space, field: str = "region", most_vertices: int = POLYGON_VERTICES) -> Region:
+    """Parse a region in its JSON form.
+
+    ``{"box": [w, s, e, n]}``, ``{"circle": [x, y, radius]}``, or ``{"polygon": ...}`` with a GeoJSON Polygon,
+    MultiPolygon or Feature.
+
+    Args:
+        value: the parsed JSON.
+        space: the space of the coordinates.
+        field: what is named in errors.
+        most_vertices: how many vertices a polygon may have.
 
     Raises:
         RecordError: the form is different, or a number is out of range; the message names the field.
     """
-    if not isinstance(value, dict) or len(value) != 1 or not ({"box", "circle"} & value.keys()):
-        raise RecordError(field, 'must be {"box": [west, south, east, north]} or {"circle": [x, y, radius]}')
+    if not isinstance(value, dict) or len(value) != 1 or not ({"box", "circle", "polygon"} & value.keys()):
+        raise RecordError(field, _FORM)
     ((shape, numbers),) = value.items()
     name = f"{field}.{shape}"
+    if shape == "polygon":
+        from spatialstream.model.polygons.geojson import known_polygon  # with shapely, which not every reader has
+
+        return known_polygon(numbers, space, name, most_vertices)
     wanted = 4 if shape == "box" else 3
     if not isinstance(numbers, list) or len(numbers) != wanted:
         raise RecordError(name, f"must be a list of {wanted} numbers")
@@ -61,8 +79,8 @@ def parse_region(value: object, space: Space, field: str = "region") -> Region:
             raise RecordError(name, f"the radius {radius:g} is negative; it must be at least 0")
         return Circle(x, y, radius)
     if space.geographic:
-        west, south = space.check_point(numbers[0], numbers[1], (name, name))
-        east, north = space.check_point(numbers[2], numbers[3], (name, name))
+        west, east = _longitudes(numbers[0], numbers[2], space, name)
+        (_, south), (_, north) = (space.check_point(0.0, each, (name, name)) for each in (numbers[1], numbers[3]))
     else:
         west, south, east, north = (check_number(number, name) for number in numbers)
         if west > east:
@@ -70,6 +88,34 @@ def parse_region(value: object, space: Space, field: str = "region") -> Region:
     if south > north:
         raise RecordError(name, f"south {south:g} is greater than north {north:g}")
     return Box(west, south, east, north)
+
+
+def _longitudes(first: object, last: object, space: Space, field: str) -> tuple[float, float]:
+    """West and east of a box, within the space; a box that is given with longitudes beyond 180 is moved there.
+
+    The differences are exact (Sterbenz' lemma), so that the box is the same one.
+    """
+    west, east = check_number(first, field), check_number(last, field)
+    if space.west <= west <= space.east and space.west <= east <= space.east:
+        return west, east
+    for number, given in ((west, first), (east, last)):
+        if abs(number) > 1.5 * _TURN:
+            problem = f"longitude {given!r} is out of range; it must lie in [{space.west:g}, {space.east:g}]"
+            raise RecordError(field, f"{problem}, or beyond that by at most {_TURN:g} in a box across the antimeridian")
+    if west > east:
+        raise RecordError(field, f"west {west:g} is greater than east {east:g}, and one of them is beyond 180")
+    from_west, to_east = _turned(west), _turned(east)
+    beyond = (west > space.east) + (west < space.west) - (east > space.east) - (east < space.west)
+    if (west < space.west and east > space.east) or (beyond and to_east >= from_west):
+        return space.west, space.east  # once around, or more
+    return from_west, to_east
+
+
+def _turned(longitude: float) -> float:
+    """A longitude of at most 540 in magnitude, within [-180, 180]."""
+    if longitude > _TURN / 2:
+        return longitude - _TURN
+    return longitude + _TURN if longitude < -_TURN / 2 else longitude
 
 
 @dataclass(frozen=True, slots=True, eq=False)

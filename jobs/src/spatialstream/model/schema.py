@@ -97,15 +97,43 @@ OBJECT_JSON: dict[str, Any] = {
 }
 """JSON Schema of one input object (a line of JSON Lines)."""
 
+_POSITION = {"type": "array", "prefixItems": [{"type": "number"}, {"type": "number"}], "minItems": 2}
+_RING = {"type": "array", "items": _POSITION, "minItems": 4}
+_RINGS = {"type": "array", "items": _RING, "minItems": 1}
+
+
+def _geometry(kind: str, coordinates: dict[str, Any]) -> dict[str, Any]:
+    properties = {"type": {"const": kind}, "coordinates": coordinates}
+    return {"type": "object", "properties": properties, "required": ["type", "coordinates"]}
+
+
+_GEOMETRIES = [
+    _geometry("Polygon", _RINGS),
+    _geometry("MultiPolygon", {"type": "array", "items": _RINGS, "minItems": 1}),
+]
+_FEATURE = {
+    "type": "object",
+    "properties": {"type": {"const": "Feature"}, "geometry": {"oneOf": _GEOMETRIES}},
+    "required": ["type", "geometry"],
+}
+_POLYGON = {
+    "description": "GeoJSON (RFC 7946). Edges are straight in longitude and latitude, borders belong to the polygon; "
+    "it may be cut at the antimeridian, or have longitudes beyond 180",
+    "oneOf": [*_GEOMETRIES, _FEATURE],
+}
 _REGION = {
     "oneOf": [
         {
             "type": "object",
-            "properties": {shape: _NUMBERS | {"minItems": numbers, "maxItems": numbers}},
+            "properties": {shape: form},
             "required": [shape],
             "additionalProperties": False,
         }
-        for shape, numbers in (("box", 4), ("circle", 3))
+        for shape, form in (
+            ("box", _NUMBERS | {"minItems": 4, "maxItems": 4}),
+            ("circle", _NUMBERS | {"minItems": 3, "maxItems": 3}),
+            ("polygon", _POLYGON),
+        )
     ]
 }
 

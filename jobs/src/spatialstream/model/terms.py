@@ -13,31 +13,36 @@ from spatialstream.model.arrays import Array, Codes, runs
 from spatialstream.model.hashing import distinct
 from spatialstream.model.words import fold, words
 
-__all__ = ["ANY_WORDS", "QUERY_WORDS", "TermLists", "TermRule", "extract_terms"]
+__all__ = ["ANY_WORDS", "POLYGON_VERTICES", "QUERY_WORDS", "TermLists", "TermRule", "extract_terms"]
 
 QUERY_WORDS = 256
 """Words that a query may have, unless a stream says otherwise: each of them costs time with each object that has it."""
 
+POLYGON_VERTICES = 10_000
+"""Vertices that a polygon may have, unless a stream says otherwise: each of them costs memory in each slot."""
+
 
 @dataclass(frozen=True, slots=True)
 class TermRule:
-    """Options of term extraction.
+    """Options of term extraction, and limits of queries.
 
     Attributes:
         stop_words: terms to drop (compared after folding). None by default.
         minimum_length: terms with fewer characters (combining marks count) are dropped. 1 (off) by default.
         query_words: words that a query may have in all: its terms that must be there or be absent, those of each group.
+        polygon_vertices: vertices that a polygon may have in all its rings.
     """
 
     stop_words: frozenset[str] = field(default=frozenset())
     minimum_length: int = 1
     query_words: int = QUERY_WORDS
+    polygon_vertices: int = POLYGON_VERTICES
 
 
 DEFAULT_RULE = TermRule()
 
-ANY_WORDS = TermRule(query_words=2**31)
-"""For queries that a stream has taken, or of a stream that is not known: how many words they may have is not said."""
+ANY_WORDS = TermRule(query_words=2**31, polygon_vertices=2**31)
+"""For queries that a stream has taken, or of a stream that is not known: how large they may be is not said."""
 
 
 def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:

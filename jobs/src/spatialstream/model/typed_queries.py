@@ -8,9 +8,9 @@ depends on a stream (the bounds of its space, its term rule) is checked when the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -30,9 +30,12 @@ __all__ = [
     "Cancel",
     "Circle",
     "ContinuousQuery",
+    "Geometry",
+    "Polygon",
     "SnapshotQuery",
     "TypedQuery",
     "as_record",
+    "as_region",
 ]
 
 _ANYWHERE = Space(True, -LARGEST, -LARGEST, LARGEST, LARGEST)
@@ -82,6 +85,37 @@ class Circle:
         return {"circle": [_plain(each) for each in (self.x, self.y, self.radius)]}
 
 
+class Geometry(Protocol):
+    """What says which GeoJSON it is, such as geometries of shapely and rows of geopandas."""
+
+    @property
+    def __geo_interface__(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Polygon:
+    """A union of polygons with holes, whose edges are straight in longitude and latitude; borders belong to it.
+
+    Attributes:
+        geometry: a GeoJSON Polygon, MultiPolygon, or Feature of one of them: as a dictionary, or what has a
+            ``__geo_interface__``, such as a geometry of shapely.
+
+    Raises:
+        RecordError: it is something else, or a ring has fewer than three distinct points, is not closed, or crosses or
+            touches itself; names the place.
+    """
+
+    geometry: Mapping[str, Any] | Geometry = field(hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "geometry", _geojson(self.geometry))
+        parse_region(self.to_record(), _ANYWHERE, "region", ANY_WORDS.polygon_vertices)
+
+    def to_record(self) -> dict[str, Any]:
+        """The JSON form: ``{"polygon": {"type": "Polygon", "coordinates": [...]}}``."""
+        return {"polygon": self.geometry}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedQuery:
     """What all queries, and cancellations, have in common.
@@ -106,6 +140,9 @@ class TypedQuery:
         for name in _SEQUENCES:
             if isinstance(given := getattr(self, name, None), list | np.ndarray):
                 object.__setattr__(self, name, _frozen(given))
+        region: Any = getattr(self, "region", None)
+        if hasattr(region, "__geo_interface__"):
+            object.__setattr__(self, "region", Polygon(region))
         parse_query({**self._assumed, **self.to_record()}, _ANYWHERE, ANY_WORDS)
 
     def to_record(self) -> dict[str, Any]:
@@ -161,7 +198,7 @@ class SRQ(SnapshotQuery):
 
     _type: ClassVar[str] = "SRQ"
 
-    region: Box | Circle
+    region: Box | Circle | Polygon | Geometry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +217,7 @@ class STQ(SnapshotQuery):
 
     _type: ClassVar[str] = "STQ"
 
-    region: Box | Circle
+    region: Box | Circle | Polygon | Geometry
     k: int
 
 
@@ -190,7 +227,7 @@ class CRQ(ContinuousQuery):
 
     _type: ClassVar[str] = "CRQ"
 
-    region: Box | Circle
+    region: Box | Circle | Polygon | Geometry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +256,7 @@ class CTQ(ContinuousQuery):
 
     _type: ClassVar[str] = "CTQ"
 
-    region: Box | Circle
+    region: Box | Circle | Polygon | Geometry
     k: int
     window: int | str | timedelta
     step: int | str | timedelta
@@ -234,8 +271,24 @@ class Cancel(TypedQuery):
 
 
 def as_record(query: TypedQuery | Mapping[str, Any]) -> Mapping[str, Any]:
-    """The JSON form of a query; what is not one of the classes here is returned as it is."""
-    return query.to_record() if isinstance(query, TypedQuery) else query
+    """The JSON form of a query; what is not one of the classes here is returned as it is, but for a region that is."""
+    if isinstance(query, TypedQuery):
+        return query.to_record()
+    given: Any = query  # which may be anything, and is told where records are checked
+    if isinstance(given, Mapping) and (plain := as_region(given.get("region"))) is not given.get("region"):
+        return {**given, "region": plain}
+    return query
+
+
+def as_region(region: Any) -> Any:
+    """The JSON form of a region of the classes here, or of what has a ``__geo_interface__``; all else as it is.
+
+    Raises:
+        RecordError: it has a geometry that is no polygon, or not a valid one.
+    """
+    if isinstance(region, Box | Circle | Polygon):
+        return region.to_record()
+    return Polygon(region).to_record() if hasattr(region, "__geo_interface__") else region
 
 
 def _frozen(value: Any) -> Any:
@@ -246,7 +299,7 @@ def _frozen(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """A value of a field as JSON has it."""
     match value:
-        case Box() | Circle():
+        case Box() | Circle() | Polygon():
             return value.to_record()
         case tuple() | list():
             return [_plain(each) for each in value]
@@ -257,3 +310,22 @@ def _plain(value: Any) -> Any:
         case np.generic():
             return value.item()
     return value
+
+
+def _geojson(given: Any) -> Any:
+    """A geometry or feature as plain JSON, of a feature without its properties; what is neither is left as it is."""
+    if hasattr(given, "__geo_interface__"):
+        given = given.__geo_interface__
+    if not isinstance(given, Mapping):
+        return given
+    result = {name: given[name] for name in ("type", "crs") if name in given}
+    if "geometry" in given:
+        return result | {"geometry": _geojson(given["geometry"])}
+    return result | ({"coordinates": _plain_numbers(given["coordinates"])} if "coordinates" in given else {})
+
+
+def _plain_numbers(value: Any) -> Any:
+    """Numbers in lists, at all depths."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain_numbers(each) for each in value] if isinstance(value, list | tuple) else _plain(value)

@@ -14,8 +14,9 @@ from typing import Any
 
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Nearest, Predicate, Query
-from spatialstream.model.regions import Box, Circle, Region
+from spatialstream.model.regions import Box, Circle, Polygon, Region
 from spatialstream.model.space import Space
+from spatialstream.oracle.polygons import polygon_containment
 
 __all__ = [
     "EXPIRY",
@@ -127,6 +128,9 @@ def _containment(region: Region | None, space: Space) -> Callable[[float, float]
     if isinstance(region, Circle):
         circle = region
         return lambda x, y: _distance(space, circle.x, circle.y, x, y) <= circle.radius
+    if isinstance(region, Polygon):
+        return polygon_containment(region.to_geojson(), space.geographic)
+    assert region is None, region
     return None
 
 

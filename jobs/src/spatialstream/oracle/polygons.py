@@ -20,9 +20,13 @@ def polygon_containment(geometry: dict[str, Any], geographic: bool) -> Callable[
     given = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
     parts = [[[(Fraction(x), Fraction(y)) for x, y, *_ in ring] for ring in part] for part in given]
     turns = (-360, 0, 360) if geographic else (0,)
+    levels = [y for part in given for ring in part for _, y, *_ in ring]
+    south, north = min(levels), max(levels)
 
     def contains(x: float, y: float) -> bool:
-        return any(_in_part(part, Fraction(x) + turn, Fraction(y)) for turn in turns for part in parts)
+        return south <= y <= north and any(
+            _in_part(part, Fraction(x) + turn, Fraction(y)) for turn in turns for part in parts
+        )
 
     return contains
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Array, Flags, Floats
 from spatialstream.model.expressions import Expression, has_marks
-from spatialstream.model.geometry import BOX
+from spatialstream.model.geometry import BOX, POLYGON
 from spatialstream.model.kinds import CANCEL, STANDING
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, endless_durations, named
@@ -78,7 +78,12 @@ def _keywords(lists: TermLists) -> pa.StringArray:
 def _region(regions: Regions) -> pa.StringArray:
     box = _joined(', "region": {"box": ', _list(regions.shape), "}")
     circle = _joined(', "region": {"circle": ', _list(regions.shape[:, :3]), "}")
-    return _where(regions.kind > 0, pc.if_else(pa.array(regions.kind == BOX), box, circle))
+    text = pc.if_else(pa.array(regions.kind == BOX), box, circle)
+    if polygons := regions.polygons.distinct:
+        forms = pa.array([f', "region": {{"polygon": {json.dumps(each.to_geojson())}}}' for each in polygons])
+        codes = pa.array(regions.polygons.codes, mask=regions.kind != POLYGON)
+        text = pc.coalesce(forms.take(codes), text)
+    return _where(regions.kind > 0, text)
 
 
 def _joined(*parts: pa.StringArray | str) -> pa.StringArray:

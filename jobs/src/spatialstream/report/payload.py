@@ -21,7 +21,7 @@ from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import Expression
 from spatialstream.model.kinds import KINDS, TYPES, Kind
 from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query, parse_query
-from spatialstream.model.regions import Box, Region, Regions
+from spatialstream.model.regions import Box, Polygon, Region, Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import ANY_WORDS, extract_terms
 from spatialstream.model.times import TIME_LIMIT, format_duration, parse_time
@@ -328,6 +328,10 @@ def _region_words(region: Region | None, space: Space) -> str:
     if isinstance(region, Box):
         corners = _point_words(region.west, region.south, space), _point_words(region.east, region.north, space)
         return f"in the box from {corners[0]} to {corners[1]}"
+    if isinstance(region, Polygon):
+        west, south, east, north = region.box
+        corners = _point_words(west, south, space), _point_words(east, north, space)
+        return f"in a polygon of {len(region)} vertices, from {corners[0]} to {corners[1]}"
     radius = f"{region.radius:g}"
     if space.geographic:
         radius = f"{region.radius / 1000:g} km" if region.radius >= 1_000 else f"{region.radius:g} m"

@@ -2,16 +2,17 @@
 
 A circle on the sphere is no circle on such a map. Its border is followed by bearing (the destination formula of
 spherical trigonometry), in longitudes that run on beyond 180 degrees; the ring is then cut at the antimeridian and the
-parts are moved back into [-180, 180]. A circle over a pole is closed along the map's edge, one over both poles is the
-map less the circle around the antipode. Cost: O(``STEPS``) a circle.
+parts are moved back into [-180, 180], as are the rings of polygons. A circle over a pole is closed along the map's
+edge, one over both poles is the map less the circle around the antipode. Cost: O(``STEPS``) a circle.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from spatialstream.model.geometry import EARTH_RADIUS_M
-from spatialstream.model.regions import Box, Region
+from spatialstream.model.regions import Box, Polygon, Region
 from spatialstream.model.space import Space
 
 __all__ = ["Ring", "clip", "fold", "outline"]
@@ -33,6 +34,9 @@ def outline(space: Space, region: Region) -> list[Ring]:
             _box(region.west, region.south, 180.0, region.north),
             _box(-180.0, region.south, region.east, region.north),
         ]
+    if isinstance(region, Polygon):
+        rings = [list(map(tuple, region.points[a:b].tolist())) for a, b in pairwise(region.rings.tolist())]
+        return [part for ring in rings for part in fold(ring)] if space.geographic else rings
     if not space.geographic:
         turns = (math.tau * i / STEPS for i in range(STEPS))
         return [[(region.x + region.radius * math.cos(a), region.y + region.radius * math.sin(a)) for a in turns]]

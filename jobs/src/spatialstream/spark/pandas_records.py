@@ -28,7 +28,7 @@ from spatialstream.model.queries import check_fields
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.times import in_milliseconds
-from spatialstream.model.typed_queries import TypedQuery, as_record
+from spatialstream.model.typed_queries import TypedQuery, as_record, as_region
 from spatialstream.records.decode import object_fields
 
 __all__ = ["check_columns", "check_query_columns", "object_records", "query_records"]
@@ -174,6 +174,8 @@ def _meant(field: str, value: Any, unit: str) -> Any:
         return _time(value)
     if field in _DURATIONS and isinstance(value, timedelta | np.timedelta64):
         return _duration(value)
+    if field == "region":
+        value = _region(value)
     if field == "id" and isinstance(value, np.float16 | np.float32) and _may_be_several(value):
         return _nothing_meant(value)
     plain = _plain(value)
@@ -185,6 +187,14 @@ def _meant(field: str, value: Any, unit: str) -> Any:
     if field == "id" and isinstance(plain, int) and not isinstance(plain, bool):
         return str(plain)
     return str(plain) if isinstance(plain, UUID) else plain
+
+
+def _region(value: Any) -> Any:
+    """A region, in the form of JSON if it is a geometry; one that is no polygon says so where the line is decoded."""
+    try:
+        return as_region(value)
+    except RecordError:
+        return {"polygon": value.__geo_interface__}
 
 
 def _may_be_several(value: Any) -> bool:

@@ -207,6 +207,7 @@ class RunSettings:
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
             "query_words": self.rule.query_words,
+            "polygon_vertices": self.rule.polygon_vertices,
             "unicode": UNICODE,
             "epoch_records": self.epoch_records,
         }

@@ -122,6 +122,7 @@ class StreamSettings:
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
             "query_words": self.rule.query_words,
+            "polygon_vertices": self.rule.polygon_vertices,
             "unicode": UNICODE,
         }
 

@@ -208,7 +208,7 @@ def test_the_number_of_vertices_is_limited():
     ring = [[math.cos(i / 5001 * math.tau), math.sin(i / 5001 * math.tau)] for i in range(5001)]
     ring.append(ring[0])
     away = [[x + 10, y] for x, y in ring]
-    with pytest.raises(RecordError, match=r"coordinates: has more than 10000 vertices$"):
+    with pytest.raises(RecordError, match=r"coordinates: has more than 10000 vertices \(setting polygon-vertices\)$"):
         read(parts([ring], [away]))
     assert len(parse_polygon(parts([ring], [away]), WGS84, most_vertices=10_002)) == 10_002
 

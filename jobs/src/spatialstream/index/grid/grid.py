@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from spatialstream.index.base import GlobalIndex, Leaves
+from spatialstream.index.polygons import without_outside
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Array, Codes, Flags, Floats, Ints
 from spatialstream.model.covers import NOWHERE, region_parts
@@ -71,7 +72,9 @@ class Grid(GlobalIndex):
         reached = np.empty(len(round_), np.bool_)
         _reached(self.space.geographic, regions.shape[row[round_]], self.leaves.box[leaf[round_]], reached)
         met[round_] = reached
-        return row[met].astype(np.int32), leaf[met].astype(np.int32)
+        rows: Codes = row[met].astype(np.int32)
+        leaves: Codes = leaf[met].astype(np.int32)
+        return without_outside(self.space.geographic, regions, rows, leaves, self.leaves.box)
 
     def nearest_leaves(self, at: Floats) -> Codes:
         """See :class:`GlobalIndex`."""

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from spatialstream.index.base import Changes, GlobalIndex, Leaves
 from spatialstream.index.boxes import BoxTuple
 from spatialstream.index.cost import keyword_coverage
+from spatialstream.index.polygons import without_outside
 from spatialstream.index.qt.coverage import TreeLists, path_coverage
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Array, Bytes, Codes, Floats, Ints, Words, string_view
@@ -355,7 +356,8 @@ class QTTree(GlobalIndex):
         leaf = np.empty(offsets[-1], np.int32)
         if len(leaf):
             _route_regions(*arguments, leaf)
-        return np.repeat(np.arange(len(regions), dtype=np.int32), lengths), leaf
+        row = np.repeat(np.arange(len(regions), dtype=np.int32), lengths)
+        return without_outside(self.space.geographic, regions, row, leaf, self.leaves.box)
 
     def nearest_leaves(self, at: Floats) -> Codes:
         """See :class:`GlobalIndex`. Of textual shares of one cell, the one with the most objects."""

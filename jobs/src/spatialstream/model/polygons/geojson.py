@@ -2,11 +2,16 @@
 
 This happens once, where a geometry enters. What no point could be tested against is refused with the place. Crossings
 are found by GEOS (shapely), which is used for nothing else.
+
+Many queries may have the same polygon: the latest that were read are kept, by their bytes, so that a repeated one costs
+a comparison (:func:`known_polygon`).
 """
 
 from __future__ import annotations
 
+import marshal
 import re
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,17 +19,22 @@ import shapely
 
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import RecordError
-from spatialstream.model.polygons.orientation import TURN
 from spatialstream.model.polygons.polygon import Polygon, without_repetition
 from spatialstream.model.space import LARGEST, Space, check_number
+from spatialstream.model.terms import POLYGON_VERTICES
 
-__all__ = ["MOST_LONGITUDE", "MOST_VERTICES", "parse_polygon"]
+__all__ = ["TURNS", "known_polygon", "parse_polygon"]
 
-MOST_VERTICES = 10_000
-"""Vertices of a polygon, by default."""
+TURNS = 3.0
+"""The largest longitude of a vertex, as a multiple of the space's: a polygon across the antimeridian may go on there.
 
-MOST_LONGITUDE = 540.0
-"""The largest longitude of a vertex, in magnitude: a polygon across the antimeridian may go on beyond 180."""
+So it is 540 degrees in magnitude."""
+
+_KEPT = 512
+"""How many of the latest polygons are kept."""
+
+_LONGEST_KEPT = 1 << 16
+"""Polygons of more bytes are not kept."""
 
 _FORM = "must be a GeoJSON Polygon, MultiPolygon, or Feature of one of them"
 _PLACE = re.compile(r"(?P<reason>[^[]*)\[(?P<x>\S+) (?P<y>\S+)\]")
@@ -39,7 +49,7 @@ _WGS84_NAMES = ("CRS84", "EPSG::4326", "EPSG:4326")
 
 
 def parse_polygon(
-    value: object, space: Space, field: str = "region.polygon", most_vertices: int = MOST_VERTICES
+    value: object, space: Space, field: str = "region.polygon", most_vertices: int = POLYGON_VERTICES
 ) -> Polygon:
     """Read a polygon in its GeoJSON form.
 
@@ -68,11 +78,27 @@ def parse_polygon(
         for i, ring in enumerate(_list(part, name, "rings")):
             count += len(ring) - 1 if isinstance(ring, list) else 0
             if count > most_vertices:
-                raise RecordError(field, f"has more than {most_vertices} vertices")
+                raise RecordError(field, f"has more than {most_vertices} vertices (setting polygon-vertices)")
             rings.append(_ring(ring, space, f"{name}[{i}]"))
         _check_part(rings, name)
         polygons.append(rings)
     return Polygon.of(polygons, space.geographic)
+
+
+def known_polygon(value: Any, space: Space, field: str, most_vertices: int) -> Polygon:
+    """As :func:`parse_polygon`; if the same JSON was read lately, it returns the same polygon."""
+    try:
+        form = marshal.dumps(value, 2)  # equal bytes are equal values: numbers are written as they are, with their kind
+    except ValueError:  # nested too deeply, or no value of JSON
+        return parse_polygon(value, space, field, most_vertices)
+    if len(form) > _LONGEST_KEPT:
+        return parse_polygon(value, space, field, most_vertices)
+    return _known(form, space, field, most_vertices)
+
+
+@lru_cache(_KEPT)
+def _known(form: bytes, space: Space, field: str, most_vertices: int) -> Polygon:
+    return parse_polygon(marshal.loads(form), space, field, most_vertices)
 
 
 def _geometry(value: object, space: Space, field: str) -> tuple[dict[str, Any], str]:
@@ -119,7 +145,7 @@ def _ring(value: object, space: Space, field: str) -> Floats:
         raise RecordError(field, f"{problem}; repeat the first position at the end")
     ring = without_repetition(np.array(points[:-1]))
     west, east = float(ring[:, 0].min()), float(ring[:, 0].max())
-    if space.geographic and east - west > TURN:
+    if space.geographic and east - west > space.east - space.west:
         raise RecordError(field, f"reaches from longitude {west:g} to {east:g}, more than once around the Earth")
     return ring
 
@@ -132,15 +158,15 @@ def _position(value: object, space: Space, field: str) -> tuple[float, float]:
         for number in (x, y):
             if abs(number) > LARGEST:
                 raise RecordError(field, f"{number!r} is out of range; it must lie in [{-LARGEST:g}, {LARGEST:g}]")
-    elif abs(y) > 90.0:
-        problem = f"latitude {y!r} is out of range; it must lie in [-90, 90]"
-        if abs(x) <= 90.0 and abs(y) <= MOST_LONGITUDE:
+        return x, y
+    most = TURNS * space.east
+    if abs(y) > space.north:
+        problem = f"latitude {y!r} is out of range; it must lie in [{space.south:g}, {space.north:g}]"
+        if abs(x) <= space.north and abs(y) <= most:
             problem += "; longitude and latitude look exchanged, GeoJSON has the longitude first"
         raise RecordError(field, problem)
-    elif abs(x) > MOST_LONGITUDE:
-        raise RecordError(
-            field, f"longitude {x!r} is out of range; it must lie in [{-MOST_LONGITUDE:g}, {MOST_LONGITUDE:g}]"
-        )
+    if abs(x) > most:
+        raise RecordError(field, f"longitude {x!r} is out of range; it must lie in [{-most:g}, {most:g}]")
     return x, y
 
 

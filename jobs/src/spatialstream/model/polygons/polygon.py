@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.polygons.orientation import TURN, orientation
 
 __all__ = ["Polygon", "without_repetition"]
+
+_LEAST_GAP = 1e-9
+"""The least gap between longitudes that a box leaves out, in degrees: more than rounding can make."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,21 +87,14 @@ class Polygon:
     def box(self) -> tuple[float, float, float, float]:
         """West, south, east and north of a box that contains the polygon; west > east across the antimeridian.
 
-        A polygon that reaches 180 or -180 has both, which are one place. Bounds are rounded outward.
+        A polygon that reaches 180 or -180 has both, which are one place. Of several parts, such as the two of a polygon
+        that is cut at the antimeridian, the box leaves out the widest gap between their longitudes.
         """
         (west, south), (east, north) = self.points.min(axis=0).tolist(), self.points.max(axis=0).tolist()
-        if not self.geographic or (west > -180.0 and east < 180.0):
-            return west, south, east, north
-        if east - west >= TURN:
-            return -180.0, south, 180.0, north
-        if west > 180.0:
-            west = math.nextafter(west - TURN, -math.inf)
-        elif west <= -180.0:
-            west = math.nextafter(west + TURN, -math.inf)
-        if east >= 180.0:
-            east = math.nextafter(east - TURN, math.inf)
-        elif east < -180.0:
-            east = math.nextafter(east + TURN, math.inf)
+        if self.geographic and (west <= -180.0 or east >= 180.0):
+            shells = self.rings[self.parts]
+            parts = (self.points[a:b, 0] for a, b in pairwise(shells.tolist()))
+            west, east = _around([(float(each.min()), float(each.max())) for each in parts])
         return west, south, east, north
 
     def to_geojson(self) -> dict[str, Any]:
@@ -109,6 +105,30 @@ class Polygon:
         if len(parts) == 1:
             return {"type": "Polygon", "coordinates": parts[0]}
         return {"type": "MultiPolygon", "coordinates": parts}
+
+
+def _around(spans: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """West and east, in [-180, 180], of all these ranges of longitudes, which may lie beyond; west > east across 180.
+
+    A longitude that is moved by a turn is the same number exactly, because both are of one magnitude (Sterbenz' lemma).
+    """
+    arcs = []  # from, to, and the latter as it is when it is not moved below the former, for comparisons only
+    for west, east in spans:
+        if east - west >= TURN:
+            return -180.0, 180.0
+        begin = west - TURN if west > 180.0 else west + TURN if west <= -180.0 else west
+        end = east - TURN if east >= 180.0 else east + TURN if east < -180.0 else east
+        arcs.append((begin, end, end if end >= begin else end + TURN))
+    arcs.sort()
+    (first, last, reached), gap, best = arcs[0], 0.0, (0.0, 0.0)
+    for begin, end, upto in arcs[1:]:
+        if begin - reached > gap:
+            gap, best = begin - reached, (begin, last)
+        if upto > reached:
+            last, reached = end, upto
+    if first + TURN - reached > gap:
+        gap, best = first + TURN - reached, (first, last)
+    return best if gap > _LEAST_GAP else (-180.0, 180.0)
 
 
 def without_repetition(ring: Floats) -> Floats:
