@@ -24,6 +24,7 @@ from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.terms import TermLists
+from spatialstream.oracle.polygons import polygon_containment
 from tests.benchmarks.workload import SPACE, TERMS, QueryColumns, objects, queries, vocabulary
 
 Row = dict[str, Any]
@@ -85,6 +86,9 @@ def matches_of(columns: QueryColumns, x: float, y: float, terms: npt.NDArray[np.
     """Queries that one object matches, by a scan of all."""
     shape, offsets, codes = columns.regions.shape, columns.keywords.offsets, columns.keywords.codes
     inside = (shape[:, 0] <= x) & (x <= shape[:, 2]) & (shape[:, 1] <= y) & (y <= shape[:, 3])
+    if (polygons := columns.regions.polygons).distinct:
+        has = [polygon_containment(each.to_geojson(), SPACE.geographic)(x, y) for each in polygons.distinct]
+        inside &= np.array(has)[polygons.codes]
     if has_marks(columns.keywords):
         there = vocabulary().take(pa.array(terms)).to_pylist()
         return [int(q) for q in np.flatnonzero(inside) if Expression.of(columns.keywords[q]).holds(there)]

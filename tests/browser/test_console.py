@@ -248,6 +248,88 @@ def test_a_box_is_drawn_on_the_map(either: Visit) -> None:
     expect(visit.card("Snapshot query")).to_have_attribute("data-state", "answered")
 
 
+@pytest.mark.gate
+def test_a_polygon_is_drawn_by_its_corners(either: Visit) -> None:
+    visit = either.sign_in()
+    page = visit.page
+    page.get_by_role("button", name="Polygon", exact=True).click()
+    place = page.locator("#map").bounding_box()
+    assert place is not None
+    x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+    corners = [(-120, -90), (110, -60), (90, 100), (-100, 70)]
+    for dx, dy in [*corners, (corners[0][0] + 3, corners[0][1] - 3)]:
+        page.mouse.move(x + dx, y + dy)
+        page.mouse.down()
+        page.mouse.up()
+    expect(page.locator("#hint")).to_be_hidden()
+    drawn = polygon_of(page)
+    (ring,) = drawn["coordinates"]
+    assert (drawn["type"], len(ring), ring[0]) == ("Polygon", 5, ring[-1])
+    assert page.locator(".handle").count() == 4
+    visit.picture("polygon")
+    handle = page.locator(".handle").nth(1).bounding_box()
+    assert handle is not None
+    page.mouse.move(handle["x"] + 6, handle["y"] + 6)
+    page.mouse.down()
+    page.mouse.move(handle["x"] + 40, handle["y"] + 6, steps=4)
+    page.mouse.up()
+    (pulled,) = polygon_of(page)["coordinates"]
+    assert pulled[1][0] > ring[1][0]
+    assert [pulled[i] for i in (0, 2, 3, 4)] == [ring[i] for i in (0, 2, 3, 4)]
+    page.get_by_role("button", name="Run once").click()
+    card = visit.card("Snapshot query")
+    expect(card).to_have_attribute("data-state", "answered")
+    expect(card).to_contain_text("in a polygon of 4 corners")
+
+
+@pytest.mark.gate
+def test_a_polygon_is_pasted_and_dropped(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.get_by_role("button", name="Polygon", exact=True).click()
+    page.keyboard.press("Escape")
+    around = [[3, 51], [6, 51], [6, 54], [3, 54], [3, 51]]
+    without = [[4.4, 51.9], [5, 51.9], [5, 52.4], [4.4, 52.4], [4.4, 51.9]]
+    for holes, found in (((), True), ((without,), False)):
+        feature = {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [around, *holes]}}
+        page.get_by_label("GeoJSON").fill(json.dumps(feature))
+        page.get_by_label("GeoJSON").press("Tab")
+        page.get_by_role("textbox", name="Words").fill("flood")
+        page.get_by_role("button", name="Run once").click()
+        card = visit.card("Snapshot query").first
+        expect(card).to_contain_text(f"in a polygon of {4 + 4 * len(holes)} corners around 52.50° N 4.50° E")
+        expect(card).to_have_attribute("data-state", "answered")
+        expect(card.locator(".objects li").first).to_be_visible() if found else expect(
+            card.locator(".objects li")
+        ).to_have_count(0)
+    crossing = {"type": "Polygon", "coordinates": [[[3, 51], [6, 54], [6, 51], [3, 54], [3, 51]]]}
+    drop(page, json.dumps({"type": "FeatureCollection", "features": [{"type": "Feature", "geometry": crossing}]}))
+    assert polygon_of(page) == crossing
+    page.get_by_role("button", name="Run once").click()
+    expect(page.locator("#composer .error")).to_contain_text("crosses or touches itself at [4.5, 52.5]")
+    drop(page, '{"type": "Point", "coordinates": [1, 2]}')
+    expect(page.locator("#composer .error")).to_contain_text("this is a Point")
+    drop(page, "no JSON")
+    expect(page.locator("#composer .error")).to_contain_text("This is not GeoJSON")
+
+
+def polygon_of(page: Page) -> Any:
+    return json.loads(page.get_by_label("GeoJSON").input_value())
+
+
+def drop(page: Page, text: str) -> None:
+    """A file is dropped on the page."""
+    page.evaluate(
+        """(text) => {
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add(new File([text], "area.geojson"));
+          document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+        }""",
+        text,
+    )
+    page.wait_for_timeout(200)  # until it is read
+
+
 def test_a_corner_that_is_dragged_beyond_the_opposite_one_is_the_other_side(either: Visit) -> None:
     page = either.sign_in().page
     page.get_by_role("button", name="Box", exact=True).click()

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local.arrays import Bytes, Codes, Floats, Ints, grown
+from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints, grown
 from spatialstream.local.columns import writable
 from spatialstream.local.grid.layout import (
     CHECK_KEYWORDS,
@@ -31,6 +31,9 @@ from spatialstream.model.covers import cover_boxes
 from spatialstream.model.geometry import CIRCLE, POLYGON
 from spatialstream.model.hashing import Seed, keyed_number, seed_of
 from spatialstream.model.kernels import kernel
+from spatialstream.model.polygons.cover import BORDER, INSIDE, OUTSIDE, relate
+from spatialstream.model.polygons.packing import table_of
+from spatialstream.model.polygons.table import PolygonTable
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -42,6 +45,7 @@ Frequency = Callable[[pa.StringArray], Floats]
 
 _CELLS = 5.0
 _TERMS = 8  # assumed number of terms of an object; it scales an estimate
+_SLACK = 2.0**-48  # share of the space by which cells are widened: more than rounding moves a coordinate
 _LEVEL_WORTH = 4.0  # a level is kept separate if merging it would add this many candidates per object
 
 
@@ -73,11 +77,11 @@ def build_index(
     numbers, order = _shuffled(words, seed)
     chosen, codes = numbers[chosen], numbers[codes]
     masks = _level_masks(levels, chosen, words)
-    queries, places, keys = _assign_cells(frame, kind, shape, levels, seed)
-    postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, words, queries, places, keys)
+    geometry, polygons = writable(regions.polygons.codes), regions.polygons.packed
+    queries, places, certain, keys = _assign_cells(frame, kind, shape, geometry, polygons, levels, seed)
+    postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, words, queries, places, certain, keys)
     directory, slots = _group_by_keyword(chosen, postings, bounds, keys, seed)
-    geometry = writable(regions.polygons.codes)
-    index = Index(seed, directory, slots, postings, kind, shape, geometry, offsets, codes, regions.polygons.packed)
+    index = Index(seed, directory, slots, postings, kind, shape, geometry, offsets, codes, polygons)
     tags = (masks << 32 | np.arange(1, words + 2))[numbers[:-1]]
     return index, order.astype(np.int32), tags, int(masks[-1])
 
@@ -185,18 +189,37 @@ def _shuffled(words: int, seed: Seed) -> tuple[Codes, Ints]:
 
 
 @kernel
-def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed: Seed) -> tuple[Codes, Ints, Ints]:
-    """Every pair of a query and a cell that its cover intersects, in the order of queries.
+def _in_cell(frame: Floats, table: PolygonTable, polygon: int, level: int, column: Int, row: Int) -> int:
+    """What a cell is to a polygon, see :func:`~spatialstream.model.polygons.cover.relate`.
+
+    The cell is a little wider than the points whose coordinates are in it, see :func:`coordinate`.
+    """
+    wide, high = frame[2] - frame[0], frame[3] - frame[1]
+    count = 2.0**level
+    west = max(frame[0] + wide * (column / count) - wide * _SLACK, frame[0])
+    east = min(frame[0] + wide * ((column + 1) / count) + wide * _SLACK, frame[2])
+    south = max(frame[1] + high * (row / count) - high * _SLACK, frame[1])
+    north = min(frame[1] + high * ((row + 1) / count) + high * _SLACK, frame[3])
+    return relate(table, frame[6] != 0.0, polygon, west, south, east, north)
+
+
+@kernel
+def _assign_cells(
+    frame: Floats, kind: Bytes, shape: Floats, geometry: Codes, polygons: Floats, levels: Bytes, seed: Seed
+) -> tuple[Codes, Ints, Flags, Ints]:
+    """Every pair of a query and a cell that its cover intersects, of a polygon those that it does, in order of queries.
 
     Returns:
-        queries int32[p]; cells int64[p], numbered by first appearance; keys int64[c] of the cells.
+        queries int32[p]; cells int64[p], numbered by first appearance; whether the query is a polygon that contains the
+        cell, bool[p]; keys int64[c] of the cells.
     """
+    table_of_polygons = table_of(polygons)
     boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
     bits, count, cells = 8, 0, 0
     table = np.zeros((1 << bits, 2), np.int64)
     keys = np.empty(1 << (bits - 1), np.int64)
     queries = np.empty(4 * len(kind) + 16, np.int32)
-    places = np.empty(len(queries), np.int64)
+    places, certain = np.empty(len(queries), np.int64), np.empty(len(queries), np.bool_)
     for query in range(len(kind)):
         a, b, c, d = shape[query]
         parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
@@ -206,6 +229,11 @@ def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed
                 if part == 1 and column >= rectangles[0, 0] >> shift:
                     break  # columns that both parts have in common (with the same rows) are visited once
                 for row in range(rectangles[part, 1] >> shift, (rectangles[part, 3] >> shift) + 1):
+                    state = BORDER
+                    if kind[query] == POLYGON:
+                        state = _in_cell(frame, table_of_polygons, geometry[query], levels[query], column, row)
+                        if state == OUTSIDE:
+                            continue
                     key = cell_key(levels[query], column, row)
                     slot = bucket(key, bits, seed)
                     while table[slot, 0] != key and table[slot, 0] != 0:
@@ -228,10 +256,12 @@ def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed
                             table[slot, 1] = cell
                     if count == len(queries):
                         queries, places = grown(queries, count, 2 * count), grown(places, count, 2 * count)
+                        certain = grown(certain, count, 2 * count)
                     queries[count] = query
                     places[count] = place
+                    certain[count] = state == INSIDE
                     count += 1
-    return queries[:count].copy(), places[:count].copy(), keys[:cells].copy()
+    return queries[:count].copy(), places[:count].copy(), certain[:count].copy(), keys[:cells].copy()
 
 
 @kernel
@@ -257,6 +287,7 @@ def _write_postings(
     none: int,
     queries: Codes,
     places: Ints,
+    certain: Flags,
     keys: Ints,
 ) -> tuple[Ints, Ints]:
     """Write the postings grouped by cell, queries ascending within a cell; and the bounds of cells, int64[cells + 1].
@@ -296,7 +327,7 @@ def _write_postings(
             _interval_within(rectangles[0, 0], rectangles[0, 2], column, level)
             | _interval_within(rectangles[0, 1], rectangles[0, 3], row, level) << 32
         )
-        postings[at, 1] = tail | signature << 32
+        postings[at, 1] = (tail & ~CHECK_REGION if certain[i] else tail) | signature << 32
     return postings, bounds
 
 

@@ -11,9 +11,9 @@ few cells, and there only under its rarest keyword. Differences from FAST:
   so that the cells of neighbours are in the first-level cache.
 - A posting contains the data that decides most candidates: the part of the cover inside the cell, in 15-bit
   coordinates, and one signature bit for each of two more keywords. Rounding is monotone, so strictly inside is inside
-  and strictly outside is outside: only a point on the border of the rounded rectangle, a circle, or a second keyword
-  requires access to the query itself. A posting also contains the remaining length of its list, so that all candidates
-  of a block are processed in one loop.
+  and strictly outside is outside: only a point on the border of the rounded rectangle, a circle, a polygon in a cell
+  that it does not contain, or a second keyword requires access to the query itself. A posting also contains the
+  remaining length of its list, so that all candidates of a block are processed in one loop.
 - Objects pass through stages (terms, cells, filters, tables, postings, exact checks) in blocks. Each stage is a loop
   that selects without branches, because a processor mispredicts tests that pass half of the time, and that prefetches
   the memory that the next stage will read (:mod:`spatialstream.local.cachelines`).

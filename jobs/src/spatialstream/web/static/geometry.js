@@ -80,9 +80,14 @@ export class Space {
     return [...closed, [closed.at(-1)[0], edge], [closed[0][0], edge], closed[0]];
   }
 
+  /** The rings of a region, each as `outline` has it; what an odd number of them encloses is the region. */
+  rings(region) {
+    return region.polygon ? ringsOf(region.polygon) : [this.outline(region)];
+  }
+
   /** Corners of what a question is about: [[west, south], [east, north]]; null: everything. */
   extent({ region, at }) {
-    if (region) return corners(this.outline(region));
+    if (region) return corners(this.rings(region).flat());
     if (!at) return null;
     const near = this.geographic ? 4 : 4 / 360 / this.scale;
     return [at.map((each) => each - near), at.map((each) => each + near)];
@@ -99,9 +104,18 @@ export class Space {
 }
 
 export function corners(ring) {
-  const xs = ring.map((each) => each[0]);
-  const ys = ring.map((each) => each[1]);
-  return [[Math.min(...xs), Math.min(...ys)], [Math.max(...xs), Math.max(...ys)]];
+  const [low, high] = [[Infinity, Infinity], [-Infinity, -Infinity]];
+  for (const each of ring) {
+    for (const i of [0, 1]) [low[i], high[i]] = [Math.min(low[i], each[i]), Math.max(high[i], each[i])];
+  }
+  return [low, high];
+}
+
+/** The rings of a GeoJSON Polygon, MultiPolygon, or Feature of one of them; none of what is something else. */
+export function ringsOf(polygon) {
+  if (polygon?.type === "Feature") return ringsOf(polygon.geometry);
+  const rings = polygon?.type === "MultiPolygon" ? polygon.coordinates?.flat() : polygon?.coordinates;
+  return Array.isArray(rings) ? rings.filter(Array.isArray) : [];
 }
 
 const wrapped = (lng) => ((((lng + 180) % 360) + 360) % 360) - 180;

@@ -1,6 +1,7 @@
 // The form of a query, and its region on the map.
 
 import { KINDS } from "./kinds.js";
+import { moved, placesOf, polygonOf, readPolygon } from "./polygon.js";
 import { SELECTIONS, isContinuous, nameOf, parseWords, takes, wordsText } from "./query.js";
 import { pointOn } from "./web/canvas.js";
 import { el, icon, say } from "./web/dom.js";
@@ -10,6 +11,8 @@ const SPANS = [["1m", "1 minute"], ["5m", "5 minutes"], ["15m", "15 minutes"], [
 const STEPS = [["5s", "5 seconds"], ["10s", "10 seconds"], ["1m", "1 minute"], ["5m", "5 minutes"], ["1h", "1 hour"]];
 const DURATIONS = [["1h", "1 hour"], ["1d", "1 day"], ["7d", "7 days"], ["", "until cancelled"]];
 const FIELDS = { box: ["West", "South", "East", "North"], circle: ["Longitude", "Latitude", "Radius, km"], at: ["Longitude", "Latitude"] };
+const NEAR = 10; // px, at which a click is on a corner
+const MOST_HANDLES = 60; // more corners cannot be told apart
 const PLAIN = { box: ["Left", "Bottom", "Right", "Top"], circle: ["x", "y", "Radius"], at: ["x", "y"] };
 
 export class Composer {
@@ -32,6 +35,13 @@ export class Composer {
       event.preventDefault(); // but leave nothing else
       this.#stopDrawing();
     });
+    document.addEventListener("dragover", (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
+    document.addEventListener("drop", async (event) => {
+      const [file] = event.dataTransfer?.files ?? [];
+      if (!file) return;
+      event.preventDefault();
+      this.#read(await file.text());
+    });
     this.#update();
   }
 
@@ -50,8 +60,10 @@ export class Composer {
     const draw = (shape, name, text) => el("button", { type: "button", "data-shape": shape, "aria-pressed": "false", onclick: () => this.draw(shape) }, icon(name), el("span", { text }));
     const select = (name, choices, chosen) => el("select", { name }, choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })));
     this.where = el("div", { class: "where", role: "group", "aria-label": "Where" },
-      draw("box", "box", "Box"), draw("circle", "circle", "Circle"), draw("at", "pin", "Point"), draw("everywhere", "world", "Everywhere"));
+      draw("box", "box", "Box"), draw("circle", "circle", "Circle"), draw("polygon", "polygon", "Polygon"), draw("at", "pin", "Point"), draw("everywhere", "world", "Everywhere"));
     this.fields = el("div", { class: "numbers" });
+    this.text = el("textarea", { name: "geojson", rows: 3, spellcheck: "false", autocomplete: "off", onchange: () => this.#read(this.text.value) });
+    this.geojson = el("label", { class: "geojson", hidden: true }, el("span", { text: "GeoJSON: paste it, or drop a file on the page" }), this.text);
     this.byView = el("button", { type: "button", class: "link", text: "what the map shows", onclick: () => this.#fromView() });
     this.lookBack = el("label", { class: "row" }, el("span", { text: "Over the last" }), select("span", SPANS, "15m"));
     this.howMany = el("label", { class: "row" }, el("span", { text: "How many" }), el("input", { name: "k", type: "number", min: 1, max: 100, value: 10, inputmode: "numeric" }));
@@ -65,7 +77,7 @@ export class Composer {
     return [
       el("div", { class: "kinds", role: "radiogroup", "aria-label": "What" }, [...SELECTIONS].map(radio)),
       this.where,
-      el("div", { class: "exactly" }, this.fields, this.byView),
+      el("div", { class: "exactly" }, this.fields, this.geojson, this.byView),
       el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
       el("p", { class: "note", id: "words-note", text: "An object must have all words; a | b for either, -c for without." }),
       el("div", { class: "rows" }, this.lookBack, this.howMany, this.step, this.lifetime),
@@ -104,7 +116,8 @@ export class Composer {
     if (this.app.space === null) return null;
     if (this.#takes("at")) return this.at ? "at" : null;
     if (!this.region) return null;
-    return this.app.space.isEverywhere(this.region) ? "everywhere" : this.region.box ? "box" : "circle";
+    if (this.app.space.isEverywhere(this.region)) return "everywhere";
+    return ["box", "circle", "polygon"].find((each) => this.region[each]);
   }
 
   refresh() {
@@ -149,7 +162,7 @@ export class Composer {
       if (!this.at) return this.#wrong("A place is required: choose Point and click on the map, or type its coordinates.");
       query.at = this.at;
     } else {
-      if (!this.region) return this.#wrong("A region is required: draw a box or a circle on the map, or choose Everywhere.");
+      if (!this.region) return this.#wrong("A region is required: draw a box, a circle or a polygon on the map, or choose Everywhere.");
       query.region = this.region;
     }
     if (takes(type, "k")) query.k = Number(elements.k.value);
@@ -187,8 +200,10 @@ export class Composer {
   #numbers() {
     const shape = this.shape === "everywhere" ? null : this.shape;
     const { space } = this.app;
-    const names = shape ? (space.geographic ? FIELDS : PLAIN)[shape] : [];
-    const values = shape === "at" ? this.at : shape ? [...this.region[shape]] : [];
+    const names = (space?.geographic ? FIELDS : PLAIN)[shape] ?? [];
+    const values = shape === "at" ? this.at : names.length ? [...this.region[shape]] : [];
+    this.geojson.hidden = shape !== "polygon";
+    if (shape === "polygon" && document.activeElement !== this.text) this.text.value = JSON.stringify(this.region.polygon);
     if (shape === "circle" && space.geographic) values[2] /= 1000;
     if (this.fields.children.length !== names.length || this.fields.dataset.shape !== shape) {
       this.fields.dataset.shape = shape ?? "";
@@ -207,6 +222,21 @@ export class Composer {
     if (shape === "at") this.at = numbers;
     else this.region = { [shape]: numbers };
     this.#show();
+  }
+
+  /** Takes a polygon from a text. */
+  #read(text) {
+    say(this.error, "");
+    this.#stopDrawing();
+    try {
+      this.region = { polygon: readPolygon(text) };
+    } catch (problem) {
+      this.#wrong(problem.message);
+      return;
+    }
+    if (this.#takes("at")) this.form.elements.selection.value = [...SELECTIONS].find(([, types]) => takes(Object.values(types)[0], "region"))[0];
+    this.#update();
+    this.app.map.fit(this.app.space.extent({ region: this.region }));
   }
 
   #fromView() {
@@ -241,10 +271,18 @@ export class Composer {
     const { map } = this.app;
     const { surface } = map;
     surface.classList.add("drawing");
-    say(this.hint, { box: "Drag from corner to corner", circle: "Drag from the middle outwards", at: "Click on a place" }[shape]);
+    say(this.hint, { box: "Drag from corner to corner", circle: "Drag from the middle outwards", polygon: "Click corner after corner, at the end the first one again", at: "Click on a place" }[shape]);
     this.hint.hidden = false;
     map.pans(false);
     const where = (event) => map.at(pointOn(surface, event));
+    this.handlers = shape === "polygon" ? this.#corners(where) : this.#drag(shape, where);
+    for (const [name, handler] of this.handlers) surface.addEventListener(name, handler, true);
+    this.#update();
+  }
+
+  /** Handlers that drag a shape from one place to another. */
+  #drag(shape, where) {
+    const { surface } = this.app.map;
     let [start, before] = [null, null];
     const down = (event) => {
       if (event.button !== 0 || !event.isPrimary) return;
@@ -264,9 +302,31 @@ export class Composer {
       if (large) this.#stopDrawing();
       else this.#update();
     };
-    this.handlers = [["pointerdown", down], ["pointermove", move], ["pointerup", up], ["pointercancel", up]];
-    for (const [name, handler] of this.handlers) surface.addEventListener(name, handler, true);
-    this.#update();
+    return [["pointerdown", down], ["pointermove", move], ["pointerup", up], ["pointercancel", up]];
+  }
+
+  /** Handlers that put a polygon together by clicks. */
+  #corners(where) {
+    const { map, space } = this.app;
+    const places = [];
+    const show = (...more) => places.length && map.setDraft({ polygon: polygonOf([...places, ...more], space) });
+    const isFirst = (event) => Math.hypot(...pointOn(map.surface, event).map((each, i) => each - map.pixel(places[0])[i])) < NEAR;
+    this.finish = () => {
+      if (places.length > 2) this.region = { polygon: polygonOf(places, space) };
+    };
+    const down = (event) => {
+      if (event.button !== 0 || !event.isPrimary) return;
+      event.preventDefault();
+      event.stopPropagation();
+      if (places.length > 2 && isFirst(event)) {
+        this.#stopDrawing();
+        return;
+      }
+      this.#unhandled();
+      places.push(where(event));
+      show();
+    };
+    return [["pointerdown", down], ["pointermove", (event) => show(where(event))]];
   }
 
   /** A place in the middle of the map, or a region of half its size, for users who cannot draw. */
@@ -276,6 +336,7 @@ export class Composer {
     const [low, high] = map.corners.map((corner) => corner.map((each, i) => (center[i] + each) / 2));
     if (shape === "at") this.#drawn(shape, center, center);
     else if (shape === "box") this.#drawn(shape, low, high);
+    else if (shape === "polygon") this.region = { polygon: polygonOf([low, [high[0], low[1]], high, [low[0], high[1]]], space) };
     else {
       const far = (edge) => space.distance(space.inside(center), space.inside(edge));
       this.#drawn(shape, center, [[high[0], center[1]], [center[0], high[1]]].reduce((a, b) => (far(b) < far(a) ? b : a)));
@@ -309,6 +370,8 @@ export class Composer {
     map.pans(true);
     this.hint.hidden = true;
     this.drawing = null;
+    this.finish?.();
+    this.finish = null;
     this.#update();
   }
 
@@ -329,10 +392,15 @@ export class Composer {
     map.setDraft(drawn);
     const places = this.#places(drawn);
     if (this.handles.length !== places.length) {
-      this.handles.forEach((each) => each.remove());
+      this.#unhandled();
       this.handles = places.map((_, i) => this.#handle(i));
     }
     this.handles.forEach((handle, i) => handle.put(places[i]));
+  }
+
+  #unhandled() {
+    this.handles.forEach((each) => each.remove());
+    this.handles = [];
   }
 
   #places(region) {
@@ -341,6 +409,10 @@ export class Composer {
     if (region.box) {
       const [west, south, east, north] = region.box;
       return [[west, south], [east, south], [east, north], [west, north]];
+    }
+    if (region.polygon) {
+      const places = placesOf(region.polygon);
+      return places.length > MOST_HANDLES ? [] : places;
     }
     const side = this.app.space.outline(region).reduce((a, b) => (b[0] > a[0] ? b : a));
     return [region.circle.slice(0, 2), this.app.space.inside(side)];
@@ -360,6 +432,7 @@ export class Composer {
       if (space === null) return;
       const to = this.#placed(place);
       if (this.#takes("at")) this.at = to;
+      else if (this.region.polygon) this.region = { polygon: moved(this.region.polygon, i, place, space) };
       else if (this.region.circle) {
         const [x, y, radius] = this.region.circle;
         this.region = { circle: i === 0 ? [...to, radius] : [x, y, space.geographic ? Math.round(space.distance([x, y], to)) : space.distance([x, y], to)] };

@@ -115,7 +115,7 @@ export class LiveMap {
 
   /** In the unit square of the map. */
   #shape(region) {
-    return shape([this.space.outline(region).flatMap((each) => this.unit(each))]);
+    return shape(this.space.rings(region).map((ring) => ring.flatMap((each) => this.unit(each))));
   }
 
   /** Draws regions above the objects, on each copy of the world, and puts what is placed where it belongs. */

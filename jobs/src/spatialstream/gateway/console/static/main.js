@@ -351,7 +351,7 @@ class App {
     if (this.cards.length) shown?.remove();
     else if (!shown) {
       $("queries").append(el("div", { class: "nothing" }, el("p", { text: "No query yet." }),
-        el("p", { text: "Draw a box or a circle on the map, or choose Everywhere. Type words if you like. Then run the query once, or register it: its matches light up as they arrive." })));
+        el("p", { text: "Draw a box, a circle or a polygon on the map, or choose Everywhere. Type words if you like. Then run the query once, or register it: its matches light up as they arrive." })));
     }
   }
 

@@ -1,8 +1,8 @@
 // Queries as records: built from the form, described in words, and encoded in the page's address.
 
 import { KINDS } from "./kinds.js"; // written by the gateway, from its table of kinds
-import { distance, duration, place } from "./web/format.js";
-import { rounded } from "./web/geometry.js";
+import { counted, distance, duration, place } from "./web/format.js";
+import { corners, ringsOf, rounded } from "./web/geometry.js";
 
 export const isContinuous = (query) => KINDS[query.type].continuous;
 export const takes = (type, field) => KINDS[type].fields.includes(field);
@@ -64,6 +64,12 @@ export function regionText(region, space) {
   if (region.circle) {
     const [x, y, radius] = region.circle;
     return `within ${distance(radius, space.geographic)} of ${place([x, y], space)}`;
+  }
+  if (region.polygon) {
+    const rings = ringsOf(region.polygon);
+    const [low, high] = corners(rings.flat());
+    const middle = low.map((each, i) => (each + high[i]) / 2);
+    return `in a polygon of ${counted(rings.reduce((sum, ring) => sum + ring.length - 1, 0), "corner")} around ${place(space.inside(middle), space)}`;
   }
   const [west, south, east, north] = region.box;
   return `${place([west, south], space)} to ${place([east, north], space)}`;
