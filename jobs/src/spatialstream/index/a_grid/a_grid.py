@@ -6,7 +6,8 @@ contain the rectangles alone; the table is made when one is read.
 
 A region's leaves are found by *neighbour-based routing* (Algorithm 1), see :func:`neighbour_search`: from leaf to leaf,
 in a time that depends on the number of leaves found and not on how fine the grid is. A region across the antimeridian
-is two boxes. Of the leaves of a circle's box, those farther away than its radius are left out.
+is two boxes. Of the leaves of a circle's box, those farther away than its radius are left out, and of a polygon's
+those that it does not meet.
 
 Rows are numbered from the south here, and a cell includes its west and south borders, as in the other kinds of index.
 So what is top-left in the paper is south-west here, and "bottom" is north.
@@ -23,6 +24,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from spatialstream.index.base import GlobalIndex, Leaves
+from spatialstream.index.polygons import without_outside
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Array, Bytes, Codes, Floats, Ints
 from spatialstream.model.covers import NOWHERE, region_parts
@@ -235,7 +237,9 @@ class AGrid(GlobalIndex):
         leaf = _route_regions(self.space.geographic, *grid, regions.kind, regions.shape, parts, offsets)
         pairs = np.repeat(np.arange(len(regions)), np.diff(offsets)) * len(self.leaves) + leaf
         row, leaf = np.divmod(np.sort(pairs), len(self.leaves))
-        return row.astype(np.int32), leaf.astype(np.int32)
+        rows: Codes = row.astype(np.int32)
+        leaves: Codes = leaf.astype(np.int32)
+        return without_outside(self.space.geographic, regions, rows, leaves, self.leaves.box)
 
     def nearest_leaves(self, at: Floats) -> Codes:
         """See :class:`GlobalIndex`."""
