@@ -12,13 +12,17 @@ from spatialstream.balance.explanation import explanation
 from spatialstream.balance.loads import imbalance, slot_loads
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.index.a_grid.a_grid import AGrid
 from spatialstream.index.grid.grid import build_grid
+from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.regions import Box
 from tests.unit.balance.cases import cases, count_of
 from tests.unit.balance.test_strategies import hot_corner
-from tests.unit.index.samples import objects, spaces
+from tests.unit.index.samples import PLANE, obj, objects, query, spaces
 
 STRATEGIES = "PM", "FM", "FG"  # rebuild takes a sample, and has tests of its own
 LAX = BalanceSettings(imbalance=6.0)
@@ -183,6 +187,62 @@ def test_a_grid_is_reallocated_but_neither_adjusted_nor_rebuilt():
     for strategy in ("FG", "rebuild"):
         with pytest.raises(SettingError, match=f"strategy: '{strategy}' is not one of kind grid: auto, PM, FM"):
             propose(version, counts, statistics, LAX, strategy)
+
+
+def hot_a_grid():
+    """Four stripes on a slot each, of which the west one has nearly all; with a sample."""
+    rng = np.random.default_rng(5)
+    places = np.concatenate([rng.uniform((0, 0), (1, 4), (900, 2)), rng.uniform((1, 0), (4, 4), (100, 2))])
+    found = ObjectBatch.of([obj(f"o{i}", x, y, t=i) for i, (x, y) in enumerate(places.tolist())])
+    sample = Sample.of(PLANE, found, QueryBatch.of([query("STQ", Box(0.0, 0.0, 4.0, 4.0))]), 1000.0)
+    stripes = np.array([[256 * i, 0, 256 * (i + 1), 1024] for i in range(4)], np.int32)
+    index = AGrid(PLANE, stripes, np.zeros(4), np.zeros(4))
+    held = np.bincount(index.route_objects(found), minlength=4).tolist()
+    version = RoutingVersion(3, index, np.arange(4, dtype=np.int32), 4)
+    return version, count_of(held, [40.0] * 4), sample.statistics(), sample
+
+
+@pytest.mark.parametrize("strategy", ["SM", "SH"])
+def test_an_a_grid_is_adjusted_by_its_own_strategies(strategy):
+    *case, sample = hot_a_grid()
+
+    found = propose(*case, LAX, strategy, sample=sample)
+
+    assert found.strategy == strategy
+    assert found.imbalance_after < found.imbalance_before / 2
+    assert found.version.mapping.tolist() == [0, 1, 2, 3]
+    assert found.version.index.rectangles.tolist() != case[0].index.rectangles.tolist()
+    assert found.changes_index
+    assert len(found.moves) > 0
+    np.testing.assert_allclose(np.bincount(found.origins.source, found.origins.objects), 1.0)
+    assert sum(found.to_record()["changes"].values()) > 0
+    assert found.changes.text + ": 4 -> 4 leaves" in explanation(found)
+
+
+def test_with_one_leaf_a_slot_pm_and_fm_do_nothing_and_sm_is_proposed():
+    *case, sample = hot_a_grid()
+
+    found = propose(*case, LAX, sample=sample)
+
+    assert found.strategy == "SM"
+    assert found.imbalance_before > 20
+    assert found.balanced
+
+
+def test_without_a_sample_an_a_grid_is_reallocated_alone():
+    *case, _ = hot_a_grid()
+
+    assert propose(*case, LAX) is None
+    for strategy in ("SM", "SH"):
+        with pytest.raises(SettingError, match=f"strategy: {strategy} needs sampled objects"):
+            propose(*case, LAX, strategy)
+
+
+def test_an_a_grid_refuses_fg_and_lists_its_own():
+    *case, sample = hot_a_grid()
+
+    with pytest.raises(SettingError, match="'FG' is not one of kind a-grid: auto, PM, FM, SM, SH, rebuild"):
+        propose(*case, LAX, "FG", sample=sample)
 
 
 def test_what_makes_no_sense_is_refused():

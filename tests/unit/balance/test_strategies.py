@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.balance.fg import adjust
+from spatialstream.balance.adjusting import adjust
 from spatialstream.balance.fm import assign, full_mapping, moved_queries
 from spatialstream.balance.loads import leaf_loads, slot_loads
 from spatialstream.balance.pm import partial_mapping
@@ -168,7 +168,8 @@ class Done:
 
     @classmethod
     def of(cls, version, counts, statistics, settings):
-        done, mapping = adjust(version, adjust_tree, counts, statistics, settings)
+        loads = leaf_loads(version, counts, statistics)
+        done, mapping = adjust(version, adjust_tree, counts, loads, statistics, settings)
         counted = (done.changes.counts[name] for name in ("spatial_splits", "textual_splits", "merges"))
         return cls(done.index, mapping, done.origins, *counted, done.ended)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +14,14 @@ import pytest
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.cli import live, main, router
 from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.store.base import RoutingState
 from spatialstream.store.memory import Memory, MemoryStore
 from spatialstream.store.reports import read_balance, read_sample, save_balance
 from spatialstream.store.state import STAGES
 from tests.api.play import SLOTS, first_version, report_skew
-from tests.unit.index.samples import PLANE
+from tests.unit.index.samples import PLANE, obj
 
 
 @pytest.fixture
@@ -259,3 +263,24 @@ def test_it_does_not_wait_for_longer_than_it_is_told(
     assert main(["rebalance", "--stream", "quakes", "--strategy", "FM", *options]) == 2
 
     assert problem in capsys.readouterr().err
+
+
+def test_an_a_grid_is_split_and_merged_or_shifted_and_refuses_fg(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    memory, picture = Memory(), tmp_path / "moves.svg"
+    monkeypatch.setattr(live, "store", lambda options: MemoryStore(memory))
+    places = [obj(f"o{i}", i % 8 * 0.5, i % 7 * 0.5, "ab") for i in range(64)]
+    first = build(PLANE, ObjectBatch.of(places), QueryBatch.of([]), 16, SLOTS, kind="a-grid")
+    with MemoryStore(memory) as store:
+        store.create(first)
+        report_skew(store, first)
+
+    assert rebalance("--strategy", "SM", "--picture", str(picture)) == 0
+    said = r"SM, from version 0 to 1\n.*\n\d+ lea.* split, \d+ pairs? merged: 16 -> 16 leaves"
+    assert re.search(said, capsys.readouterr().out)
+    assert picture.read_text().startswith("<svg")
+    assert rebalance("--strategy", "SH") == 0
+    assert "SH, from version 0 to 1" in capsys.readouterr().out
+    assert rebalance("--strategy", "FG") == 2
+    assert "'FG' is not one of kind a-grid: auto, PM, FM, SM, SH, rebuild" in capsys.readouterr().err

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.a_grid.a_grid import AGrid
+from spatialstream.index.a_grid.adjuster import shift, split_and_merge
 from spatialstream.index.a_grid.construction import build_a_grid
+from spatialstream.index.adjustment import LeafLoads
 from spatialstream.index.base import LeafWords
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.grid.grid import Grid, build_grid
@@ -14,6 +17,7 @@ from spatialstream.index.origins import Origins
 from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.qt.editor import Adjusted, TreeEditor
 from spatialstream.index.qt.tree import SPATIAL, TEXTUAL, QTTree
+from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Codes
 from spatialstream.model.kinds import TYPES
@@ -168,6 +172,21 @@ def divided_grids(draw: st.DrawFn, space: Space) -> AGrid:
     side = draw(st.integers(1, 9))
     rectangles = draw(divisions(side))
     return AGrid(space, rectangles, np.zeros(len(rectangles)), np.ones(len(rectangles)), side)
+
+
+@st.composite
+def adjusted_a_grids(draw: st.DrawFn, space: Space) -> AGrid:
+    """An A-Grid after some splits, merges and shifts."""
+    index: AGrid = draw(st.one_of(a_grids(space), divided_grids(space)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = len(index.leaves)
+    mapping = rng.integers(0, n, n).astype(np.int32)
+    for strategy in draw(st.permutations([split_and_merge, shift])):
+        sample = Sample.of(space, *draw(samples(space)), 1000.0)
+        load = 100.0 * rng.random(n)
+        known = LeafLoads(load, load, None, load, load, mapping, 0.0, 0.0, sample)
+        index = strategy(index, known, sample.statistics(2), n, BalanceSettings()).index
+    return index
 
 
 class Replicating(Grid):

@@ -27,6 +27,7 @@ from tests.unit.index.samples import (
     WORDS,
     Replicating,
     a_grids,
+    adjusted_a_grids,
     adjusted_trees,
     coordinates,
     divided_grids,
@@ -50,6 +51,7 @@ INDEXES: Mapping[str, Callable[..., st.SearchStrategy[GlobalIndex]]] = {
     "grid": grids,
     "a-grid": a_grids,
     "a-grid of any rectangles": divided_grids,
+    "adjusted a-grid": adjusted_a_grids,
     "an index that replicates": partial(grids, index=Replicating),
 }
 NO_WORDS = np.zeros(1, np.int64), np.empty(0, np.uint64)

@@ -30,7 +30,8 @@ def test_a_row_agrees_with_its_package(kind):
     assert implementation.index.kind == kind.name
     assert kind.strategies == tuple(each for each in STRATEGIES if each in kind.strategies)
     assert kind.strategies[:2] == ("PM", "FM")  # they need nothing of an index
-    assert ("FG" in kind.strategies) == (implementation.adjust is not None)
+    assert {*kind.strategies} - {"PM", "FM", "rebuild"} == {*implementation.adjusters}
+    assert implementation.sampled <= {*implementation.adjusters}
     assert not implementation.index.replicates  # the router does not deliver copies yet
 
 

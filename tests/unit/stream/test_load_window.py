@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.balance.loads import TRANSFER
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
@@ -249,3 +250,32 @@ def test_a_window_takes_no_more_room_for_more_rounds() -> None:
         within = min(at, 600)
         assert within * each <= came.arrivals.sum() <= (within + 10) * each
     assert max(sizes[600:]) == max(sizes[2_400:]) <= 66 * 5 * 8 * len(version.mapping)
+
+
+def test_how_long_a_query_takes_to_move_is_measured_at_the_last_move(version: RoutingVersion) -> None:
+    window = LoadWindow(600_000, None)
+    window.use(version, 0)
+    assert window.transfer == TRANSFER
+
+    window.take(1_000, {0: {"moved": {"exported": [100, 0.5]}}, 1: {"moved": {"exported": [300, 1.5]}}})
+    assert window.transfer == TRANSFER, "half of a move says nothing of the whole"
+    window.take(2_000, {0: {"moved": {"registered": [0, 0.1]}}, 1: {"moved": {"registered": [400, 0.7]}}})
+    assert window.transfer == pytest.approx(2.0 / 400 + 0.8 / 400)
+
+    counts = window.counts()
+    assert counts is not None
+    assert counts.transfer == window.transfer
+    window.take(3_000, {0: {"moved": {"exported": [0, 0.2]}}})
+    assert window.transfer == counts.transfer, "a move without queries measures nothing"
+
+
+def test_slots_report_what_moved(stream: Stream, tmp_path: Path) -> None:
+    moved: dict[str, int] = {"exported": 0, "registered": 0}
+    for _, _, loads in reported(stream, tmp_path, 0.5):
+        for load in loads.values():
+            for step, (queries, seconds) in load.get("moved", {}).items():
+                moved[step] += queries
+                assert 0.0 < seconds <= load["seconds"]
+
+    assert moved["exported"] > 0
+    assert 0 < moved["registered"] <= moved["exported"], "those of withdrawn versions are not registered"

@@ -26,10 +26,14 @@ from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.errors import StateError
 from spatialstream.model.kinds import STANDING, TYPES, Route, having
 
-__all__ = ["LeafCounts", "asked_of", "expected", "imbalance", "leaf_loads", "model_error", "slot_loads"]
+__all__ = ["TRANSFER", "LeafCounts", "asked_of", "expected", "imbalance", "leaf_loads", "model_error", "slot_loads"]
 
 _FEW = 64.0
 """Weight of J's distribution of a type's snapshot queries over leaves, in queries."""
+
+TRANSFER = 30e-6
+"""Time of moving a continuous query to another slot, in seconds, until it is measured: some 140,000 moved in 4 s
+(docs/performance.md)."""
 
 _EVERYWHERE = np.flatnonzero(having(lambda kind: kind.route is Route.EVERYWHERE))
 
@@ -46,6 +50,8 @@ class LeafCounts:
         queries: float64[6, n], queries of each type that concern the leaf: snapshot queries that arrived during
             ``span`` (an SKQ only at the leaf that receives it first), and active continuous queries (a CKQ concerns
             every leaf). None: not counted.
+        seconds: time of the slots that this load took, see :mod:`~spatialstream.balance.attribution`; 0: not known.
+        transfer: β of Tornado, the time of moving a continuous query to another slot, in seconds.
 
     Raises:
         StateError: the columns have different lengths, or contain an invalid count.
@@ -56,6 +62,8 @@ class LeafCounts:
     continuous: Floats
     span: float
     queries: Floats | None = None
+    seconds: float = 0.0
+    transfer: float = TRANSFER
 
     def __post_init__(self) -> None:
         """Validate the counts."""
@@ -70,6 +78,8 @@ class LeafCounts:
             raise StateError("counts of leaves must be finite and at least 0")
         if not (np.isfinite(self.span) and self.span > 0.0):
             raise StateError(f"arrivals must be counted over a span of more than 0 ms, not {self.span}")
+        if not all(np.isfinite(each) and each >= 0.0 for each in (self.seconds, self.transfer)):
+            raise StateError(f"times must be finite and at least 0, not {self.seconds} and {self.transfer}")
 
     def __len__(self) -> int:
         """Number of leaves."""

@@ -1,10 +1,9 @@
 """A proposal: a routing version that restores load balance, and the effects of adopting it (SSTD, section 5.1).
 
-Of PM, FM, FG and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in this order,
-each only if the previous one would not restore balance. If none
-would, the one that comes closest is proposed, with a note that says so. A strategy can also be requested by name. A
-proposal is bound to the version that it was computed from; its id depends on that version's number, the strategy and
-the contents of the new version.
+Of PM, FM, FG, SM, SH and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in
+this order, each only if the previous one would not restore balance. If none would, the one that comes closest is
+proposed, with a note that says so. A strategy can also be requested by name. A proposal is bound to the version that it
+was computed from; its id depends on that version's number, the strategy and the contents of the new version.
 
 Cost: that of the strategies tried: about 0.1 s each for 1,000 leaves and 16 slots.
 """
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from spatialstream.balance.fg import adjust
+from spatialstream.balance.adjusting import adjust
 from spatialstream.balance.fm import full_mapping, moved_queries
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
 from spatialstream.balance.pm import partial_mapping
@@ -72,7 +71,7 @@ class Proposal:
 
     Attributes:
         id: id of the proposal; equal decisions have equal ids.
-        strategy: PM, FM, FG or rebuild.
+        strategy: one of :data:`STRATEGIES`.
         threshold: λ.
         previous: the version that the proposal was computed from.
         version: the proposed version.
@@ -129,7 +128,7 @@ class Proposal:
     @property
     def changes_index(self) -> bool:
         """Whether the new version has a different index, not only a different mapping."""
-        return self.strategy in ("FG", "rebuild")
+        return self.strategy not in ("PM", "FM")
 
     @property
     def queries_moved(self) -> float:
@@ -179,13 +178,14 @@ def propose(
         settings: λ, ε and the maximum number of leaves.
         strategy: "auto", or one of the index's strategies, which is then proposed whether or not it is needed or helps.
         number: number of the new version; by default the next one.
-        sample: the sample that J was computed from; without a large enough sample, no index is rebuilt.
+        sample: the sample that J was computed from. Without a large enough one, no index is rebuilt; SM and SH need
+            some object in it.
 
     Returns:
         The proposal. None if ``strategy`` is "auto" and load is balanced or no strategy improves the balance.
 
     Raises:
-        SettingError: the index does not have the strategy, or a rebuild is requested and the sample is too small.
+        SettingError: the index does not have the strategy, or one is requested that needs a larger sample.
         StateError: the counts are not those of the version's leaves.
     """
     kind = kind_named(version.index.kind)
@@ -235,10 +235,10 @@ class _Attempts:
 
     def attempt(self, strategy: str) -> Proposal:
         """The proposal of one strategy."""
-        if strategy == "FG":
-            return self._adjusted()
         if strategy == "rebuild":
             return self._rebuilt()
+        if strategy not in ("PM", "FM"):
+            return self._adjusted(strategy)
         old, slots = self.version.mapping, self.version.slots
         same = Origins.same(len(old))
         if strategy == "PM":
@@ -248,12 +248,14 @@ class _Attempts:
         index = self.version.index.weighed(self.counts.objects, self.loads)
         return self._proposal(strategy, index, mapping, self.loads, same)
 
-    def _adjusted(self) -> Proposal:
-        adjuster = kind_named(self.version.index.kind).implementation.adjust
-        assert adjuster is not None  # a kind has the strategy FG only if it has this, which a test ensures
-        done, mapping = adjust(self.version, adjuster, self.counts, self.statistics, self.settings)
+    def _adjusted(self, strategy: str) -> Proposal:
+        implementation = kind_named(self.version.index.kind).implementation
+        if strategy in implementation.sampled and (self.sample is None or not len(self.sample.objects)):
+            raise SettingError("strategy", f"{strategy} needs sampled objects, and there are none; try again later")
+        known = self.counts, self.loads, self.statistics, self.settings, self.sample
+        done, mapping = adjust(self.version, implementation.adjusters[strategy], *known)
         note = f"the adjustment ended because {done.ended}"
-        return self._proposal("FG", done.index, mapping, done.index.leaves.load, done.origins, done.changes, note)
+        return self._proposal(strategy, done.index, mapping, done.index.leaves.load, done.origins, done.changes, note)
 
     def _rebuilt(self) -> Proposal:
         sample = self.sample
@@ -298,9 +300,12 @@ class _Attempts:
 
 def usable(strategies: Sequence[str], version: RoutingVersion, sample: Sample | None) -> list[str]:
     """The strategies that can be applied to a version with this sample."""
-    missing = set(STRATEGIES) - set(kind_named(version.index.kind).strategies)
-    if sample is None or len(sample.objects) < ENOUGH:
+    kind, objects = kind_named(version.index.kind), 0 if sample is None else len(sample.objects)
+    missing = set(STRATEGIES) - set(kind.strategies)
+    if objects < ENOUGH:
         missing.add("rebuild")
+    if not objects:
+        missing |= kind.implementation.sampled
     return [each for each in strategies if each not in missing]
 
 

@@ -1,19 +1,20 @@
 """What an implementation of a kind of global index provides: how it is built, and how it adapts to the load.
 
-An index is built from a sample. A kind may also *adjust* an index (FG of SSTD, section 5.3): change it where the load
-is, without access to the stored objects, which do not move.
+An index is built from a sample. A kind may also have strategies that *adjust* an index (FG of SSTD, section 5.3; SM and
+SH of Tornado, section 4.2): they change it where the load is, without access to the stored objects, which do not move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from spatialstream.index.base import Changes, GlobalIndex
 from spatialstream.index.origins import Origins
+from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
-from spatialstream.model.arrays import Floats
+from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.objects import ObjectBatch
 
 __all__ = ["Adjuster", "Adjustment", "Builder", "Implementation", "LeafLoads", "Limits"]
@@ -47,11 +48,23 @@ class LeafLoads:
         objects: float64[n], abs(O).
         rate: float64[n], E_P, arrivals per ms.
         asked: float64[6, n], queries of each type, see :meth:`Statistics.asked`; None: J's estimates.
+        load: float64[n], the workload (Eqn 2 of SSTD).
+        continuous: float64[n], continuous queries that concern the leaf.
+        mapping: int32[n], the slot of the leaf.
+        seconds: time of the slots that the load took when it was counted; 0: not known.
+        transfer: time of moving a continuous query to another slot, in seconds.
+        sample: a sample of the stream; None: there is none.
     """
 
     objects: Floats
     rate: Floats
     asked: Floats | None
+    load: Floats
+    continuous: Floats
+    mapping: Codes
+    seconds: float
+    transfer: float
+    sample: Sample | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,12 +76,14 @@ class Adjustment:
         origins: the old leaves that its leaves originate from.
         changes: what was changed.
         ended: why the adjustment ended, as a clause.
+        mapping: int32[n], the slot of each of its leaves; None: FM decides.
     """
 
     index: GlobalIndex
     origins: Origins
     changes: Changes
     ended: str
+    mapping: Codes | None = None
 
 
 Builder = Callable[[ObjectBatch, int, Statistics], GlobalIndex]
@@ -85,9 +100,11 @@ class Implementation:
     Attributes:
         index: the class of its indexes.
         build: builds one.
-        adjust: adjusts one; None if the kind has no FG.
+        adjusters: the strategies that adjust one, by name.
+        sampled: those of them that need a sample.
     """
 
     index: type[GlobalIndex]
     build: Builder
-    adjust: Adjuster | None = None
+    adjusters: Mapping[str, Adjuster] = field(default_factory=dict)
+    sampled: frozenset[str] = frozenset()

@@ -7,8 +7,8 @@ To add a kind:
    (:data:`~spatialstream.index.adjustment.Builder`). Its ``__init__.py`` has one name, ``IMPLEMENTATION``, an
    :class:`~spatialstream.index.adjustment.Implementation`.
 2. Add a row here: name, package, and the strategies by which its load is balanced. PM and FM move leaves between slots
-   and need nothing of an index. FG needs its ``adjust``. ``rebuild`` builds an index anew from the stream's sample:
-   give it if that adapts the index to the sample.
+   and need nothing of an index. The others need one of its ``adjusters``, but ``rebuild`` builds an index anew from the
+   stream's sample: give it if that adapts the index to the sample.
 3. Add a strategy of random indexes of the kind to ``INDEXES`` in ``tests/unit/index/test_contract.py``, and the name to
    the enum of ``spec.index.kind`` in the CRD; a test compares the two.
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT", "KINDS", "STRATEGIES", "Kind", "kind_named"]
 
-STRATEGIES = ("PM", "FM", "FG", "rebuild")
-"""The strategies that a kind may have: those of the paper and a rebuild of the index, in the order of trying them."""
+STRATEGIES = ("PM", "FM", "FG", "SM", "SH", "rebuild")
+"""The strategies that a kind may have, in the order of trying them: those of SSTD (PM, FM, FG), those of Tornado (split
+and merge, shift), and a rebuild of the index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ KINDS = {
         Kind(
             "a-grid",
             "spatialstream.index.a_grid",
-            ("PM", "FM", "rebuild"),
+            ("PM", "FM", "SM", "SH", "rebuild"),
             "the Augmented Grid of Tornado: rectangles of cells of a fine grid, smaller where there is more load",
         ),
         Kind("grid", "spatialstream.index.grid", ("PM", "FM"), "a uniform grid of equal cells, which never change"),

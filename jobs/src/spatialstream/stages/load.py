@@ -30,6 +30,8 @@ class Load:
         matched: int64[n], matches of CRQs of each.
         queries: the queries that come, of all types.
         spent: the time that this takes.
+        moved: continuous queries that were ``exported`` for other slots, or ``registered`` from theirs, and the seconds
+            that this took.
     """
 
     objects: int = 0
@@ -38,6 +40,14 @@ class Load:
     matched: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     queries: list[QueryBatch] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
+    moved: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    @contextmanager
+    def moving(self, what: Literal["exported", "registered"]) -> Iterator[list[int]]:
+        """Measure a step of a move; the numbers of queries are appended to the list."""
+        began, queries = time.perf_counter(), list[int]()
+        yield queries
+        self.moved[what] = sum(queries), time.perf_counter() - began
 
     @contextmanager
     def spending(self, part: Literal["match", "results", "objects", "queries"]) -> Iterator[None]:

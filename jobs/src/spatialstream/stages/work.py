@@ -180,10 +180,10 @@ def work(
     indexes = state.begin(partial(SlotIndexes.restore, settings, slot))
     load = Load()
     changed = indexes.moves.version not in (None, turn.version)
-    _take_over(slot, indexes, turn, storage)
+    _take_over(slot, indexes, turn, storage, load)
     _drop(indexes, None if turn.known else f"slot-{slot:04d}-{turn.number:09d}")
     yield from _apply(slot, rows, indexes, turn, load)
-    _hand_over(slot, indexes, turn, storage)
+    _hand_over(slot, indexes, turn, storage, load)
     if changed:
         load.leaf = None  # leaves of two versions are mixed
     indexes.watermark = turn.watermark
@@ -276,24 +276,26 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
 # ------------------------------------------------------------------------------------------------- changes of version
 
 
-def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> None:
+def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, load: Load) -> None:
     """Register the queries that other slots have exported for this one, if a LOAD control says so."""
     for control, number in turn.controls:
         if control != LOAD or indexes.moves.pending != number:
             continue
         coming = load_version(storage, number)
-        for numbers_, queries in transferred(slot, number, coming.slots, storage):
-            for each in numbers_.tolist():
-                indexes.moves.fading.pop(each, None)
-            known = [index.known(numbers_) for _, index in indexes.movable()]
-            unknown = np.flatnonzero(~np.any(known, axis=0))
-            _register(indexes, queries.take(unknown), numbers_[unknown])
+        with load.moving("registered") as moved:
+            for numbers_, queries in transferred(slot, number, coming.slots, storage):
+                for each in numbers_.tolist():
+                    indexes.moves.fading.pop(each, None)
+                known = [index.known(numbers_) for _, index in indexes.movable()]
+                unknown = np.flatnonzero(~np.any(known, axis=0))
+                _register(indexes, queries.take(unknown), numbers_[unknown])
+                moved.append(len(numbers_))
         ended = np.array(indexes.moves.ended, np.int64).reshape(-1, 2)
         if len(ended):
             _end(indexes, ended[:, 0].copy(), ended[:, 1].copy())
 
 
-def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> None:
+def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, load: Load) -> None:
     """Export what other slots will need; drop what does not concern this slot any more."""
     moves = indexes.moves
     if moves.version is None:
@@ -306,8 +308,9 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
     for control, number in turn.controls:
         if control == PREPARE:
             active, coming = (load_version(storage, each) for each in (turn.version, number))
-            continuous = [index.continuous(turn.watermark) for _, index in indexes.movable()]
-            export_queries(slot, continuous, active, coming, storage)
+            with load.moving("exported") as moved:
+                continuous = [index.continuous(turn.watermark) for _, index in indexes.movable()]
+                moved.append(export_queries(slot, continuous, active, coming, storage))
             moves.forget()
             moves.pending = number
         elif control == ABORT:
@@ -321,7 +324,8 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -
 def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, storage: Storage) -> dict[str, Any]:
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
 
-    ``tested`` is what :meth:`~spatialstream.local.base.ContinuousIndex.tested` of the indexes says, if it is something.
+    ``tested`` is what :meth:`~spatialstream.local.base.ContinuousIndex.tested` of the indexes says, if it is something,
+    and ``moved`` the continuous queries that changes of version moved, and the time for it.
     ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that received
     objects. ``leaf_queries`` are queries that came, and in a census ``leaf_continuous`` the registered continuous
     queries, by type and leaf.
@@ -334,6 +338,8 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         "continuous": {kind.type: len(index) for kind, index in indexes.continuous()},
         "spent": {part: round(seconds, 7) for part, seconds in asdict(load.spent).items()},
     }
+    if load.moved:
+        record["moved"] = {step: (queries, round(seconds, 7)) for step, (queries, seconds) in load.moved.items()}
     if tested := _tested(indexes):
         record["tested"] = tested
     if load.leaf is not None:

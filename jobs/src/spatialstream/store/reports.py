@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from spatialstream.balance.loads import LeafCounts
+from spatialstream.balance.loads import TRANSFER, LeafCounts
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
@@ -247,6 +247,7 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
 
 def _meta(report: LoadReport) -> dict[str, object]:
     meta = {"version": report.version, "span": report.counts.span, "watermark": report.watermark}
+    meta |= {"transfer": report.counts.transfer}
     return meta | {"tested": dict(report.tested)}
 
 
@@ -261,7 +262,10 @@ def read_load(store: RoutingStore) -> LoadReport:
         raise StateError("there are no load statistics yet; the worker writes them every few seconds while it works")
     arrays, meta = kept
     objects, arrivals, continuous = (arrays[name] for name in ("objects", "arrivals", "continuous"))
-    counts = LeafCounts(objects, arrivals, continuous, float(meta["span"]), arrays.get("queries"))
+    seconds = float(arrays["seconds"].sum()) if "seconds" in arrays else 0.0
+    transfer = float(meta.get("transfer", TRANSFER))
+    span = float(meta["span"])
+    counts = LeafCounts(objects, arrivals, continuous, span, arrays.get("queries"), seconds, transfer)
     columns = arrays["checked"], int(meta["watermark"]), arrays.get("seconds"), arrays.get("kept")
     return LoadReport(int(meta["version"]), counts, *columns, tested=meta.get("tested", {}))
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.balance.attribution import Spent, object_seconds, spread
-from spatialstream.balance.loads import LeafCounts
+from spatialstream.balance.loads import TRANSFER, LeafCounts
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.kinds import CODE, KINDS, TYPES, Route
 from spatialstream.records.commonest import commonest
@@ -31,6 +31,9 @@ STANDING = tuple(kind.type for kind in KINDS if kind.continuous and kind.route i
 
 _EVERYWHERE = tuple(kind.type for kind in KINDS if kind.route is Route.EVERYWHERE)
 """Continuous queries that concern the whole space, such as CKQs: they are on every slot, and no leaf's."""
+
+_STEPS = ("exported", "registered")
+"""The steps in which a continuous query moves."""
 
 _SAMPLES = 64
 """Approximate number of samples in a window."""
@@ -93,6 +96,8 @@ class LoadWindow:
         first: the first watermark of any round, ms; None before.
         began: the watermark at which the counts of this version began, ms; None: not known.
         watermark: the latest watermark of a round, ms.
+        moves: seconds per continuous query of each step of the last change of version, see
+            :class:`~spatialstream.stages.load.Load`.
     """
 
     def __init__(self, span: int, retention: int | None) -> None:
@@ -106,6 +111,7 @@ class LoadWindow:
         self.first: int | None = None
         self.began: int | None = None
         self.watermark = NEVER
+        self.moves: dict[str, float] = {}
 
     def use(self, version: RoutingVersion, watermark: int) -> None:
         """Start to count the leaves of another active version."""
@@ -133,6 +139,7 @@ class LoadWindow:
             self._standing(slot, load)
             if "held" in load:
                 self.kept[slot] = load["held"], sum(load["continuous"].values())
+        self._moved(loads)
         sample.tested = commonest([sample.tested, *(load.get("tested", {}) for load in loads.values())])
         for kind in self.everywhere:
             counts = (load.get("continuous", {}).get(kind, 0) for load in loads.values())
@@ -173,6 +180,18 @@ class LoadWindow:
             cells = _cells(load, "leaf_continuous" if census else "leaf_queries", kind)
             if cells is not None:
                 continuous[cells[0]] += cells[1]
+
+    def _moved(self, loads: Mapping[int, Mapping[str, Any]]) -> None:
+        for step in _STEPS:
+            found = [load["moved"][step] for load in loads.values() if step in load.get("moved", {})]
+            queries, seconds = (sum(column) for column in zip(*found, strict=True)) if found else (0, 0.0)
+            if queries:
+                self.moves[step] = seconds / queries
+
+    @property
+    def transfer(self) -> float:
+        """The time of moving a continuous query to another slot, in seconds, as the last change of version took it."""
+        return sum(self.moves.values()) if len(self.moves) == len(_STEPS) else TRANSFER
 
     @property
     def nbytes(self) -> int:
@@ -236,7 +255,8 @@ class LoadWindow:
             queries[CODE[kind]] = self.continuous[kind]
         for kind, count in self.everywhere.items():
             queries[CODE[kind]] = count
-        return LeafCounts(arrivals * max(1.0, held / span), arrivals, continuous, span, queries)
+        seconds = float(self.seconds.sum())
+        return LeafCounts(arrivals * max(1.0, held / span), arrivals, continuous, span, queries, seconds, self.transfer)
 
     def _sum(self, columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
         total = np.zeros(self.leaves)

@@ -160,7 +160,7 @@ class ProposalView:
     Attributes:
         id: its id, which an approval must contain.
         base: number of the version that it was computed from.
-        strategy: PM, FM, FG or rebuild.
+        strategy: one of :data:`STRATEGIES`.
         before, after: current and expected Lmax/Lmin; may be infinite.
         leaves: number of leaves that change slot.
         queries: approximate number of continuous queries that move.

@@ -8,7 +8,7 @@ from spatialstream.balance.settings import BalanceSettings
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.decisions.choosing import choose
 from spatialstream_operator.decisions.rebalancing_inputs import ProposalView
-from tests.unit.balance.test_proposal import skewed
+from tests.unit.balance.test_proposal import hot_a_grid, skewed
 
 SETTINGS = BalanceSettings(imbalance=3.0)
 PM_IS_ENOUGH = skewed([10.0] * 16, [0] * 10 + [1] * 5 + [2], 3)
@@ -24,6 +24,14 @@ def test_the_first_that_is_left_and_is_enough(left):
     assert proposal.strategy == left[0]
     assert proposal.version.number == 9
     assert proposal.balanced
+
+
+@pytest.mark.parametrize("left", [("SM", "SH"), ("FG", "SH", "rebuild")])
+def test_of_an_a_grid_the_first_of_its_own_that_is_left(left):
+    *case, sample = hot_a_grid()
+    proposal = choose(*case, BalanceSettings(), left, sample=sample)
+    assert proposal.strategy == ("SM" if "SM" in left else "SH")
+    assert ProposalView.from_status(ProposalView.of(proposal.to_record()).to_status()).strategy == proposal.strategy
 
 
 def test_nothing_where_nothing_is_needed():

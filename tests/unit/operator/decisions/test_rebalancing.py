@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.index.kinds import KINDS
 from spatialstream.store.state import RoutingState
 from spatialstream_operator.decisions.balance import verdict
 from spatialstream_operator.decisions.rebalancing import ACCEPTS, Grade, advance, grade
@@ -518,3 +519,16 @@ def test_of_an_index_that_only_moves_leaves_nothing_else_is_asked_for():
     watching = in_phase(Phase.WATCHING)
     assert others(advance(watching, look(T, 2.0, known=1e9), AUTO)) == [Propose(("rebuild",), 0, first=True)]
     assert others(advance(watching, look(T, 2.0, known=1e9), grid)) == []
+
+
+def test_an_a_grid_is_adjusted_by_its_own_strategies_in_their_order():
+    a_grid = replace(AUTO, strategies=KINDS["a-grid"].strategies)
+
+    def next_after(strategy):
+        state = replace(VERIFYING, proposal=replace(PM, strategy=strategy), over=T - 200_000)
+        return others(advance(state, look(T, routing=ACTIVE), a_grid))[1:]
+
+    assert next_after("FM") == [Propose(("SM", "SH", "rebuild"), 1)]
+    assert next_after("SM") == [Propose(("SH", "rebuild"), 1)]
+    assert next_after("SH") == [Propose(("rebuild",), 1)]
+    assert next_after("rebuild") == []

@@ -50,9 +50,15 @@ class Cut(NamedTuple):
         return (west, south, east, self.at), (west, self.at, east, north)
 
 
-def object_costs(objects: ObjectBatch, statistics: Statistics) -> Floats:
-    """The cost of each sampled object, float64[n]; if there are no queries at all, 1."""
-    held = np.ones(len(objects))
+def object_costs(objects: ObjectBatch, statistics: Statistics, held: Floats | None = None) -> Floats:
+    """The cost of each of n sampled objects, float64[n]; if there are no queries at all, ``held``.
+
+    Args:
+        objects: the objects.
+        statistics: J.
+        held: float64[n], how many objects each stands for; 1 by default.
+    """
+    held = np.ones(len(objects)) if held is None else held.copy()
     if not statistics.queries.any():
         return held
     asked = statistics.asked(statistics.cells.of_points(objects.x, objects.y))

@@ -7,4 +7,4 @@ from spatialstream.index.qt.tree import QTTree
 
 __all__ = ["IMPLEMENTATION"]
 
-IMPLEMENTATION = Implementation(QTTree, build_tree, adjust_tree)
+IMPLEMENTATION = Implementation(QTTree, build_tree, {"FG": adjust_tree})
