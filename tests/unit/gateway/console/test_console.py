@@ -130,6 +130,7 @@ def test_a_page_knows_the_kinds_of_queries_from_the_gateway(gateway: Client) -> 
         "title": "Nearest, continuous",
         "selects": "Nearest",
         "continuous": True,
+        "required": ["at", "k"],
         "fields": ["at", "k", "keywords", "any", "none", "duration", "by", "window"],
         "rows": "objects",
     }

@@ -62,6 +62,7 @@ def _kinds() -> bytes:
             "title": kind.wording.title,
             "selects": kind.selection.__name__,
             "continuous": kind.continuous,
+            "required": [*kind.required],
             "fields": [*kind.required, *kind.optional],
             "rows": kind.rows,
         }

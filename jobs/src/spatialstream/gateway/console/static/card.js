@@ -1,7 +1,7 @@
 // The card of a query: what it asks for, its state, and its results.
 
 import { Problem, call, streamPath } from "./api.js";
-import { isContinuous, nameOf, shownAs, summarize, timing } from "./query.js";
+import { isContinuous, isInForm, nameOf, shownAs, summarize, timing } from "./query.js";
 import { Matches, Nearest, Value, Words } from "./views.js";
 import { el, icon, say } from "./web/dom.js";
 import { milliseconds, moment, span } from "./web/format.js";
@@ -60,7 +60,7 @@ export class QueryCard {
         el("div", { class: "tools" },
           this.continuous ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Run again", () => this.ask().catch(() => {})),
           tool("show", "Show on the map", () => this.app.map.fit(this.app.space.extent(this.query))),
-          tool("edit", "Put into the form", () => this.app.edit(this)),
+          ...(isInForm(this.query) ? [tool("edit", "Put into the form", () => this.app.edit(this))] : []),
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
           this.end)),
       this.body,

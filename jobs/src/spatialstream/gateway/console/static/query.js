@@ -10,11 +10,19 @@ export const takes = (type, field) => KINDS[type].fields.includes(field);
 /** What a type is called, without whether it is a snapshot query or a continuous one. */
 export const nameOf = (type) => KINDS[type].title.split(",")[0];
 
-/** The types by what they select: `once` is the type of a snapshot query, `continuous` that of a continuous one. */
+const IN_FORM = ["region", "at", "k", "duration", "window", "step"]; // fields that the form asks for, besides words
+
+/**
+ * The types that the form offers, by what they select: `once` is the type of a snapshot query, `continuous` that of a
+ * continuous one. A type with another required field is shown, but not offered.
+ */
 export const SELECTIONS = new Map();
-for (const [type, { selects, continuous }] of Object.entries(KINDS)) {
+for (const [type, { selects, continuous, required }] of Object.entries(KINDS)) {
+  if (!required.every((field) => IN_FORM.includes(field))) continue;
   SELECTIONS.set(selects, { ...SELECTIONS.get(selects), [continuous ? "continuous" : "once"]: type });
 }
+
+export const isInForm = (query) => Object.values(SELECTIONS.get(KINDS[query.type].selects) ?? {}).includes(query.type);
 
 /**
  * How the rows of a type are shown: `objects` are matches, `nearest` a list of objects in order, `terms` words with their
@@ -78,7 +86,7 @@ export function regionText(region, space) {
 /** Describes how far a snapshot query looks back, or how long a continuous query lasts. */
 export function timing(query) {
   const ms = (value) => (typeof value === "number" ? `${value}ms` : value);
-  if (!isContinuous(query)) return `in the last ${duration(ms(query.duration))}`;
+  if (!isContinuous(query)) return query.duration === undefined ? "of all times" : `in the last ${duration(ms(query.duration))}`;
   const until = query.duration === undefined ? "until cancelled" : `for ${duration(ms(query.duration)).replace(/^(?=[a-z])/, "a ").replace("a hour", "an hour")}`;
   const window = query.window === undefined ? [] : [`of the last ${duration(ms(query.window))}`];
   const step = query.step === undefined ? [] : [`every ${duration(ms(query.step))}`];
