@@ -309,9 +309,9 @@ class Job(ABC):
                 self._check_lease()
                 self._check_engine()
                 self._tell_failing()
-                self._look_for_missing()
                 self.beside()
                 self.follow()
+                self._look_for_missing()  # last: a broker that is away takes half a minute not to answer
             except Unavailable:
                 continue  # retried next time
             except Exception as error:  # noqa: BLE001 - raised again by the main thread
