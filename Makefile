@@ -18,9 +18,10 @@ GATE ?=
 NAME ?=
 TIMES ?= 20
 LOAD ?= 2
-# For make paper: figures (all by default), and the scale.
+# For make paper: figures (all by default), the scale, and PAPER=tornado for those of another paper.
 FIG ?=
 SCALE ?=
+PAPER ?=
 export PYTHON
 
 VENV := .venv
@@ -125,8 +126,8 @@ bench: $(CLUSTER) ## measure performance, compared with the targets
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
 
 .PHONY: paper
-paper: $(READY) ## repeat the paper's experiments, with a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves; SCALE=0.1 to try)
-	@$(SPARK) $(BIN)/python -m tests.benchmarks.paper $(FIG) $(if $(SCALE),--scale $(SCALE)) $(ARGS)
+paper: $(READY) ## repeat the paper's experiments, with a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves; PAPER=tornado: 8, 9, 13; SCALE=0.1 to try)
+	@$(SPARK) $(BIN)/python -m tests.benchmarks.paper$(addprefix .,$(PAPER)) $(FIG) $(if $(SCALE),--scale $(SCALE)) $(ARGS)
 
 .PHONY: docs
 docs: $(READY) ## build the documentation into docs/_build

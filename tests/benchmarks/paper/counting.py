@@ -302,16 +302,32 @@ def throughput(system: System, queries: QueryBatch, stream: ObjectBatch, tries: 
 
     The indexes of CKQs and CTQs change with what passes, so each try begins with new ones.
     """
-    slots, n, kind = system.version.slots, len(stream), str(queries[0].type)
     row, slot = Routing(system.version).route_queries(queries)
-    leaf = system.version.index.route_objects(stream)
-    owner = system.version.mapping[leaf]
+    owner = system.version.route_objects(stream)
+    each = range(system.version.slots)
+    given = (
+        [np.flatnonzero(owner == number) for number in each],
+        [row[slot == number].astype(np.int64) for number in each],
+    )
+    leaves = float(len(system.version.index.route_queries(queries)[0])) / len(queries)
+    return passed(stream, queries, *given, tries) | {"leaves": leaves}
+
+
+def passed(
+    stream: ObjectBatch,
+    queries: QueryBatch,
+    objects_of: list[npt.NDArray[np.int64]],
+    queries_of: list[npt.NDArray[np.int64]],
+    tries: int = 2,
+) -> Counts:
+    """Let objects pass continuous queries, of one type, at slots of which each gets some of both: rows of theirs."""
+    slots, n, kind = len(objects_of), len(stream), str(queries[0].type)
     counts = {name: np.zeros(slots) for name in ("objects", "candidates", "results", "bytes", "seconds", "queries")}
     counts["seconds"][:] = np.inf
     wall = time.monotonic()
     for each in range(slots):
-        mine = row[slot == each].astype(np.int64)
-        parts = [part for part in _parts(stream, owner, each) if len(part)]
+        mine = queries_of[each]
+        parts = [part for part in _parts(stream, objects_of[each]) if len(part)]
         counts["objects"][each] = sum(map(len, parts))
         counts["bytes"][each] = sum(part.to_arrow().nbytes for part in parts)
         counts["queries"][each] = len(mine)
@@ -328,8 +344,7 @@ def throughput(system: System, queries: QueryBatch, stream: ObjectBatch, tries: 
     work = worth(kind, counts)
     result = {name: float(values.sum()) / n for name, values in counts.items()}
     return result | {
-        "slots": float(len(row)) / len(queries),
-        "leaves": float(len(system.version.index.route_queries(queries)[0])) / len(queries),
+        "slots": float(sum(map(len, queries_of))) / len(queries),
         "work": float(work.sum()) / n,
         "work_slowest": float(work.max()) / n,
         "skew": float(work.max() / max(work.mean(), 1e-9)),
@@ -358,9 +373,9 @@ def _standing(kind: str, stream: ObjectBatch, numbers: npt.NDArray[np.int64], qu
     return index
 
 
-def _parts(stream: ObjectBatch, owner: npt.NDArray[np.int32], slot: int) -> Iterator[ObjectBatch]:
+def _parts(stream: ObjectBatch, rows: npt.NDArray[np.int64]) -> Iterator[ObjectBatch]:
     for first in range(0, len(stream), BATCH):
-        part = stream.take(first + np.flatnonzero(owner[first : first + BATCH] == slot))
+        part = stream.take(rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + BATCH)])
         yield ObjectBatch(part.ids, part.t, part.x, part.y, part.terms.compact())
 
 

@@ -66,8 +66,9 @@ looked at all objects of each leaf that has the keywords. It is counted on queri
 was built.
 
 *Methods.* All global indexes use the product's slot indexes, as all methods share the same ones in the paper. QT-tree,
-Quadtree and Text are Algorithm 1 with both kinds of split, with spatial splits only, and with textual splits only. The
-indexes of Tornado (A-Grid) and PS2Stream (kd^t) are not built yet. There are 8 slots, θ is 64, unless varied.
+Quadtree and Text are Algorithm 1 with both kinds of split, with spatial splits only, and with textual splits only. Of
+the other papers' indexes, Tornado's A-Grid is compared in [Which index?](which-index.md) with figures of its own paper,
+and PS2Stream's (kd^t) is not built yet. There are 8 slots, θ is 64, unless varied.
 
 *Data.* TW: objects around real cities by population, with 5 to 15 words by Zipf's law; 60 % of the words belong to the
 object's topic. Uni and Gau: the same words at other places. Queries are drawn from objects: 1 keyword, 0.01 % of the

@@ -8,15 +8,16 @@
                 └──────────────────────── Cooldown <───────────────────────── Withdrawing <────┘              │
                                               ^───────────────────────────────────────────────────────────────┘
 
-PM is tried before FM, FM before FG (SSTD, section 5.1), and FG before a rebuild: by the cost model's expectation when a
+Strategies are tried in the order that the index's kind has them: PM before FM, FM before those that adjust the index
+(SSTD, section 5.1; Tornado, section 4), and these before a rebuild. So it is by the cost model's expectation when a
 proposal is computed, and by measurements once a version is active, which is done here. If the new version does not
 restore balance, the next strategy follows at once. After the last one the machine pauses, longer each time, because
 nothing has helped.
 
 A stream that began without history has a tree that does not fit its data. Once enough objects have been seen, its first
-tree is rebuilt whether or not load is in balance, with the same steps and limits. This is done once: earlier use of PM,
-FM or FG does not count as a rebuild, but a rebuild for any other reason does, including one by hand. The routing store
-records whether there was one.
+tree is rebuilt whether or not load is in balance, with the same steps and limits. This is done once: earlier use of
+other strategies does not count as a rebuild, but a rebuild for any other reason does, including one by hand. The routing
+store records whether there was one.
 
 The caller that carries out the commands follows three rules.
 
