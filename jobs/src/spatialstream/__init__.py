@@ -2,9 +2,9 @@
 
 The public API; every name is loaded on first use.
 
-- Run queries: :func:`answer` (DataFrames in, :class:`Answers` out), :func:`answer_stream` (streaming DataFrames, an
-  :class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out, a :class:`RunSummary`),
-  :func:`brute_force` (records in and out, for tests).
+- Run queries: :func:`answer` (DataFrames or files in, :class:`Answers` out), :func:`answer_stream` (streaming
+  DataFrames, an :class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out, a
+  :class:`RunSummary`), :func:`brute_force` (records in and out, for tests); files may have an :class:`InputLayout`.
 - Running streams: :func:`connect` returns a :class:`Stream` with ``ask``, ``register``, ``cancel``, ``send``, ``watch``
   (a :class:`Subscription`), ``queries`` (:class:`RegisteredQueries`) and ``describe``; a row is an :class:`Answer`.
   :class:`Connection` and :class:`TlsFiles` say how to reach protected servers.
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         SnapshotQuery,
     )
     from spatialstream.oracle.records import brute_force
+    from spatialstream.records.layout import InputLayout
     from spatialstream.report.map import Map
     from spatialstream.spark.answer_stream import AnswerStream, answer_stream
     from spatialstream.spark.answers import Answers, RejectedWarning, answer
@@ -96,6 +97,7 @@ __all__ = [
     "ContinuousQuery",
     "Deduplicator",
     "Gone",
+    "InputLayout",
     "Lost",
     "Map",
     "Missing",
@@ -145,6 +147,7 @@ _MODULES = {
         *("Box", "Cancel", "Circle", "ContinuousQuery", "Polygon", "SnapshotQuery"),
     ),
     "oracle.records": ("brute_force",),
+    "records.layout": ("InputLayout",),
     "report.map": ("Map",),
     "spark.answer_stream": ("AnswerStream", "answer_stream"),
     "spark.answers": ("Answers", "RejectedWarning", "answer"),

@@ -28,6 +28,8 @@ from spatialstream.client.stream import RegisteredQueries
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.following import EVENTS, JSON_LINES
+from spatialstream.gateway.geojson import GEOJSON
+from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.streams import ServedStream
@@ -70,6 +72,11 @@ BEYOND = [
     "step: is 0",
     "an id is itself a key",
     "terms without coordinates",
+    "has no column",
+    "is a parameter of text/csv",
+    "at: is the time of all objects",
+    "time_zone: .* give an IANA name",
+    "at: .* is not a time",
 ]
 """What no schema can say that is wrong with a request, as it is told: how its fields go together, and what there is."""
 ANY_PARAMETER = ("GET /live", "GET /ready", "GET /openapi.json", "GET /asyncapi.json")
@@ -167,6 +174,16 @@ POLYGONS = [
 @schemathesis.serializer(JSON_LINES)
 def _lines(context: Any, value: Any) -> bytes:
     """The schema of the document is that of a line."""
+    return json.dumps(value).encode()
+
+
+@schemathesis.serializer(CSV)
+def _text(context: Any, value: Any) -> bytes:
+    return str(value).encode(errors="replace")
+
+
+@schemathesis.serializer(GEOJSON)
+def _geojson(context: Any, value: Any) -> bytes:
     return json.dumps(value).encode()
 
 

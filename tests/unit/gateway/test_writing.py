@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -271,6 +272,90 @@ def test_objects_are_sent_as_they_are_written_all_or_none(send: Client, stream: 
     assert send("POST", "/streams/s/objects", b"").json == {"objects": 0}
     assert send("POST", "/streams/s/objects", json.dumps(LINE | {"id": "away"}).encode()).status == 503
     assert len(stream.lines) == 1
+
+
+def test_objects_are_taken_as_text_with_columns(send: Client, stream: Stream) -> None:
+    columns = "columns=id=key,text=title%2Bbody,t=when&time_format=%25d.%25m.%25Y&time_zone=Europe/Berlin"
+    path = f"/streams/s/objects?{columns}&separator=%3B"
+    rows = "key;when;lon;lat;title;body;more\n1;28.11.2026;0.5;0.25;Fire;out;x\n2;28.11.2026;1;1;;Rain;y\n"
+    answer = send("POST", path, rows.encode(), content_type="text/csv; charset=utf-8")
+    assert (answer.status, answer.json) == (200, {"objects": 2})
+    sent = [json.loads(line) for line in b"".join(stream.lines).splitlines()]
+    assert sent[0] == {"id": "1", "t": "2026-11-27T23:00:00+00:00", "lon": 0.5, "lat": 0.25, "text": "Fire out"}
+    answer = send("POST", path, (rows + "3;soon;1;1;x;;\n4;5\n").encode(), content_type="text/csv")
+    assert answer.status == 400
+    assert [(each["line"], each["field"]) for each in answer.errors] == [(4, "when"), (5, "record")]
+    assert "none has been sent; line 4: when: 'soon' does not fit the time format '%d.%m.%Y'" in answer.json["detail"]
+    assert len(stream.lines) == 1
+
+
+def quake(name: str, lon: float, kind: str = "Point") -> dict[str, Any]:
+    properties = {"time": LINE["t"], "text": "Fire"}
+    return {
+        "type": "Feature",
+        "id": name,
+        "geometry": {"type": kind, "coordinates": [lon, 0]},
+        "properties": properties,
+    }
+
+
+def test_objects_are_taken_as_features(send: Client, stream: Stream) -> None:
+    path, form = "/streams/s/objects?columns=t=properties.time,text=properties.text", "application/geo+json"
+    one, area, far = quake("a", 0), quake("b", 0, "Polygon"), quake("c", 500)
+    for body in (one, [one], {"type": "FeatureCollection", "features": [one]}):
+        assert send("POST", path, body, content_type=form).json == {"objects": 1}
+    sent = {"id": "a", "t": LINE["t"], "lon": 0, "lat": 0, "text": "Fire"}
+    assert [json.loads(line) for lines in stream.lines for line in lines.splitlines()] == [sent] * 3
+    told: dict[str, Any] = {"type": "FeatureCollection", "features": [one, area, far]}
+    answer = send("POST", path, told, content_type=form)
+    assert [(each["pointer"], each["field"]) for each in answer.errors] == [
+        ("#/features/1", "geometry"),
+        ("#/features/2", "lon"),
+    ]
+    assert "pointer #/features/1: geometry: is Polygon; an object has a Point" in answer.json["detail"]
+    assert [each["pointer"] for each in send("POST", path, [one, far], content_type=form).errors] == ["#/1"]
+    assert [each["pointer"] for each in send("POST", path, far, content_type=form).errors] == ["#"]
+    answer = send("POST", path, json.dumps(told)[:-40].encode(), content_type=form)
+    assert [each["pointer"] for each in answer.errors] == ["#/features/1", "#/features/2"]
+    assert len(stream.lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "form", "parameter", "told"),
+    [
+        ("columns=id=a", "application/jsonl", "columns", "is a parameter of text/csv and application/geo\\+json"),
+        (
+            "header=false",
+            "application/geo+json",
+            "header",
+            "is a parameter of text/csv, and the body is application/geo",
+        ),
+        ("columns=colour=red", "text/csv", "columns", "'colour' is not a field of objects"),
+        ("header=no", "text/csv", "header", "'no' is none; give true or false"),
+        ("quotes=double", "text/csv", "quotes", "give csv or none"),
+        ("separator=x", "text/csv", "separator", "give ',', ';'"),
+        ("time_zone=Mars", "text/csv", "time_zone", "give an IANA name"),
+        ("time_format=d", "text/csv", "time_format", "has no fields"),
+        ("at=soon", "text/csv", "at", "'soon' is not a time.*, or now"),
+        ("at=5&columns=t=a", "text/csv", "at", "is the time of all objects"),
+    ],
+)
+def test_parameters_of_a_layout_are_checked(
+    send: Client, stream: Stream, query: str, form: str, parameter: str, told: str
+) -> None:
+    answer = send("POST", f"/streams/s/objects?{query}", b"id,t,lon,lat,text\n", content_type=form)
+    assert (answer.status, answer.errors[0]["parameter"]) == (400, parameter)
+    assert re.search(told, answer.errors[0]["detail"])
+    assert not stream.lines
+
+
+def test_a_body_that_lacks_a_column_is_refused(send: Client, stream: Stream) -> None:
+    answer = send("POST", "/streams/s/objects?at=now", b"id,lng,lat,text\n1,2,3,x\n", content_type="text/csv")
+    assert answer.status == 400
+    assert "has no column 'lon'; it has 'id', 'lng', 'lat', 'text'; maybe --columns lon=lng" in answer.json["detail"]
+    answer = send("POST", "/streams/s/objects", b"[", content_type="application/geo+json")
+    assert (answer.status, answer.errors[0]["pointer"]) == (400, "#")
+    assert not stream.lines
 
 
 @pytest.mark.parametrize("t", [1_795_880_000, 1_795_880_000_000_000])

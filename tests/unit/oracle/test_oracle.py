@@ -679,7 +679,7 @@ def test_a_column_that_is_not_there_is_a_wrong_setting(tmp_path, suffix):
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("x.jsonl.gz", b"plain"), ("x.parquet", b"plain"), ("x.txt", b"{}"), ("x.parquet.gz", b""), ("none.jsonl", None)],
+    [("x.jsonl.gz", b"plain"), ("x.parquet", b"plain"), ("x.pdf", b"{}"), ("x.parquet.gz", b""), ("none.jsonl", None)],
 )
 def test_a_file_that_cannot_be_read_is_a_wrong_setting(tmp_path, name, content):
     if content is not None:

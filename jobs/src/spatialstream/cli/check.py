@@ -20,6 +20,7 @@ def add_parser(commands: Any) -> None:
         "row. Time and memory are proportional to objects times queries.",
     )
     shared.add_input(parser)
+    shared.add_layout(parser)
     shared.add_time_unit(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the run's output folder")
     parser.add_argument("--retention", type=shared.duration, metavar="TIME", help="the run's --retention")
@@ -32,7 +33,7 @@ def _check(options: argparse.Namespace) -> int:
     from spatialstream.oracle import check_files
 
     outcome = check_files(
-        options.objects,
+        shared.input_files(options, options.objects),
         options.queries,
         options.output / "results",
         options.space,
@@ -40,6 +41,7 @@ def _check(options: argparse.Namespace) -> int:
         columns=options.columns,
         unit=options.time_unit or "ms",
         retention=options.retention,
+        layout=shared.layout(options),
     )
     for line in outcome.lines():
         print(line)

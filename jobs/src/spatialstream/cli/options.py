@@ -17,10 +17,10 @@ from spatialstream.index.kinds import DEFAULT, KINDS
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
-from spatialstream.model.times import TIME_UNITS, parse_duration, parse_time
+from spatialstream.model.times import TIME_UNITS, parse_duration
 from spatialstream.records.columns import parse_columns
 from spatialstream.records.inputs import expanded, spooled
-from spatialstream.records.layout import InputLayout
+from spatialstream.records.layout import InputLayout, parse_layout
 
 __all__ = [
     "add_columns",
@@ -152,7 +152,7 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     """Add the options of :func:`layout`."""
     add = parser.add_argument
     text = "what separates columns: , ; | or tab (default: found in the header)"
-    add("--separator", type=_separator, metavar="MARK", help=text)
+    add("--separator", metavar="MARK", help=text)
     add("--no-header", action="store_true", help="the first line names no columns; their names are 1, 2, ...")
     text = 'csv or none: whether " encloses cells (default: csv, but none where tabs separate the columns)'
     add("--quotes", choices=("csv", "none"), metavar="KIND", help=text)
@@ -197,22 +197,15 @@ def input_files(options: argparse.Namespace, paths: Sequence[Path], keep: Path |
     return [file if path == _STANDARD_INPUT else path for path in files]
 
 
-def _separator(text: str) -> str:
-    return {"tab": "\t", "\\t": "\t"}.get(text, text)
-
-
 def layout(options: argparse.Namespace) -> InputLayout:
     """Build the layout of files of objects from the options of :func:`add_layout`.
 
     Raises:
         SettingError: one of them is invalid.
     """
-    at = int(time.time() * 1000) if options.at == "now" else None
+    names = ("separator", "quotes", "time_format", "time_zone", "at")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
     try:
-        at = at if at is not None or options.at is None else parse_time(options.at)
-        quotes = None if options.quotes is None else options.quotes == "csv"
-        return InputLayout(options.separator, not options.no_header, quotes, options.time_format, options.time_zone, at)
-    except RecordError as error:
-        raise SettingError("at", error.problem) from None
+        return parse_layout({**given, "header": str(not options.no_header).lower()}, int(time.time() * 1000))
     except SettingError as error:
         raise SettingError(error.setting.replace("_", "-"), error.problem) from None

@@ -34,6 +34,7 @@ class InputFiles:
         rule: term extraction.
         columns: our field name -> name in the input, for objects.
         unit: of numeric times.
+        object_unit: of those of objects; None: the same.
     """
 
     chunks: Mapping[Kind, Sequence[Chunk]]
@@ -41,6 +42,7 @@ class InputFiles:
     rule: TermRule
     columns: Mapping[str, str] = field(default_factory=dict)
     unit: str = "ms"
+    object_unit: str | None = None
 
     @classmethod
     def of(
@@ -62,7 +64,7 @@ class InputFiles:
             "objects": plan(objects, columns, "objects", space=space, layout=layout),
             "queries": plan(queries, None, "queries", space=space),
         }
-        return cls(chunks, space, rule, dict(columns), unit)
+        return cls(chunks, space, rule, dict(columns), unit, None if layout is None else layout.time_unit)
 
     @property
     def size(self) -> int:
@@ -81,8 +83,9 @@ class InputFiles:
                 yield Records(chunk.source, decoded)
 
     def _decoded(self, chunk: Chunk, kind: Kind) -> Iterator[Decoded[Any]]:
-        columns = self.columns if kind == "objects" else {}
-        return decode_chunk(chunk, kind, self.space, self.rule, columns, self.unit)
+        if kind == "queries":
+            return decode_chunk(chunk, kind, self.space, self.rule, {}, self.unit)
+        return decode_chunk(chunk, kind, self.space, self.rule, self.columns, self.object_unit or self.unit)
 
     def check_times(self) -> None:
         """Check that the times of the first records of files do not look like another unit than ms.

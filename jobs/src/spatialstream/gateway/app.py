@@ -36,6 +36,7 @@ from spatialstream.gateway.console import Console, Pages
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll, rows_of
 from spatialstream.gateway.geojson import GEOJSON
+from spatialstream.gateway.laid_out import FORMS, PARAMETERS, laid_out
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
@@ -524,14 +525,15 @@ class Gateway:
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
         """Send objects; 200 after the broker has acknowledged all of them."""
-        check_parameters(request, "time_unit")
-        check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
+        check_parameters(request, "time_unit", *PARAMETERS)
+        form = check_media_type(request, JSON_LINES, "application/x-ndjson", JSON, *FORMS)
+        layout = laid_out(request, form)
         sure = _unit_is_said(request, "times are not converted, so they must be ms")
 
         async def read(taken: Taken) -> bytes:
             return await read_body(request, self.limits.body, taken.more, self.limits.arrival)
 
-        count = await self._writer(stream).objects(read, sure=sure)
+        count = await self._writer(stream).objects(read, sure=sure, layout=layout)
         self.metrics.objects(stream.name, count)
         return JSONResponse({"objects": count})
 

@@ -15,6 +15,7 @@ from spatialstream.gateway.features import CRS84, MOST_ITEMS
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
+from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.listing import MOST_LISTED
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
 from spatialstream.model.kinds import KINDS as QUERY_KINDS
@@ -216,6 +217,24 @@ def _at_least(least: int) -> dict[str, Any]:
 _TIME, _DURATION = QUERY_JSON["properties"]["t"], QUERY_JSON["properties"]["duration"]
 _TIMEOUT = _parameter("query", "timeout", "how long to wait, such as 5s; 10s by default, 60s at most", _DURATION)
 _TIME_UNIT = _parameter("query", "time_unit", "times are ms even if they look like another unit", {"enum": ["ms"]})
+_COLUMN = "(id|t|lon|lat|x|y|text|terms)=[^,=&]+"
+_EITHER = f"of {CSV} and {GEOJSON}"
+_LAYOUT = [
+    _parameter("query", name, told, schema)
+    for name, told, schema in (
+        (
+            "columns",
+            f"{_EITHER}: where the fields are",
+            {"type": "string", "pattern": f"^{_COLUMN}(,{_COLUMN})*$"},
+        ),
+        ("separator", f"of {CSV}: what separates the columns", {"enum": [",", ";", "|", "tab"]}),
+        ("header", f"of {CSV}: whether the first line names the columns", {"enum": ["true", "false"]}),
+        ("quotes", f"of {CSV}: whether quotation marks enclose cells", {"enum": ["csv", "none"]}),
+        ("time_format", f"{_EITHER}: of times, as strptime takes it", {"type": "string", "pattern": "%"}),
+        ("time_zone", f"{_EITHER}: IANA name of the zone of times that name none", None),
+        ("at", f"{_EITHER}: time of all objects", {"anyOf": [*_TIME["oneOf"], {"const": "now"}]}),
+    )
+]
 _PLACE = {"type": "string", "pattern": PATTERN}
 _BEGINNING = {"anyOf": [{"enum": ["newest", "oldest"]}, _PLACE]}
 _NUMBER = {"type": "number"}
@@ -436,8 +455,16 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     },
     "POST /streams/{stream}/objects": {
         "summary": "Send objects, all or none",
-        "parameters": [_TIME_UNIT],
-        "requestBody": _body("JSON Lines, each of an object", JSON_LINES, _ref("Object")),
+        "parameters": [_TIME_UNIT, *_LAYOUT],
+        "requestBody": {
+            "description": "JSON Lines, each of an object; text with columns; GeoJSON: features, or one",
+            "required": True,
+            "content": {
+                JSON_LINES: {"schema": _ref("Object")},
+                CSV: {"schema": _TEXT},
+                GEOJSON: {"schema": {"type": ["object", "array"]}},
+            },
+        },
         "responses": {"200": _content("the broker has all of them", {JSON: _ref("Taken")})},
     },
 }

@@ -66,16 +66,18 @@ async def read_body(
     return b"".join(parts)
 
 
-def check_media_type(request: Request, *known: str) -> None:
-    """Check the media type of the body; a body without one is assumed to have the right one.
+def check_media_type(request: Request, *known: str) -> str:
+    """Check the media type of the body, and return it; a body without one is assumed to have the first one.
 
     Raises:
         Problem: it is another one.
     """
     given = request.headers.get("content-type", known[0]).partition(";")[0].strip().lower()
-    # curl's default
-    if given not in (*known, "application/x-www-form-urlencoded"):
+    if given == "application/x-www-form-urlencoded":  # curl's default
+        return known[0]
+    if given not in known:
         raise Problem("media-type", f"Content-Type: {given} is not supported; send {' or '.join(known)}")
+    return given
 
 
 def check_parameters(request: Request, *known: str, many: Sequence[str] = ()) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from spatialstream.client.query_session import checked_query
 from spatialstream.client.record_writer import probe_of
 from spatialstream.client.stream import Stream, TimeLimits
+from spatialstream.gateway.laid_out import LaidOut
 from spatialstream.gateway.problems import Problem, of_record
 from spatialstream.gateway.rates import Shares, Taken
 from spatialstream.gateway.streams import ServedStream
@@ -99,12 +101,15 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------------------- objects
 
-    async def objects(self, read: Callable[[Taken], Awaitable[bytes]], *, sure: bool = False) -> int:
+    async def objects(
+        self, read: Callable[[Taken], Awaitable[bytes]], *, sure: bool = False, layout: LaidOut | None = None
+    ) -> int:
         """Send objects, all or none; return their number.
 
         Args:
             read: reads the body, and takes the room that it needs.
             sure: whether to accept times as ms even if they look like another unit.
+            layout: how the body is laid out; None: as JSON Lines.
 
         Raises:
             Problem: one of them is unusable, or of a time that the stream does not take, and which; their times look as
@@ -120,12 +125,16 @@ class Writer:
 
             def work() -> int:
                 content = lines.removeprefix(_BOM)
-                decoded = decode_objects(content, 1, stream.space, stream.rule)
+                if layout is None:
+                    place, decoded = _line, decode_objects(content, 1, stream.space, stream.rule)
+                else:
+                    place = partial(layout.place, content)
+                    decoded, content = layout.read(content, stream.space, stream.rule)
                 if decoded.rejected.num_rows:
-                    raise _unusable(decoded.rejected.to_pylist())
+                    raise _unusable(decoded.rejected.to_pylist(), place)
                 if not sure:
                     _check_times(decoded.batch.t, stream)
-                _check_limits(decoded, stream.limits(), clock, time.time_ns() // 1_000_000)
+                _check_limits(decoded, stream.limits(), clock, time.time_ns() // 1_000_000, place)
                 if len(decoded.batch):
                     self._record_writer.objects(content)
                 return len(decoded.batch)
@@ -285,7 +294,17 @@ def _check_times(t: Ints, stream: Stream) -> None:
         raise Problem("invalid", f"t: {told}", [{"pointer": "#/t", "detail": told}])
 
 
-def _check_limits(decoded: Decoded[ObjectBatch], limits: TimeLimits, clock: int | None, now: int) -> None:
+_Place = Callable[[int], dict[str, Any]]
+"""Where in a body the record of a number is."""
+
+
+def _line(number: int) -> dict[str, Any]:
+    return {"line": number}
+
+
+def _check_limits(
+    decoded: Decoded[ObjectBatch], limits: TimeLimits, clock: int | None, now: int, place: _Place
+) -> None:
     """Refuse objects that the stream would reject for their time. Its clock goes on, so what is too old stays so.
 
     Args:
@@ -293,6 +312,7 @@ def _check_limits(decoded: Decoded[ObjectBatch], limits: TimeLimits, clock: int 
         limits: which times the stream takes.
         clock: the stream's, or an earlier one; None: not known.
         now: the day's clock, ms.
+        place: where in the body the record of a number is.
 
     Raises:
         Problem: there are some; names each with its line.
@@ -306,13 +326,14 @@ def _check_limits(decoded: Decoded[ObjectBatch], limits: TimeLimits, clock: int 
         ceiling = now + limits.ahead
         refused |= {row: f"t: {in_the_future(int(t[row]), ceiling)}, {most}" for row in np.flatnonzero(early).tolist()}
     if refused:
-        raise _unusable([{"line": int(decoded.line[row]), "reason": refused[row]} for row in sorted(refused)])
+        raise _unusable([{"line": int(decoded.line[row]), "reason": refused[row]} for row in sorted(refused)], place)
 
 
-def _unusable(rejected: list[dict[str, Any]]) -> Problem:
+def _unusable(rejected: list[dict[str, Any]], place: _Place) -> Problem:
     errors = []
     for each in rejected:
         field, _, problem = each["reason"].partition(": ")
-        errors.append({"line": each["line"], "field": field, "detail": problem})
-    first = f"line {rejected[0]['line']}: {rejected[0]['reason']}"
+        errors.append({**place(each["line"]), "field": field, "detail": problem})
+    where = " ".join(map(str, place(rejected[0]["line"]).popitem()))
+    first = f"{where}: {rejected[0]['reason']}"
     return Problem("invalid", f"{len(rejected)} objects are invalid, and none has been sent; {first}", errors)

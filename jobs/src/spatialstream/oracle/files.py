@@ -1,6 +1,7 @@
 """The oracle over the files of a run: reads inputs, results and rejected records line by line, and compares them.
 
-Inputs are JSON Lines (objects also CSV and Parquet, by the suffix), text also as ``.gz``. This reader is as simple as
+Inputs are JSON Lines (objects also CSV and Parquet, by the suffix; other layouts in :mod:`~.layouts`), text also as
+``.gz``. This reader is as simple as
 the oracle: one line, one ``json.loads``, one record; blank lines are skipped. In CSV, an empty cell is absent and a
 quoted empty one is an empty string; ``t`` and coordinates are the numbers in their cells; a record with more or fewer
 cells than the header, or with text after a closing quote, is invalid. Parquet timestamps are UTC.
@@ -8,10 +9,8 @@ cells than the header, or with text after a closing quote, is invalid. Parquet t
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,9 @@ from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.oracle.comparison import Difference, check
+from spatialstream.oracle.layouts import content_of, csv_number, is_laid_out, laid_out
 from spatialstream.oracle.semantics import Row, answers
+from spatialstream.records.layout import InputLayout
 
 __all__ = ["Check", "Place", "check_files", "read_objects", "read_queries", "read_rows"]
 
@@ -35,7 +36,6 @@ Place = tuple[str, int]
 """Position of a record: the file's name without its folder, and its line or row, from 1."""
 
 _INTEGER = re.compile(r"-?\d{1,3999}", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 _T = TypeVar("_T", SpatialObject, Query | Cancellation)
 
@@ -90,6 +90,7 @@ def check_files(
     columns: Mapping[str, str] | None = None,
     retention: int | None = None,
     unit: str = "ms",
+    layout: InputLayout | None = None,
 ) -> Check:
     """Compare the results of a run with the oracle's answers to the same files.
 
@@ -102,12 +103,13 @@ def check_files(
         columns: names of the objects' fields in their files, where they differ: ``{"id": "event"}``.
         retention: how far the run's snapshot queries could look back, in ms; None: without limit.
         unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
+        layout: how the records of objects are laid out, where the files do not show it.
 
     Raises:
         SettingError: a file or the folder does not exist, or cannot be read as what its suffix says.
     """
     rejected: set[Place] = set()
-    known_objects = list(read_objects(objects, space, rule, columns, rejected.add, unit))
+    known_objects = list(read_objects(objects, space, rule, columns, rejected.add, unit, layout))
     placed_queries = list(read_queries(queries, space, rule, rejected.add, unit))
     rows, refused = answers((o for _, o in known_objects), (query for _, query in placed_queries), space, retention)
     rejected.update(placed_queries[position][0] for position, _ in refused)
@@ -142,6 +144,7 @@ def read_objects(
     columns: Mapping[str, str] | None = None,
     reject: Callable[[Place], object] = lambda place: None,
     unit: str = "ms",
+    layout: InputLayout | None = None,
 ) -> Iterator[tuple[Place, SpatialObject]]:
     """Yield the valid objects of the files with their positions; ``reject`` is called with those of the others.
 
@@ -157,8 +160,14 @@ def read_objects(
             record = {field: record.get(name) for field, name in names.items()}
         return parse_object(_in_ms(record, unit), space, rule)
 
+    layout, columns = layout or InputLayout(), columns or {}
+    unit_there = unit if layout.at is None else "ms"  # in which that time is
     for path in paths:
-        yield from _parsed(path, _records(path, names, columns or {}), parse, reject)
+        if path.is_file() and is_laid_out(path, columns, layout):
+            records = laid_out(path, columns, layout, space)
+            yield from _parsed(path, records, lambda each: parse_object(_in_ms(each, unit_there), space, rule), reject)
+        else:
+            yield from _parsed(path, _records(path, names, columns), parse, reject)
 
 
 def read_queries(
@@ -256,17 +265,8 @@ def _records(path: Path, names: Mapping[str, str], columns: Mapping[str, str]) -
     return _json_lines(path)
 
 
-def _content(path: Path) -> bytes:
-    content = path.read_bytes()
-    try:
-        content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise SettingError("file", f"{path} is not a gzip file: {error}") from None
-    return content.removeprefix(b"\xef\xbb\xbf")
-
-
 def _json_lines(path: Path) -> Iterator[tuple[int, object]]:
-    for number, line in enumerate(_content(path).split(b"\n"), 1):
+    for number, line in enumerate(content_of(path).split(b"\n"), 1):
         if line.strip(b" \t\r"):
             try:
                 yield number, json.loads(line.decode())
@@ -283,7 +283,7 @@ def _check_columns(path: Path, header: Iterable[str | None], columns: Mapping[st
 def _csv_records(path: Path, numbers: Container[str], columns: Mapping[str, str]) -> Iterator[tuple[int, object]]:
     """The records of a CSV file with a header; ``numbers`` are the columns that hold numbers."""
     header: list[str | None] | None = None
-    for line, raw, cells in _csv_cells(_content(path).decode(errors="surrogateescape")):
+    for line, raw, cells in _csv_cells(content_of(path).decode(errors="surrogateescape")):
         if header is None:
             header = cells or []
             _check_columns(path, header, columns)
@@ -291,7 +291,7 @@ def _csv_records(path: Path, numbers: Container[str], columns: Mapping[str, str]
             yield line, raw
         else:
             record = {name or "": cell for name, cell in zip(header, cells, strict=True)}
-            yield line, {name: _csv_number(cell) if name in numbers else cell for name, cell in record.items()}
+            yield line, {name: csv_number(cell) if name in numbers else cell for name, cell in record.items()}
 
 
 def _csv_cells(text: str) -> Iterator[tuple[int, str, list[str | None] | None]]:
@@ -346,18 +346,6 @@ def _is_text(raw: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _csv_number(cell: str | None) -> object:
-    """The number that a cell holds; the cell itself if it is none, such as a time in ISO 8601."""
-    if cell is None:
-        return None
-    cell = cell.strip()
-    if _INTEGER.fullmatch(cell):
-        return int(cell)
-    if _DECIMAL.fullmatch(cell):
-        return float(cell)
-    return cell or None
 
 
 def _parquet_rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, object]]:

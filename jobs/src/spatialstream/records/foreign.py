@@ -47,7 +47,7 @@ from spatialstream.records.layout import InputLayout
 from spatialstream.records.missing import missing_column, value_paths
 from spatialstream.records.reasons import renamed
 
-__all__ = ["ObjectReader", "Record", "check_foreign", "decode_foreign", "open_input", "records_of"]
+__all__ = ["ObjectReader", "Record", "check_foreign", "check_records", "decode_foreign", "open_input", "records_of"]
 
 _BLOCK = 1 << 14
 _LOOKED_AT = 1_000
@@ -112,11 +112,22 @@ def check_foreign(
         SettingError: a column is not there, and the error suggests those that are; or there is no first record,
             because the file is not what its name says.
     """
-    layout.check(columns)
     with open_input(source, compression) as file:
-        if form == "text":
-            return _check_header(source, DelimitedRecords(file, layout).header, layout, columns, space)
-        first = list(islice(records_of(file, form, layout), 1 if form == "document" else _LOOKED_AT))
+        return check_records(source, file, form, layout, columns, space)
+
+
+def check_records(
+    source: str, file: BinaryIO, form: str, layout: InputLayout, columns: Mapping[str, str], space: Space
+) -> tuple[str, ...]:
+    """As :func:`check_foreign`, of the bytes of a file.
+
+    Raises:
+        SettingError: as there.
+    """
+    layout.check(columns)
+    if form == "text":
+        return _check_header(source, DelimitedRecords(file, layout).header, layout, columns, space)
+    first = list(islice(records_of(file, form, layout), 1 if form == "document" else _LOOKED_AT))
     if form == "document" and first and first[0][2] is not None:
         raise SettingError(source, f"is not JSON: {first[0][2].problem}")
     record = next((value for _, value, error in first if error is None), None)

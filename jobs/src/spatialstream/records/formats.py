@@ -14,7 +14,7 @@ from spatialstream.records.decode import csv_cells
 from spatialstream.records.foreign import open_input
 from spatialstream.records.layout import InputLayout
 
-__all__ = ["Kind", "check_start", "foreign_form", "is_known", "own_format"]
+__all__ = ["Kind", "check_start", "foreign_form", "is_collection", "is_known", "own_format"]
 
 Kind = Literal["objects", "queries"]
 """Kind of the records in a file."""
@@ -127,10 +127,15 @@ def _json_form(line: bytes, form: str, suffix: str) -> tuple[str, bool]:
     if isinstance(value, dict) and value.get("type") == "Feature" and "geometry" in value:
         return "lines", False
     if suffix in (".json", ".geojson"):
-        whole = text.startswith(b"[") or text == b"{" or _COLLECTION.search(text) is not None
+        whole = text.startswith(b"[") or text == b"{" or is_collection(text)
         if whole or (form == "document" and value is None):
             return "document", False
     return "lines", True
+
+
+def is_collection(start: bytes) -> bool:
+    """Whether JSON that begins so is an object with features."""
+    return _COLLECTION.search(start) is not None
 
 
 def is_known(path: Path) -> bool:

@@ -13,9 +13,9 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from spatialstream.model.errors import RecordError, SettingError
-from spatialstream.model.times import TIME_LIMIT, parse_time
+from spatialstream.model.times import TIME_LIMIT, parse_time, time_unit
 
-__all__ = ["SEPARATORS", "InputLayout"]
+__all__ = ["SEPARATORS", "InputLayout", "parse_layout"]
 
 SEPARATORS = (",", ";", "\t", "|")
 """Marks that can stand between the columns of a text file."""
@@ -34,6 +34,7 @@ class InputLayout:
         time_format: of ``t``, as ``strptime`` takes it; None: ISO 8601 or numbers.
         time_zone: IANA name of the zone of times that name none; None: UTC.
         at: the time of all objects in ms; None: each has its own.
+        time_unit: of times that are numbers, ``"s"``, ``"ms"`` or ``"us"``; None: that of the run.
     """
 
     separator: str | None = None
@@ -42,6 +43,7 @@ class InputLayout:
     time_format: str | None = None
     time_zone: str | None = None
     at: int | None = None
+    time_unit: str | None = None
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -57,12 +59,14 @@ class InputLayout:
             raise SettingError("at", "is the time of all objects; leave out the format and the zone of times")
         if self.at is not None and abs(self.at) > TIME_LIMIT:
             raise SettingError("at", f"{self.at} is out of range; give milliseconds from {-TIME_LIMIT} to {TIME_LIMIT}")
+        if self.time_unit is not None:
+            time_unit(self.time_unit, "time_unit")
         self.zone()
 
     @property
     def plain(self) -> bool:
         """Whether nothing is said that differs from files in our own layout."""
-        return self == InputLayout()
+        return self == InputLayout(time_unit=self.time_unit)
 
     @property
     def of_text(self) -> bool:
@@ -108,6 +112,43 @@ class InputLayout:
             return value if moment is None else _in_utc(moment, zone)
 
         return read
+
+
+_NAMED = {"tab": "\t", "\\t": "\t"}
+
+
+def parse_layout(given: Mapping[str, str], now: int) -> InputLayout:
+    """A layout of texts, as options and parameters give it.
+
+    Args:
+        given: by the names of the layout's attributes. ``separator`` may be ``tab``, ``header`` is ``true`` or
+            ``false``, ``quotes`` is ``csv`` or ``none``, and ``at`` is a time or ``now``.
+        now: the time, in ms.
+
+    Raises:
+        SettingError: one of them is invalid.
+    """
+    separator, at = given.get("separator"), given.get("at")
+    try:
+        moment = now if at == "now" else None if at is None else parse_time(at, "at")
+    except RecordError as error:
+        raise SettingError("at", f"{error.problem}, or now") from None
+    return InputLayout(
+        _NAMED.get(separator, separator) if separator else separator,
+        _choice(given, "header", {"true": True, "false": False}) is not False,
+        _choice(given, "quotes", {"csv": True, "none": False}),
+        given.get("time_format"),
+        given.get("time_zone"),
+        moment,
+    )
+
+
+def _choice(given: Mapping[str, str], name: str, choices: Mapping[str, bool]) -> bool | None:
+    if name not in given:
+        return None
+    if given[name] not in choices:
+        raise SettingError(name, f"{given[name]!r} is none; give {' or '.join(choices)}")
+    return choices[given[name]]
 
 
 def _formatted(text: str, form: str) -> datetime:

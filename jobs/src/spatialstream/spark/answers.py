@@ -1,4 +1,4 @@
-"""Answering queries from a notebook: DataFrames in, :class:`Answers` out."""
+"""Answering queries from a notebook: DataFrames or files in, :class:`Answers` out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from spatialstream.model.errors import AllRejected, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.model.typed_queries import TypedQuery
+from spatialstream.records.layout import InputLayout
 from spatialstream.records.reasons import VALUES, all_rejected
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
@@ -48,6 +49,10 @@ def result_schema(space: Space = WGS84) -> str:
     )
 
 
+Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A file, a folder of files, or several of these."""
+
+
 class RejectedWarning(UserWarning):
     """Some records were unusable; they are in :attr:`Answers.rejected`."""
 
@@ -66,8 +71,8 @@ class Answers:
         dataframe: the result rows as a Spark DataFrame, in the order of the files; its columns are those of
             :func:`result_schema`.
         rejected_dataframe: the rejected records as a Spark DataFrame: source (``objects`` or ``queries``; for a Spark
-            DataFrame with the number of its partition), line (for a pandas DataFrame: the row, from 1), reason and
-            record; ``offset`` too, where the input is a stream.
+            DataFrame with the number of its partition; or the file), line (for a pandas DataFrame: the row, from 1),
+            reason and record; ``offset`` too, where the input is a stream.
     """
 
     def __init__(self, dataframe: DataFrame, rejected_dataframe: DataFrame) -> None:
@@ -98,7 +103,7 @@ def _dictionaries(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 def answer(
-    objects: DataFrame | pd.DataFrame,
+    objects: DataFrame | pd.DataFrame | Files,
     queries: Queries,
     *,
     spark: SparkSession | None = None,
@@ -114,7 +119,8 @@ def answer(
 
     Args:
         objects: columns ``id``, ``t`` (ms, or a time), ``lon``, ``lat`` (``x``, ``y`` in planar spaces) and ``text``,
-            or ``terms`` (a list of strings).
+            or ``terms`` (a list of strings). Or files and folders, as ``spatialstream run`` takes them, with the
+            settings ``columns`` and ``layout`` (an :class:`~spatialstream.InputLayout`) where they need them.
         queries: queries as dataclasses or as records in their JSON form, or a single one, or a DataFrame with the
             fields as columns.
         spark: the session to use; default: the active one, else a new one on this machine.
@@ -141,16 +147,21 @@ def answer(
         with disk_errors("output"):
             output = Path(tempfile.mkdtemp(prefix="spatialstream-"))
         atexit.register(shutil.rmtree, output, ignore_errors=True)
-    # lines are in ms, whatever the unit of the frames
+    # lines are in ms, whatever the unit of the frames; files are not
     known = None if time_unit is None else "ms"
-    setup = RunSettings((Path("objects"),), (), Path(output), time_unit=known, **settings)
-    setup.validate()
     unit = "ms" if time_unit is None else unit_of(time_unit, "time_unit")
-    lines = _object_lines(objects, setup.space, unit), _query_lines(queries, unit)
+    files = _files(objects)
+    if files and time_unit is not None:
+        settings["layout"] = replace(settings.get("layout") or InputLayout(), time_unit=unit)
+    setup = RunSettings(files or (Path("objects"),), (), Path(output), time_unit=known, **settings)
+    setup.validate()
+    lines = None if files else _object_lines(objects, setup.space, unit)
+    asked_lines = _query_lines(queries, unit)
     with used_session(spark, keep=True) as session:
         with disk_errors("output"):
             folder = setup.paths.frames
-            given, asked = (_keep(each, folder, name) for each, name in zip(lines, ("objects", "queries"), strict=True))
+            given = files if lines is None else _keep(lines, folder, "objects")
+            asked = _keep(asked_lines, folder, "queries")
         setup = replace(setup, objects=given, queries=asked)
         summary = run(setup, session)
     rows = session.read.schema(result_schema(setup.space)).json(setup.paths.results.as_uri())
@@ -158,7 +169,8 @@ def answer(
     rejected = rejected.withColumn("source", regexp_replace("source", _KEPT_NAME, "$1"))
     if kinds := summary.nothing_left:
         told = f"{all_rejected(kinds)}; the records are in {setup.paths.rejected}"
-        theirs = rejected.filter(rejected.source.rlike(f"^({'|'.join(kinds)})"))
+        of_queries = rejected.source.rlike("^queries(-[0-9]+)?$")
+        theirs = rejected if len(kinds) > 1 else rejected.filter(of_queries if kinds == ["queries"] else ~of_queries)
         raise AllRejected("\n".join([told, *_reasons(theirs, 3)]))
     if summary.rejected:
         warnings.warn(_told(rejected, summary), RejectedWarning, stacklevel=2)
@@ -187,11 +199,21 @@ def _reasons(rejected: DataFrame, most: int) -> list[str]:
     return [f"{row.number} of them such as: {row.reason}" for row in commonest.head(most)]
 
 
-def _object_lines(objects: DataFrame | pd.DataFrame, space: Space, unit: str) -> DataFrame | Iterator[bytes]:
+def _files(objects: object) -> tuple[Path, ...]:
+    """The files and folders that are meant; none, if it is something else."""
+    if isinstance(objects, str | os.PathLike):
+        return (Path(objects),)
+    several = isinstance(objects, list | tuple) and all(isinstance(each, str | os.PathLike) for each in objects)
+    return tuple(map(Path, objects)) if several else ()  # type: ignore[arg-type, call-overload]
+
+
+def _object_lines(objects: object, space: Space, unit: str) -> DataFrame | Iterator[bytes]:
     if isinstance(objects, pd.DataFrame):
         return object_records(objects, space, unit=unit)
     if not isinstance(objects, DataFrame):
-        raise SettingError("objects", f"is of type {type(objects).__name__}; give a pandas or a Spark DataFrame")
+        raise SettingError(
+            "objects", f"is of type {type(objects).__name__}; give a pandas or a Spark DataFrame, or files"
+        )
     return object_lines(_at_rest(objects, "objects"), space, unit=unit)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -35,6 +36,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, time_unit, whole_number
 from spatialstream.model.unicode_data import UNICODE
+from spatialstream.records.inputs import expanded
 from spatialstream.records.layout import InputLayout
 from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.failures import explained
@@ -79,8 +81,8 @@ class RunSettings:
     """All settings of an embedded run.
 
     Attributes:
-        objects, queries: input files: objects as JSON Lines, CSV, Parquet, GeoJSON or text with columns; queries as
-            JSON Lines. Queries with one timestamp are in the order of the files.
+        objects, queries: input files: objects as JSON Lines, CSV, Parquet, GeoJSON or text with columns, or folders of
+            such; queries as JSON Lines. Queries with one timestamp are in the order of the files.
         output: folder for ``results/`` and ``rejected/``.
         slots: worker slots. Results do not depend on it, nor on ``index``, ``leaves`` or ``epoch_records``.
         leaves: minimum number of leaves of the index (θ).
@@ -202,7 +204,7 @@ class RunSettings:
             "retention": self.retention,
             "space": str(self.space),
             "columns": dict(sorted(self.columns.items())),
-            **({} if self.layout.plain else {"layout": asdict(self.layout)}),
+            **({} if self.layout == InputLayout() else {"layout": asdict(self.layout)}),
             "time_unit": None if self.time_unit == "ms" else self.time_unit,
             "stop_words": sorted(self.rule.stop_words),
             "minimum_length": self.rule.minimum_length,
@@ -305,6 +307,8 @@ class RunSummary:
         return self.epochs_done == self.epochs
 
 
+_SHOWN = 5
+"""Files that are named."""
 _ANEW = "give another output, or overwrite this one (--overwrite)"
 
 
@@ -408,6 +412,16 @@ def _lines_of(path: Path) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))
 
 
+def _of_files(settings: RunSettings) -> RunSettings:
+    """The settings with the files of folders in place of these."""
+    files, skipped = expanded(settings.objects)
+    if skipped:
+        named = ", ".join(map(str, skipped[:_SHOWN]))
+        told = f"{len(skipped)} files are skipped, since their names do not end as those of objects do: {named}"
+        warnings.warn(told, stacklevel=3)
+    return replace(settings, objects=tuple(files))
+
+
 def run(
     settings: RunSettings,
     spark: SparkSession | None = None,
@@ -429,6 +443,7 @@ def run(
         RecordError: with ``strict``, the first rejected record.
     """
     settings.validate()
+    settings = _of_files(settings)
     started = time.monotonic()
     settings.identity()
     # before anything is written: input with invalid files or columns leaves nothing behind
