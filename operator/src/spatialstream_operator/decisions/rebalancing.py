@@ -16,8 +16,8 @@ nothing has helped.
 
 A stream that began without history has a tree that does not fit its data. Once enough objects have been seen, its first
 tree is rebuilt whether or not load is in balance, with the same steps and limits. This is done once: earlier use of
-other strategies does not count as a rebuild, but a rebuild for any other reason does, including one by hand. The routing
-store records whether there was one.
+other strategies does not count as a rebuild, but a rebuild for any other reason does, including one by hand. The
+routing store records whether there was one.
 
 The caller that carries out the commands follows three rules.
 
