@@ -204,7 +204,7 @@ def _files(objects: object) -> tuple[Path, ...]:
     if isinstance(objects, str | os.PathLike):
         return (Path(objects),)
     several = isinstance(objects, list | tuple) and all(isinstance(each, str | os.PathLike) for each in objects)
-    return tuple(map(Path, objects)) if several else ()  # type: ignore[arg-type, call-overload]
+    return tuple(map(Path, objects)) if several else ()  # type: ignore[call-overload]
 
 
 def _object_lines(objects: object, space: Space, unit: str) -> DataFrame | Iterator[bytes]:
