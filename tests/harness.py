@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
 from spatialstream.records.decode import REJECTED, Decoded
 from spatialstream.stages import state, views
 from spatialstream.stages.ingest import Ingest, Intake
@@ -141,6 +142,11 @@ class Outcome:
     rejected: list[dict[str, Any]]
 
 
+def rule_for(queries: Iterable[Query | Cancellation]) -> TermRule:
+    """The rule of a stream that answers these queries: it counts words if any of them ranks."""
+    return TermRule(ranking=any(isinstance(query, Query) and query.kind.is_ranked for query in queries))
+
+
 def run_stream(
     folder: Path,
     space: Space,
@@ -165,7 +171,9 @@ def run_stream(
         blocks["queries/0"] = QueryBatch.of(queries), np.arange(1, len(queries) + 1)
     source, storage = Given(blocks), MemoryStorage()
     setup = StreamSettings(
-        "run", shape.slots, space, shape.partitions, interval, retention, idle=1, epoch_records=shape.epoch_records
+        *("run", shape.slots, space, shape.partitions, interval, retention, rule_for(queries)),
+        idle=1,
+        epoch_records=shape.epoch_records,
     )
 
     def begin() -> EmbeddedStream:

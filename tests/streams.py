@@ -27,6 +27,7 @@ from spatialstream.model.polygons.geojson import known_polygon
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.queries import (
     MOST_STEPS,
+    Best,
     Cancellation,
     Lifetime,
     Nearest,
@@ -34,6 +35,7 @@ from spatialstream.model.queries import (
     Query,
     endless,
 )
+from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import TIME_LIMIT
@@ -67,6 +69,8 @@ _BASES = [0, -7, 1_517_966_773_840]
 _DURATIONS = [0, 1, 2, 5, 10, 25, 1_000, 1_000_000_000_000]
 _WINDOWS = [0, 1, 2, 3, 5, 10, 100]
 _STEPS = [1, 2, 3, 5, 7, 100]
+_FARTHEST = {True: 2.0e7, False: 22.0}
+"""Of the reach of a ranking, by whether the space is geographic."""
 _NAMES = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"]
 
 
@@ -232,22 +236,47 @@ def queries(
     if kind.steps:
         step = draw(st.sampled_from(_STEPS))
     x, y, region = 0.0, 0.0, None
-    if kind.has_point:
+    if kind.has_point or kind.is_ranked:
         x, y = draw(st.one_of(st.sampled_from(pool), places(space)))
     else:
         region = draw(regions(space, pool))
-    duration = draw(st.sampled_from(_DURATIONS))
-    if kind.continuous and draw(st.integers(0, 4)) == 0:
+    duration, t, selection = draw(st.sampled_from(_DURATIONS)), draw(times), kind.selection.of(k, x, y)
+    if kind.is_ranked:
+        by = draw(rankings(space, pool, x, y, t))
+        region, selection = Circle(x, y, by.reach), selection.ranked(by)
+        if by.between is not None:
+            duration = t - by.between[0] + 1
+    if (kind.continuous or (kind.is_ranked and duration == _DURATIONS[-1])) and draw(st.integers(0, 4)) == 0:
         duration = endless(step)
     elif step is not None:
         duration = min(duration, step * MOST_STEPS)
     return Query(
         draw(st.sampled_from(_NAMES)),
-        draw(times),
+        t,
         Predicate(region, keywords, groups, none),
-        kind.selection.of(k, x, y),
+        selection,
         Lifetime(duration, kind.continuous, window, step),
     )
+
+
+@st.composite
+def rankings(draw: st.DrawFn, space: Space, pool: Sequence[tuple[float, float]], x: float, y: float, t: int) -> Ranking:
+    """Rankings around a point; objects lie exactly on the border of the disk, or of a multiple of it."""
+    expansions = draw(st.sampled_from([1, 2, 3, 4]))
+    exact = draw(_radius_to(space, pool, x, y)) / draw(st.sampled_from([1, 2, 3]))
+    radius = draw(st.sampled_from([each for each in _radii(space)[1:] if each < _FARTHEST[space.geographic]]))
+    if exact > 0.0 and draw(st.booleans()):
+        radius = exact
+    radius = min(radius, _FARTHEST[space.geographic] / expansions)
+    words = tuple(sorted(draw(st.lists(st.sampled_from(TERMS), min_size=1, max_size=4, unique=True))))
+    static = draw(st.booleans())
+    if draw(st.integers(0, 2)):
+        share = draw(st.sampled_from([0.0, 0.2, 0.5, 1.0]))
+        half_life = draw(st.sampled_from([1, 5, 64, 100, 86_400_000]))
+        return Ranking(words, radius, expansions, half_life, None, (share, 0.0, 1.0 - share), static)
+    last = t - draw(st.integers(0, 5))
+    shares = draw(st.sampled_from([(1 / 3, 1 / 3, 1 / 3), (0.0, 1.0, 0.0), (0.5, 0.25, 0.25), (0.0, 0.0, 1.0)]))
+    return Ranking(words, radius, expansions, None, (last - draw(st.integers(1, 20)), last), shares, static)
 
 
 # --------------------------------------------------------------------------------------------------------------- volume
@@ -324,7 +353,14 @@ def _random_query(
     side = rng.choice([0.01, 0.05, 0.3])
     region: Region | None = None
     k = 0
-    if kind.has_point:
+    if kind.is_ranked:
+        k = rng.choice([1, 5, 10])
+        words = keywords or focus.terms[:1] or ("w0",)
+        keywords, groups, none = (), (), none if rng.random() < 0.5 else ()
+        radius = min(side * width / 8, 40.0) * (100_000.0 if space.geographic else 1.0)
+        by = Ranking(tuple(sorted(words)), radius, rng.choice([1, 4]), rng.choice([span // 20, span]))
+        region = Circle(focus.x, focus.y, by.reach)
+    elif kind.has_point:
         k = rng.choice([1, 5, 10])
     else:
         region = _random_region(rng, focus, space, side * width / 2, side * height / 2)
@@ -337,11 +373,12 @@ def _random_query(
     elif "window" in kind.optional and rng.random() < 0.5:
         window = span // rng.choice([200, 10])
     distance = rng.randrange(span // 4)
+    selection = kind.selection.of(k, focus.x, focus.y)
     return Query(
         name,
         focus.t - distance if kind.continuous else focus.t + distance,
         Predicate(region, keywords, groups, none),
-        kind.selection.of(k, focus.x, focus.y),
+        selection.ranked(by) if kind.is_ranked else selection,
         Lifetime(rng.randrange(span), kind.continuous, window, step),
     )
 
@@ -392,17 +429,19 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
     match query.predicate.region:
         case Box(west, south, east, north):
             record["region"] = {"box": [west, south, east, north]}
-        case Circle(x, y, radius):
+        case Circle(x, y, radius) if query.selection.ranking is None:
             record["region"] = {"circle": [x, y, radius]}
         case Polygon() as region:
             record["region"] = {"polygon": region.to_geojson()}
-    if isinstance(query.selection, Nearest):
+    if isinstance(query.selection, Nearest | Best):
         record["at"] = [query.selection.x, query.selection.y]
     if query.k:
         record["k"] = query.k
     record |= query.predicate.expression.to_record()
-    lifetime = query.lifetime
-    if lifetime.duration <= TIME_LIMIT:
+    lifetime, ranking = query.lifetime, query.selection.ranking
+    if ranking is not None:
+        record |= ranking.to_record()
+    if lifetime.duration <= TIME_LIMIT and (ranking is None or ranking.between is None):
         record["duration"] = lifetime.duration
     return record | {
         name: value for name, value in (("window", lifetime.window), ("step", lifetime.step)) if value is not None

@@ -27,6 +27,7 @@ NAMES = (
     "polygons",
     "ckq_ctq",
     "segment",
+    "best",
     "asked",
     "gateway",
     "pipeline",

@@ -8,8 +8,8 @@ The public API; every name is loaded on first use.
 - Running streams: :func:`connect` returns a :class:`Stream` with ``ask``, ``register``, ``cancel``, ``send``, ``watch``
   (a :class:`Subscription`), ``queries`` (:class:`RegisteredQueries`) and ``describe``; a row is an :class:`Answer`.
   :class:`Connection` and :class:`TlsFiles` say how to reach protected servers.
-- Queries: :class:`SRQ`, :class:`SKQ`, :class:`STQ` (each a :class:`SnapshotQuery`), :class:`CRQ`, :class:`CKQ`,
-  :class:`CTQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`, :class:`Circle`,
+- Queries: :class:`SRQ`, :class:`SKQ`, :class:`STQ`, :class:`SBQ` (each a :class:`SnapshotQuery`), :class:`CRQ`,
+  :class:`CKQ`, :class:`CTQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`, :class:`Circle`,
   :class:`Polygon`. Wherever a query is taken, a dictionary of the JSON form is taken too.
 - Space, time and text: :class:`Space` and ``WGS84``, :func:`parse_time`, :func:`extract_terms` and :class:`TermRule`.
 - Notebooks: :class:`Map`.
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         CKQ,
         CRQ,
         CTQ,
+        SBQ,
         SKQ,
         SRQ,
         STQ,
@@ -80,6 +81,7 @@ __all__ = [
     "CLOCK",
     "CRQ",
     "CTQ",
+    "SBQ",
     "SKQ",
     "SRQ",
     "STQ",
@@ -143,7 +145,7 @@ _MODULES = {
     "model.terms": ("TermRule", "extract_terms"),
     "model.times": ("parse_time",),
     "model.typed_queries": (
-        *("CKQ", "CRQ", "CTQ", "SKQ", "SRQ", "STQ"),
+        *("CKQ", "CRQ", "CTQ", "SBQ", "SKQ", "SRQ", "STQ"),
         *("Box", "Cancel", "Circle", "ContinuousQuery", "Polygon", "SnapshotQuery"),
     ),
     "oracle.records": ("brute_force",),

@@ -160,6 +160,8 @@ def _identity(spec: StreamSpec) -> list[str]:
     command += [f"--space={spec.space}", "--min-term-length", str(spec.terms.min_length)]
     command += ["--query-words", str(spec.terms.query_words)]
     command += ["--polygon-vertices", str(spec.terms.polygon_vertices)]
+    if spec.terms.ranking:
+        command += ["--ranking"]
     if spec.terms.stop_words:
         command += ["--stop-words", f"{CONFIG}/{STOP_WORDS}"]
     return command

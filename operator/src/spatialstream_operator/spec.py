@@ -167,12 +167,14 @@ class Terms:
         min_length: terms with fewer characters are left out.
         query_words: words that a query may have in all.
         polygon_vertices: vertices that a polygon may have in all its rings.
+        ranking: whether words are counted, so that queries may rank by them.
     """
 
     stop_words: tuple[str, ...]
     min_length: int
     query_words: int
     polygon_vertices: int
+    ranking: bool
 
     @classmethod
     def parse(cls, fields: Fields) -> Terms:
@@ -186,6 +188,7 @@ class Terms:
             fields.whole("minLength", 1, 1),
             fields.whole("queryWords", QUERY_WORDS, 1),
             fields.whole("polygonVertices", POLYGON_VERTICES, 3),
+            fields.flag("ranking", False),
         )
 
 

@@ -14,8 +14,10 @@ from hypothesis import given
 from spatialstream.cli import main, parser
 from spatialstream.cli.query import from_options, read
 from spatialstream.client.query_session import check_queries
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import ANY_WORDS
 from tests.streams import PLANE, Stream, streams
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 
@@ -70,6 +72,21 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
             "--type CRQ --box=0,0,1,1 --any 'flood river' --any fire --none drill,test",
             {"type": "CRQ", "region": {"box": [0, 0, 1, 1]}, "any": [["flood", "river"], ["fire"]]}
             | {"none": ["drill", "test"]},
+        ),
+        (
+            "--type SBQ --point=-0.1,51.5 --k 5 --words 'flood river' --radius 20000 --half-life 6h --weights 0.3",
+            {"type": "SBQ", "at": [-0.1, 51.5], "k": 5, "words": ["flood river"], "radius": 20_000.0}
+            | {"halfLife": "6h", "weights": {"space": 0.3}},
+        ),
+        (
+            "--type SBQ --point 1 2 --k 5 --words a --words b --radius 2 --between 0 2026-11-21 --weights .5,.25,.25",
+            {"type": "SBQ", "at": [1, 2], "k": 5, "words": ["a", "b"], "radius": 2.0, "between": [0, "2026-11-21"]}
+            | {"weights": {"space": 0.5, "time": 0.25, "text": 0.25}},
+        ),
+        (
+            "--type SBQ --point 1 2 --k 5 --words a --radius 2 --half-life 60000 --expansions 2 --weighting static",
+            {"type": "SBQ", "at": [1, 2], "k": 5, "words": ["a"], "radius": 2.0, "halfLife": 60_000}
+            | {"expansions": 2, "weighting": "static"},
         ),
         ("--type CANCEL --id a", {"id": "a", "type": "CANCEL"}),
     ],
@@ -137,20 +154,28 @@ def as_options(record: dict[str, Any], folder: Path) -> list[str]:
                 words += [f"--any={' '.join(group)}" for group in value]
             case "t", _:
                 words.append(f"--time={value}")
+            case "words", list():
+                words += [f"--words={word}" for word in value]
+            case "between", list():
+                words += ["--between", *map(str, value)]
+            case "weights", dict():
+                words.append(f"--weights={','.join(map(repr, value.values()))}")
+            case "halfLife", _:
+                words.append(f"--half-life={value}")
             case _:
                 words.append(f"--{name}={value}")
     return words
 
 
-@given(drawn=streams())
+@given(drawn=streams(types=TYPES))
 def test_any_query_can_be_asked_with_options(drawn: Stream) -> None:
     for query in drawn.queries:
         if isinstance(query, Query):
             with TemporaryDirectory() as folder:
                 options = parser().parse_args(["query", "--stream", "s", *as_options(query.to_record(), Path(folder))])
                 asked = read(options)
-            (record,) = check_queries(asked, drawn.space)
-            assert parse_query(record, drawn.space) == query
+            (record,) = check_queries(asked, drawn.space, ANY_WORDS)
+            assert parse_query(record, drawn.space, ANY_WORDS) == query
 
 
 @pytest.mark.parametrize(

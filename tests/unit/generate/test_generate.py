@@ -27,7 +27,7 @@ from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.queries import MOST_STEPS, parse_query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import extract_terms
+from spatialstream.model.terms import ANY_WORDS, extract_terms
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.oracle import answers
 from spatialstream.records.encode import object_lines, query_lines
@@ -371,6 +371,24 @@ def test_queries_without_an_end_and_with_alternatives():
     texts = [query.predicate for query in queries if query.type in ("SRQ", "SKQ", "CRQ", "CKQ")]
     assert {(each.keywords, len(each.any)) for each in texts} == {((), 3)}
     assert all(parse_query(query.to_record(), settings.space) == query for query in queries)
+
+
+def test_ranked_queries_are_about_words_of_their_objects_and_others_stay_the_same():
+    settings = GenerateSettings(objects=2_000, rate=10.0, queries={"SBQ": 40, "CRQ": 20}, region=(0.1, 0.1), k=3)
+    batch, queries = generated(settings), query_batch(settings)
+    ranked = [queries[i] for i in range(len(queries)) if queries[i].type == "SBQ"]
+    words = {(batch.x[i], batch.y[i]): set(batch[i].terms) for i in range(len(batch))}
+
+    assert len(ranked) == 40
+    for query in ranked:
+        by = query.selection.ranking
+        assert set(by.words) <= words[query.selection.x, query.selection.y] | {"w0"}
+        assert (query.predicate.keywords, query.k, by.half_life) == ((), 3, settings.duration // 4)
+        assert query.predicate.region.radius == by.reach
+        assert parse_query(query.to_record(), settings.space, ANY_WORDS) == query
+    found, _ = answers([batch[i] for i in range(len(batch))], ranked, settings.space)
+    assert sum(len(row["objects"]) for row in found) > 40
+    assert [queries[i].type for i in range(len(queries))].count("CRQ") == 20
 
 
 def test_most_queries_have_answers():

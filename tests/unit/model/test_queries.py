@@ -100,7 +100,11 @@ def test_the_six_presets(kind, predicate, selection, lifetime):
         ("keywrods", "did you mean keywords?"),
         ("windows", "did you mean window?"),
         ("Duration", "did you mean duration?"),
-        ("where", "the fields are id, type, t, region, at, keywords, any, none, k, duration, window, step, by, title"),
+        (
+            "where",
+            "the fields are id, type, t, region, at, keywords, any, none, k, duration, window, step, words, radius, "
+            "halfLife, between, weights, expansions, weighting, by, title",
+        ),
     ],
 )
 @pytest.mark.parametrize("value", [["fire"], None])
@@ -149,7 +153,7 @@ def test_each_type_takes_its_fields_and_no_other(kind, field):
             parse_query(record(kind, **{field: FIELDS[field]}), WGS84)
 
 
-TYPE = "SRQ, SKQ, STQ, CRQ, CKQ, CTQ"
+TYPE = "SRQ, SKQ, STQ, CRQ, CKQ, CTQ, SBQ"
 SPAN = 'is not a duration; give milliseconds or a string such as "30m", "2h", "7d"'
 
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import shapely
 
-from spatialstream import CKQ, CRQ, CTQ, SKQ, SRQ, STQ, Box, Cancel, Circle, Polygon, RecordError
+from spatialstream import CKQ, CRQ, CTQ, SBQ, SKQ, SRQ, STQ, Box, Cancel, Circle, Polygon, RecordError
 from spatialstream.model.kinds import KINDS
 from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84
+from spatialstream.model.terms import ANY_WORDS
 from spatialstream.model.typed_queries import TypedQuery, as_record
 
 BOX = Box(13, 52, 14, 53)
@@ -30,23 +31,26 @@ VALID = [
     CRQ(id="q", t=5, region=TRIANGLE),
     CKQ(id="q", t=5, at=(13.4, 52.5), k=3, window="5m", duration="1h"),
     CTQ(id="q", t=5, region=BOX, k=3, window="1h", step="5m", none=["drill"]),
+    SBQ(
+        id="q", t=5, at=[13.4, 52.5], k=3, words=["flood"], radius=1e3, half_life="6h", expansions=2, weighting="static"
+    ),
 ]
 CLASSES: list[Any] = [*dict.fromkeys(type(each) for each in VALID)]
 
 
 def test_there_is_a_class_for_each_type_with_the_fields_that_it_takes() -> None:
     for kind, each in zip(KINDS, CLASSES, strict=True):
-        names = {field.name for field in fields(each)}
+        names = {each._names.get(field.name, field.name) for field in fields(each)}
         assert names == {"id", "t", *kind.required, *kind.optional}
         assert each.__name__ == kind.type
 
 
 @pytest.mark.parametrize("query", VALID, ids=lambda query: type(query).__name__)
 def test_the_record_of_a_query_is_the_json_form(query: Any) -> None:
-    parsed = parse_query(query.to_record(), WGS84)
+    parsed = parse_query(query.to_record(), WGS84, ANY_WORDS)
     assert parsed.type == type(query).__name__
     again = parsed.to_record()
-    assert parse_query(again, WGS84) == parsed
+    assert parse_query(again, WGS84, ANY_WORDS) == parsed
     for name in query.to_record():
         assert name in again
 

@@ -75,6 +75,7 @@ class QueryEndpoint:
         space: of the stream, as text.
         stop_words, minimum_length, query_words, polygon_vertices: the stream's term rule.
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
+        ranking: whether it counts words, so that queries may rank by them.
     """
 
     address: str
@@ -86,6 +87,7 @@ class QueryEndpoint:
     query_words: int = QUERY_WORDS
     polygon_vertices: int = POLYGON_VERTICES
     unicode: str = ""
+    ranking: bool = False
 
     @classmethod
     def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule) -> QueryEndpoint:
@@ -95,6 +97,7 @@ class QueryEndpoint:
             "minimum_length": rule.minimum_length,
             "query_words": rule.query_words,
             "polygon_vertices": rule.polygon_vertices,
+            "ranking": rule.ranking,
         }
         return cls(**endpoint, **terms, space=str(space), unicode=UNICODE)
 
@@ -105,7 +108,8 @@ class QueryEndpoint:
     @property
     def rule(self) -> TermRule:
         """The stream's term rule."""
-        return TermRule(frozenset(self.stop_words), self.minimum_length, self.query_words, self.polygon_vertices)
+        limits = self.query_words, self.polygon_vertices, self.ranking
+        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:

@@ -24,6 +24,8 @@ def add_parser(commands: Any) -> None:
     shared.add_time_unit(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the run's output folder")
     parser.add_argument("--retention", type=shared.duration, metavar="TIME", help="the run's --retention")
+    text = "the run's --interval, by which it counted words (default 5m)"
+    parser.add_argument("--interval", type=shared.duration, default=300_000, metavar="TIME", help=text)
     shared.add_space(parser)
     shared.add_terms(parser)
     parser.set_defaults(function=_check)
@@ -42,6 +44,7 @@ def _check(options: argparse.Namespace) -> int:
         unit=options.time_unit or "ms",
         retention=options.retention,
         layout=shared.layout(options),
+        interval=options.interval,
     )
     for line in outcome.lines():
         print(line)

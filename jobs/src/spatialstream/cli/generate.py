@@ -11,7 +11,7 @@ from typing import Any
 
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
-from spatialstream.model.kinds import TYPES
+from spatialstream.model.kinds import KINDS, TYPES
 from spatialstream.model.times import parse_time
 
 __all__ = ["add_parser"]
@@ -30,10 +30,14 @@ def _pair(read: Callable[[str], Any], option: str) -> Callable[[str], Any]:
     return shared.value(option, pair)
 
 
+_EACH = tuple(kind.type for kind in KINDS if not kind.is_ranked)
+"""The types that every stream answers."""
+
+
 def _queries(text: str) -> dict[str, int]:
     try:
         if text.isdigit():
-            return dict.fromkeys(TYPES, int(text))
+            return dict.fromkeys(_EACH, int(text))
         pairs = (each.split("=") for each in text.split(","))
         return {TYPES[TYPES.index(name)]: int(number) for name, number in pairs}
     except ValueError:
@@ -79,8 +83,9 @@ def add_parser(commands: Any) -> None:
     text = "exponent of Zipf's law for the words (default %(default)s)"
     add("--zipf", type=float, default=default.zipf, metavar="E", help=text)
     add = parser.add_argument_group("queries").add_argument
-    each, text = shared.value("queries", _queries), 'number of each type, or such as "CRQ=1000,SRQ=50" (default 100)'
-    add("--queries-per-type", type=each, default=dict.fromkeys(TYPES, 100), metavar="N", help=text)
+    each = shared.value("queries", _queries)
+    text = 'number of each type but those that rank, or such as "CRQ=1000,SBQ=50" (default 100)'
+    add("--queries-per-type", type=each, default=dict.fromkeys(_EACH, 100), metavar="N", help=text)
     text = "size of regions in percent of the space, or from:to (default 0.01)"
     add("--region", type=_pair(float, "region"), default=default.region, metavar="P[:P]", help=text)
     add("--circles", type=float, default=default.circles, metavar="S", help="share of regions that are circles")

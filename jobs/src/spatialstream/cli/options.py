@@ -15,6 +15,7 @@ from typing import Any
 
 from spatialstream.index.kinds import DEFAULT, KINDS
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
+from spatialstream.model.kinds import listed
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
 from spatialstream.model.times import TIME_UNITS, parse_duration
@@ -101,7 +102,7 @@ def add_index(parser: Any, default: str | None = DEFAULT, text: str = "kind of g
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
-    """Add ``--stop-words`` and ``--min-term-length``, and the limits of queries."""
+    """Add ``--stop-words`` and ``--min-term-length``, the limits of queries, and ``--ranking``."""
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
@@ -109,6 +110,8 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
     add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=text)
     text = f"maximum number of vertices of a polygon, in all its rings together (default {POLYGON_VERTICES:,})"
     add("--polygon-vertices", type=count, default=POLYGON_VERTICES, metavar="N", help=text)
+    ranked = listed(lambda kind: kind.is_ranked)
+    add("--ranking", action="store_true", help=f"count how many objects have each word, by which {ranked} rank")
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
@@ -120,7 +123,8 @@ def term_rule(options: argparse.Namespace) -> TermRule:
         except (FileNotFoundError, IsADirectoryError):
             raise SettingError("stop-words", f"{options.stop_words} is not a file") from None
         words = frozenset(term for line in text.splitlines() for term in extract_terms(line))
-    return TermRule(words, options.min_term_length, options.query_words, options.polygon_vertices)
+    limits = options.query_words, options.polygon_vertices, options.ranking
+    return TermRule(words, options.min_term_length, *limits)
 
 
 def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:

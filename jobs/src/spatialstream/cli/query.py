@@ -24,6 +24,7 @@ from spatialstream.cli.results import print_row
 from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.kinds import kind_of, listed
+from spatialstream.model.ranking.asked import WEIGHTINGS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
 
@@ -35,6 +36,7 @@ _WIDE = Space.planar(-1e15, -1e15, 1e15, 1e15)
 _FIELDS = (
     *("type", "box", "circle", "polygon", "point", "keywords", "any", "none"),
     *("k", "duration", "window", "step", "time", "id"),
+    *("words", "radius", "half_life", "between", "weights", "expansions", "weighting"),
 )
 
 
@@ -88,6 +90,15 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     )
     add("--window", metavar="TIME", help=f"window of a {listed(lambda kind: 'window' in kind.fields)}")
     add("--step", metavar="TIME", help=f"step of a {listed(lambda kind: 'step' in kind.fields)}")
+    ranked = listed(lambda kind: kind.is_ranked)
+    add("--words", action="append", metavar="'A B'", help=f"{ranked}: words to rank by, of which an object has one")
+    add("--radius", type=float, metavar="METRES", help=f"{ranked}: radius of the search disk")
+    add("--half-life", metavar="TIME", help=f"{ranked}: time in which the words come to matter half as much")
+    add("--between", nargs=2, metavar="TIME", help=f"{ranked}: first and last time of the objects, for --half-life")
+    add("--weights", metavar="S[,T,W]", help=f"{ranked}: weight of space, and with --between of time and of words")
+    text = f"{ranked}: multiples of the radius up to which the disk grows until it has k objects"
+    add("--expansions", type=shared.count, metavar="C", help=text)
+    add("--weighting", choices=WEIGHTINGS, help=f"{ranked}: whether all words of an object weigh alike (static)")
     add("--time", metavar="TIME", help="timestamp of the query: milliseconds or ISO 8601 (default: now)")
     add("--id", metavar="ID", help="the query's id (default: a new one)")
 
@@ -144,6 +155,7 @@ def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, Ter
         terms.get("minLength", 1),
         terms.get("queryWords", QUERY_WORDS),
         terms.get("polygonVertices", POLYGON_VERTICES),
+        terms.get("ranking", False),
     )
 
 
@@ -194,7 +206,7 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     """Build the record of a query from options. The values are checked later, as for any record.
 
     Raises:
-        SettingError: several regions are given, a coordinate is not a number, or a file is not GeoJSON.
+        SettingError: several regions are given, a coordinate or a weight is not a number, or a file is not GeoJSON.
     """
     given: dict[str, Any] = {
         name: _numbers(name, texts) for name in ("box", "circle", "point") if (texts := getattr(options, name))
@@ -208,6 +220,12 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
     record["any"] = options.any and [text.replace(",", " ").split() for text in options.any]
     record |= {name: _number_or_text(getattr(options, name)) for name in ("duration", "window", "step")}
+    record |= {name: getattr(options, name) for name in ("radius", "expansions", "weighting")}
+    record |= {"words": options.words, "halfLife": _number_or_text(options.half_life)}
+    record["between"] = options.between and [_number_or_text(each) for each in options.between]
+    record["weights"] = options.weights and dict(
+        zip(("space", "time", "text"), _numbers("weights", [options.weights]), strict=False)
+    )
     return {name: value for name, value in record.items() if value is not None}
 
 

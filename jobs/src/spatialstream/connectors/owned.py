@@ -41,13 +41,17 @@ _FILES = (
     r"input/\d{9}-[\w.-]+\.(arrow|rejected)",
     r"samples/\d{9}-[\w-]+\.arrow",
     r"versions/\d{6}\.arrays",
+    r"corpus/(-?\d+\.arrays|\d{9}-\d+-\d{4}--?\d+\.part)",
     r"transfers/\d{6}/from-\d{4}-to-\d{4}\.arrow",
     _STATE,
     _SPARK,
 )
 """The files that every stream writes into its checkpoint."""
 
-_FOLDERS = ("input", "epochs", "rounds", "blocks", "announced", "samples", "versions", "transfers", "state", "spark")
+_FOLDERS = (
+    *("input", "epochs", "rounds", "blocks", "announced"),
+    *("samples", "versions", "corpus", "transfers", "state", "spark"),
+)
 _EPOCH = r"epoch-\d{9}(_1)?\.jsonl"
 
 

@@ -6,6 +6,7 @@ section 7.1). Cost: O(1) a query, and the objects are made once more to look som
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -21,8 +22,9 @@ from spatialstream.model.expressions import Expression, absorbed
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
 from spatialstream.model.kinds import STANDING, TYPES, having
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, endless, nobody
-from spatialstream.model.regions import Regions
+from spatialstream.model.queries import Best, Lifetime, Predicate, Query, QueryBatch, endless, nobody
+from spatialstream.model.ranking.asked import EXPANSIONS, MOST_WORDS, Ranking
+from spatialstream.model.regions import Circle, Regions
 from spatialstream.model.terms import TermLists
 
 __all__ = ["focuses", "query_batch", "query_batch_around"]
@@ -33,6 +35,13 @@ _WITH_K = having(lambda kind: "k" in kind.required)
 _WINDOWED = having(lambda kind: "window" in kind.required)
 _MAYBE_WINDOWED = having(lambda kind: "window" in kind.optional)
 _STEPS = having(lambda kind: kind.steps)
+_RANKED = having(lambda kind: kind.is_ranked)
+
+_HALVES = 4
+"""Half-lives in the duration of a query that ranks."""
+
+_ANY_WORD = "w0"
+"""Word of a query that ranks around an object without a term."""
 
 
 def query_batch(settings: GenerateSettings) -> QueryBatch:
@@ -90,8 +99,32 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         regions,
         _alternatives(keywords) if settings.alternatives else keywords,
         nobody(n),
+        nobody(n),
     )
+    if (ranked := _RANKED[code]).any():
+        asked = [_ranked(settings, objects, keywords, int(i), queries) for i in np.flatnonzero(ranked)]
+        queries = QueryBatch.concat([queries.take(np.flatnonzero(~ranked)), QueryBatch.of(asked)])
     return queries.take(np.argsort(queries.t, kind="stable"))
+
+
+def _ranked(
+    settings: GenerateSettings, objects: ObjectBatch, keywords: TermLists, row: int, queries: QueryBatch
+) -> Query:
+    """A query that ranks: by the keywords, within a disk of the size of a region."""
+    space, x, y = settings.space, float(objects.x[row]), float(objects.y[row])
+    share = math.sqrt(settings.region[0] * settings.region[1]) / 100.0
+    if space.geographic:
+        reach = EARTH_RADIUS_M * math.acos(1.0 - 2.0 * share)
+    else:
+        reach = math.sqrt(share * (space.east - space.west) * (space.north - space.south) / math.pi)
+    words = keywords[row] or objects.terms[row][:1] or [_ANY_WORD]
+    half_life = max(1, settings.duration // _HALVES)
+    radius = round(reach / EXPANSIONS, max(1, settings.decimals))
+    by = Ranking(tuple(sorted(words[:MOST_WORDS])), radius, half_life=half_life)
+    name, t = queries.ids[row].as_py(), int(queries.t[row])
+    return Query(
+        name, t, Predicate(Circle(x, y, by.reach)), Best(x, y, settings.k, by), Lifetime(int(queries.duration[row]))
+    )
 
 
 def _counts(settings: GenerateSettings) -> list[int]:

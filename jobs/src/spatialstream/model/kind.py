@@ -45,7 +45,8 @@ class Wording:
         title: what it is called.
         summary: what its rows say, as a noun phrase.
         sentence: describes a query, as a template with ``{k}``, ``{near}`` (the point), ``{region}``, ``{having}`` (the
-            text), ``{back}`` or ``{life}`` (the time range), ``{over}`` (the window) and ``{every}`` (the step).
+            text), ``{back}`` or ``{life}`` (the time range), ``{over}`` (the window), ``{every}`` (the step) and
+            ``{about}`` (the words by which it ranks).
         row: what one row is, in the singular and the plural; empty if there is one row for a query.
     """
 
@@ -92,8 +93,13 @@ class Kind:
 
     @property
     def has_point(self) -> bool:
-        """Whether it is about a point (ρ), and not about a region."""
-        return "at" in self.required
+        """Whether it is about a point (ρ), and not about a region, nor about a disk around the point."""
+        return "at" in self.required and not self.is_ranked
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it ranks by words, among others; only in streams that count how rare words are."""
+        return "words" in self.required
 
     @property
     def has_second_phase(self) -> bool:

@@ -1,8 +1,9 @@
 """The kinds of queries, as the rows of one table.
 
-Six of them are the paper's types (section 3.1). All code that depends on a query's kind reads this table, or a table of
-its own layer by the names in this one; the order of the rows has no meaning. In columns, a kind is a *code*, its row
-number, which is valid only within a process: stored and sent data identifies kinds by name (:data:`NAMES`).
+Six of them are the types of SSTD (section 3.1), and SBQ is the first query of Pastri (section 3). All code that depends
+on a query's kind reads this table, or a table of its own layer by the names in this one; the order of the rows has no
+meaning. In columns, a kind is a *code*, its row number, which is valid only within a process: stored and sent data
+identifies kinds by name (:data:`NAMES`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from spatialstream.model.kind import CONTINUOUS, TEXT, Kind, Route, Wording
 from spatialstream.model.plugins import plugged
-from spatialstream.model.selections import Everything, Nearest, TopTerms
+from spatialstream.model.selections import Best, Everything, Nearest, TopTerms
 
 __all__ = [
     "CANCEL",
@@ -34,7 +35,7 @@ __all__ = [
 
 
 class QueryType(StrEnum):
-    """The paper's types: snapshot or continuous, combined with range-keyword, k nearest or top-k terms.
+    """The types of the first paper: snapshot or continuous, combined with range-keyword, k nearest or top-k terms.
 
     They are named where a formula of the paper, or a benchmark, is about one of them. Other code takes any name in
     :data:`TYPES`.
@@ -117,6 +118,17 @@ KINDS: tuple[Kind, ...] = (
             ("step", "steps"),
         ),
         steps=True,
+    ),
+    Kind(
+        *("SBQ", Best, False, Route.REGION, "objects"),
+        required=("at", "k", "words", "radius"),
+        optional=("halfLife", "between", "weights", "expansions", "weighting", *TEXT, "duration"),
+        rows="objects",
+        wording=Wording(
+            "Best, once",
+            "the k best objects by place, text and time",
+            "The {k} best objects near {near} about {about}{having}, {back}.",
+        ),
     ),
     *(kind for module in plugged("kinds") for kind in module.KINDS),
 )

@@ -13,6 +13,7 @@ from typing import Any
 from spatialstream.model.kinds import CODE, KINDS
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.queries import Lifetime, Predicate, Query
+from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box, Circle, Region
 
 __all__ = ["packed", "unpacked"]
@@ -45,6 +46,7 @@ def packed(query: Query) -> list[Any]:
         predicate.none,
         query.type,
         query.selection.columns,
+        "" if query.selection.ranking is None else query.selection.ranking.text,
     ]
 
 
@@ -54,10 +56,12 @@ def unpacked(form: Sequence[Any]) -> Query:
     Raises:
         ValueError, TypeError, LookupError: it is not the form of a query.
     """
-    name, t, duration, shape, keywords, groups, none, kind, (k, x, y) = form
+    name, t, duration, shape, keywords, groups, none, kind, (k, x, y), ranking = form
     region = _region(shape) if shape else None
     predicate = Predicate(region, tuple(keywords), tuple(map(tuple, groups)), tuple(none))
     selection = KINDS[CODE[kind]].selection.of(int(k), float(x), float(y))
+    if ranking:
+        selection = selection.ranked(Ranking.of_text(ranking))
     return Query(str(name), int(t), predicate, selection, Lifetime(int(duration)))
 
 

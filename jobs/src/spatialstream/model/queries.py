@@ -6,7 +6,7 @@ The paper's six types are combinations of these three parts (:mod:`spatialstream
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -24,15 +24,17 @@ from spatialstream.model.ids import parse_id
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, Kind, kind_of
 from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.polygon import Polygon
+from spatialstream.model.ranking.asked import Ranking, parse_ranking
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
-from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON
-from spatialstream.model.selections import Everything, Nearest, Selection, TopTerms
+from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON, RANKING
+from spatialstream.model.selections import Best, Everything, Nearest, Selection, TopTerms
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import FOREVER, parse_duration, parse_time
 
 __all__ = [
     "MOST_STEPS",
+    "Best",
     "Cancellation",
     "Everything",
     "Lifetime",
@@ -138,10 +140,11 @@ class Query:
     def to_record(self) -> dict[str, Any]:
         """The JSON form that :func:`parse_query` reads; times and durations in ms."""
         record: dict[str, Any] = {"id": self.id, "type": self.type, "t": self.t}
+        ranking = self.selection.ranking
         match self.predicate.region:
             case Box(west, south, east, north):
                 record["region"] = {"box": [west, south, east, north]}
-            case Circle(x, y, radius):
+            case Circle(x, y, radius) if ranking is None:
                 record["region"] = {"circle": [x, y, radius]}
             case Polygon() as polygon:
                 record["region"] = {"polygon": polygon.to_geojson()}
@@ -151,8 +154,11 @@ class Query:
         record |= self.predicate.expression.to_record()
         if k:
             record["k"] = k
+        if ranking is not None:
+            record |= ranking.to_record()
         lifetime = self.lifetime
-        if not lifetime.continuous or lifetime.duration != endless(lifetime.step):
+        is_endless = lifetime.duration == endless(lifetime.step) and (lifetime.continuous or ranking is not None)
+        if not is_endless and (ranking is None or ranking.between is None):
             record["duration"] = self.lifetime.duration
         if self.lifetime.window is not None:
             record["window"] = self.lifetime.window
@@ -178,9 +184,10 @@ class Cancellation:
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
     """Parse and validate a query or cancellation in its JSON form.
 
-    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"}``: the
-    documentation of query semantics says which of them each type takes; ``title`` is ignored. Any other field is an
-    error, and so is a field that the type does not take: ignoring it could answer a different query than intended.
+    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"}``, and
+    those of :mod:`spatialstream.model.ranking.asked`: the documentation of query semantics says which of them each type
+    takes; ``title`` is ignored. Any other field is an error, and so is a field that the type does not take: ignoring it
+    could answer a different query than intended.
 
     Raises:
         RecordError: fields are missing or unusable; names the first and says what would be right, and then of all
@@ -216,6 +223,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         faults.add(each, f"{kind.type} requires {each}")
     present &= required | {*kind.optional}
 
+    ranking: Ranking | None = None
     region: Region | None = None
     if "region" in present:
         region = faults.of(None, parse_region, record["region"], space, "region", rule.polygon_vertices)
@@ -224,10 +232,21 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     k = faults.of(1, _count, record["k"]) if "k" in present else 1
     at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in present else (0.0, 0.0)
     selection = kind.selection.of(k, *at)
+    if kind.is_ranked and {"words", "radius"} <= present:
+        if not rule.ranking:
+            faults.add("type", f"{kind.type} needs a stream that counts words; start it with --ranking")
+        ranking = faults.of(None, parse_ranking, record, t, space, rule)
+        if ranking is not None:
+            selection = selection.ranked(ranking)
+            predicate = replace(predicate, region=Circle(*at, ranking.reach))
     step = faults.of(None, _step, record["step"]) if "step" in present else None
     duration = endless(step)
     if "duration" in present:
         duration = faults.of(duration, parse_duration, record["duration"])
+        if "between" in present:
+            faults.add("duration", "cannot be combined with between; remove one of the two")
+    elif ranking is not None and ranking.between is not None:
+        duration = t - ranking.between[0] + 1
     if step is not None and duration // step > MOST_STEPS:
         problem = f"{record['step']!r} is too short for a duration of {record['duration']!r}: {duration // step} steps"
         least = duration // (MOST_STEPS + 1) + 1
@@ -404,7 +423,7 @@ def coded(names: pa.DictionaryArray) -> npt.NDArray[np.int8]:
 
 
 def nobody(n: int) -> pa.StringArray:
-    """The column ``by`` of n queries without that field: n empty strings."""
+    """The column ``by``, or ``ranking``, of n queries without that field: n empty strings."""
     return pa.StringArray.from_buffers(n, pa.py_buffer(np.zeros(n + 1, np.int32)), pa.py_buffer(b""))
 
 
@@ -423,6 +442,8 @@ class QueryBatch(Batch):
         regions: n regions.
         keywords: n sets of literals (:mod:`spatialstream.model.expressions`).
         by: Arrow utf8[n], who registered each query; "" where unknown. No index stores it.
+        ranking: Arrow utf8[n], by what each ranks (:attr:`~spatialstream.model.ranking.asked.Ranking.text`); "" where
+            by nothing.
     """
 
     ids: pa.StringArray
@@ -436,6 +457,7 @@ class QueryBatch(Batch):
     regions: Regions
     keywords: TermLists
     by: pa.StringArray
+    ranking: pa.StringArray
 
     def __getitem__(self, index: int) -> Query | Cancellation:
         """The query or cancellation in one row."""
@@ -444,6 +466,8 @@ class QueryBatch(Batch):
             return Cancellation(name, t)
         kind, k = KINDS[code], int(self.k[index])
         selection = kind.selection.of(k, float(self.at[index, 0]), float(self.at[index, 1]))
+        if ranking := self.ranking[index].as_py():
+            selection = selection.ranked(Ranking.of_text(ranking))
         window, step = int(self.window[index]), int(self.step[index])
         text = Expression.of(self.keywords[index])
         return Query(
@@ -484,10 +508,11 @@ class QueryBatch(Batch):
             Regions.of([query.predicate.region if isinstance(query, Query) else None for query in queries]),
             TermLists.of([each.predicate.expression.literals if isinstance(each, Query) else () for each in queries]),
             pa.array([query.by if isinstance(query, Query) else "" for query in queries], pa.string()),
+            pa.array([_ranking_text(query) for query in queries], pa.string()),
         )
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The wire form, see :data:`spatialstream.model.schema.QUERIES` and :data:`~spatialstream.model.schema.BY`."""
+        """The wire form, see :data:`~spatialstream.model.schema.QUERIES`, and ``BY`` and ``RANKING`` there."""
         words = pa.DictionaryArray.from_arrays(pa.array(self.keywords.codes), self.keywords.vocabulary)
         record = pa.RecordBatch.from_arrays(
             [
@@ -503,7 +528,10 @@ class QueryBatch(Batch):
         )
         if self.regions.polygons.distinct:
             record = record.append_column(POLYGON_FIELD, self.regions.polygons.to_arrow())
-        return record.append_column(BY, self.by) if pc.sum(pc.binary_length(self.by)).as_py() else record
+        for field_, column in ((BY, self.by), (RANKING, self.ranking)):
+            if pc.sum(pc.binary_length(column)).as_py():
+                record = record.append_column(field_, column)
+        return record
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> QueryBatch:
@@ -513,7 +541,9 @@ class QueryBatch(Batch):
         polygons = PolygonColumn.none(batch.num_rows)
         if "polygon" in batch.schema.names:
             polygons = PolygonColumn.from_arrow(batch.column("polygon"))
-        by = batch.column("by") if "by" in batch.schema.names else nobody(batch.num_rows)
+        by, ranking = (
+            batch.column(name) if name in batch.schema.names else nobody(batch.num_rows) for name in ("by", "ranking")
+        )
         ids, names, *plain, at, kind, shape, keywords = batch.columns[: len(QUERIES)]
         t, duration, window, step, k = (numpy_view(column) for column in plain)
         return cls(
@@ -528,4 +558,11 @@ class QueryBatch(Batch):
             Regions(numpy_view(kind), numpy_view(shape.flatten()).reshape(-1, 4), polygons),
             terms_from_arrow(keywords),
             by,
+            ranking,
         )
+
+
+def _ranking_text(query: Query | Cancellation) -> str:
+    """The column ``ranking`` of a query."""
+    ranking = query.selection.ranking if isinstance(query, Query) else None
+    return "" if ranking is None else ranking.text

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from spatialstream.model.expressions import MOST_GIVEN
 from spatialstream.model.kinds import KINDS, NAMES
+from spatialstream.model.ranking.asked import MOST_EXPANSIONS, MOST_WORDS, WEIGHTINGS
 from spatialstream.model.times import TIME_LIMIT, UNITS
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "QUERIES",
     "QUERY_FIELDS",
     "QUERY_JSON",
+    "RANKING",
     "REJECTED_JSON",
     "RESULT_JSON",
 ]
@@ -52,6 +54,9 @@ QUERIES = _columns(
 BY = pa.field("by", pa.string(), nullable=False)
 """An additional last column of a batch in which at least one query has the field ``by``; other batches omit it."""
 
+RANKING = pa.field("ranking", pa.string(), nullable=False)
+"""An additional column, after ``by``, of a batch in which at least one query ranks."""
+
 LARGEST_K = 2**31 - 1
 """Largest number of objects or terms that a query may select: the largest int32."""
 
@@ -73,6 +78,7 @@ _DURATION = {
     ]
 }
 _NUMBERS = {"type": "array", "items": {"type": "number"}}
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 
 OBJECT_JSON: dict[str, Any] = {
@@ -154,6 +160,18 @@ QUERY_JSON: dict[str, Any] = {
         "duration": _DURATION,
         "window": _DURATION,
         "step": _DURATION,
+        "words": _STRINGS | {"minItems": 1, "description": f"by which it ranks; at most {MOST_WORDS} after extraction"},
+        "radius": {"type": "number", "exclusiveMinimum": 0, "description": "of the search disk"},
+        "halfLife": _DURATION,
+        "between": {"type": "array", "items": _TIME, "minItems": 2, "maxItems": 2},
+        "weights": {
+            "type": "object",
+            "properties": dict.fromkeys(("space", "time", "text"), _SHARE),
+            "required": ["space"],
+            "additionalProperties": False,
+        },
+        "expansions": {"type": "integer", "minimum": 1, "maximum": MOST_EXPANSIONS},
+        "weighting": {"enum": list(WEIGHTINGS)},
         "by": {
             "type": "string",
             "minLength": 1,
@@ -185,6 +203,7 @@ _PLACED = {
         "y": {"type": "number"},
         "distance_m": {"type": "number"},
         "distance": {"type": "number"},
+        "score": {"type": "number", "minimum": 0},
     },
     "required": ["id", "t"],
 }
@@ -197,6 +216,8 @@ RESULT_JSON: dict[str, Any] = {
         "query": {"type": "string"},
         "type": {"enum": [kind.type for kind in KINDS]},
         "t": {"type": "integer", "description": "ms"},
+        "radius": {"type": "number", "description": "of the search disk of an SBQ"},
+        "corpus": {"type": "integer", "description": "ms: up to when an SBQ has counted words"},
         "objects": {"type": "array", "items": _PLACED},
         "object": _PLACED,
         "terms": {

@@ -31,18 +31,21 @@ class TermRule:
         minimum_length: terms with fewer characters (combining marks count) are dropped. 1 (off) by default.
         query_words: words that a query may have in all: its terms that must be there or be absent, those of each group.
         polygon_vertices: vertices that a polygon may have in all its rings.
+        ranking: whether the stream counts how many objects have each term, so that queries may rank by that.
     """
 
     stop_words: frozenset[str] = field(default=frozenset())
     minimum_length: int = 1
     query_words: int = QUERY_WORDS
     polygon_vertices: int = POLYGON_VERTICES
+    ranking: bool = False
 
 
 DEFAULT_RULE = TermRule()
 
-ANY_WORDS = TermRule(query_words=2**31, polygon_vertices=2**31)
-"""For queries that a stream has taken, or of a stream that is not known: how large they may be is not said."""
+ANY_WORDS = TermRule(query_words=2**31, polygon_vertices=2**31, ranking=True)
+"""For queries that a stream has taken, or of a stream that is not known: how large they may be is not said, nor whether
+they may rank."""
 
 
 def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:

@@ -1,4 +1,4 @@
-"""The six types of query, and regions, as frozen dataclasses: the form in which Python programs write queries.
+"""The types of query, and regions, as frozen dataclasses: the form in which Python programs write queries.
 
 Each class has the fields that its type takes, named as in the JSON form, and is checked when it is made: by
 :func:`~spatialstream.model.queries.parse_query` itself, so its rules and error texts are those of the JSON form. What
@@ -23,6 +23,7 @@ __all__ = [
     "CKQ",
     "CRQ",
     "CTQ",
+    "SBQ",
     "SKQ",
     "SRQ",
     "STQ",
@@ -40,7 +41,7 @@ __all__ = [
 
 _ANYWHERE = Space(True, -LARGEST, -LARGEST, LARGEST, LARGEST)
 """Contains the points of all spaces, and boxes across the antimeridian."""
-_SEQUENCES = ("at", "keywords", "any", "none")
+_SEQUENCES = ("at", "keywords", "any", "none", "words", "between")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -132,6 +133,8 @@ class TypedQuery:
     _type: ClassVar[str]
     _assumed: ClassVar[Mapping[str, Any]] = {"id": "q", "t": 0}
     """Fields that may be added later, as they are checked until then."""
+    _names: ClassVar[Mapping[str, str]] = {}
+    """Names in the JSON form of fields that have another one here."""
 
     id: str | int | None = None
     t: int | str | datetime | None = None
@@ -150,7 +153,8 @@ class TypedQuery:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         for name in ("keywords", "none"):  # without conditions they are absent; ``any`` without groups is an error
             given[name] = given.get(name) or None
-        return {"type": self._type} | {name: _plain(each) for name, each in given.items() if each is not None}
+        named = ((self._names.get(name, name), each) for name, each in given.items())
+        return {"type": self._type} | {name: _plain(each) for name, each in named if each is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +174,12 @@ class _Worded(TypedQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotQuery(_Worded):
-    """A query that is answered once: :class:`SRQ`, :class:`SKQ` or :class:`STQ`.
+    """A query that is answered once: :class:`SRQ`, :class:`SKQ`, :class:`STQ` or :class:`SBQ`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LookingBack(SnapshotQuery):
+    """A snapshot query that says how far it looks back.
 
     Attributes:
         duration: τ; objects of (t-τ, t] are considered: ms, text such as ``"1h"``, or a timedelta.
@@ -193,7 +202,7 @@ class ContinuousQuery(_Worded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SRQ(SnapshotQuery):
+class SRQ(_LookingBack):
     """Snapshot range-keyword query: all matching objects in a region."""
 
     _type: ClassVar[str] = "SRQ"
@@ -202,7 +211,7 @@ class SRQ(SnapshotQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SKQ(SnapshotQuery):
+class SKQ(_LookingBack):
     """Snapshot k-nearest query: the k matching objects nearest to the point ``at``."""
 
     _type: ClassVar[str] = "SKQ"
@@ -212,13 +221,47 @@ class SKQ(SnapshotQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class STQ(SnapshotQuery):
+class STQ(_LookingBack):
     """Snapshot top-k-terms query: the k terms of most matching objects in a region."""
 
     _type: ClassVar[str] = "STQ"
 
     region: Box | Circle | Polygon | Geometry
     k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SBQ(SnapshotQuery):
+    """Snapshot best query: the k objects with the least scores by place, text and time, near the point ``at``.
+
+    Only in a stream that counts words (``ranking``).
+
+    Attributes:
+        at: the point.
+        k: number of objects.
+        words: by which it ranks; an object has to have one of them.
+        radius: of the search disk, in metres or planar units; it grows to 2, 3, ... times that until it has k objects.
+        half_life: time in which the text comes to matter half as much: ms, text, or a timedelta; or ``between``.
+        between: first and last time of the objects, which then rank by their place in between.
+        weights: ``{"space": α}``, or with ``between`` that of space, time and text.
+        expansions: greatest multiple of the radius.
+        weighting: ``"static"``: all words of an object weigh alike.
+        duration: τ; None: all objects that are kept are considered.
+    """
+
+    _type: ClassVar[str] = "SBQ"
+    _names: ClassVar[Mapping[str, str]] = {"half_life": "halfLife"}
+
+    at: Sequence[float]
+    k: int
+    words: Sequence[str]
+    radius: float
+    half_life: int | str | timedelta | None = None
+    between: Sequence[int | str | datetime] | None = None
+    weights: Mapping[str, float] | None = None
+    expansions: int | None = None
+    weighting: str | None = None
+    duration: int | str | timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +346,8 @@ def _plain(value: Any) -> Any:
             return value.to_record()
         case tuple() | list():
             return [_plain(each) for each in value]
+        case Mapping():
+            return {name: _plain(each) for name, each in value.items()}
         case datetime():
             return value.isoformat()
         case timedelta():

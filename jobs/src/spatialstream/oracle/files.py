@@ -89,6 +89,7 @@ def check_files(
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
     retention: int | None = None,
+    interval: int = 300_000,
     unit: str = "ms",
     layout: InputLayout | None = None,
 ) -> Check:
@@ -102,6 +103,7 @@ def check_files(
         rule: how texts become terms.
         columns: names of the objects' fields in their files, where they differ: ``{"id": "event"}``.
         retention: how far the run's snapshot queries could look back, in ms; None: without limit.
+        interval: Δ of the run, ms.
         unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
         layout: how the records of objects are laid out, where the files do not show it.
 
@@ -111,7 +113,8 @@ def check_files(
     rejected: set[Place] = set()
     known_objects = list(read_objects(objects, space, rule, columns, rejected.add, unit, layout))
     placed_queries = list(read_queries(queries, space, rule, rejected.add, unit))
-    rows, refused = answers((o for _, o in known_objects), (query for _, query in placed_queries), space, retention)
+    asked = (query for _, query in placed_queries)
+    rows, refused = answers((o for _, o in known_objects), asked, space, retention, interval)
     rejected.update(placed_queries[position][0] for position, _ in refused)
 
     torn: list[Difference] = []

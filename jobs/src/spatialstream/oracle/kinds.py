@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.plugins import plugged
-from spatialstream.model.queries import Nearest
+from spatialstream.model.queries import Best, Nearest
 from spatialstream.oracle.objects import (
     EXPIRY,
     OBJECT,
@@ -23,6 +23,7 @@ from spatialstream.oracle.objects import (
     reach,
     row,
 )
+from spatialstream.oracle.ranking import Corpus, decay, decayed, over_interval, reached, space_score, text_score
 
 __all__ = ["ORACLES", "Oracle"]
 
@@ -45,6 +46,35 @@ def _stq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, 
     query = life.query
     found = _top_terms(in_reach(stream, query), query.k)
     yield row(query, query.t, SNAPSHOT, reach(stream, query) | {"terms": found})
+
+
+def _sbq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
+    """The k with the least scores within the disk, by the words of the last multiple of Δ."""
+    query, best = life.query, life.query.selection
+    assert isinstance(best, Best)
+    by, at = best.ranking, query.t // stream.interval * stream.interval
+    corpus = Corpus.of(o.terms for o in stream.counted(at))
+    last = query.t if by.between is None else by.between[1]
+    candidates = [
+        (stream.distance(best.x, best.y, o), o)
+        for o in in_reach(stream, query)
+        if o.t <= last and not frozenset(o.terms).isdisjoint(by.words)
+    ]
+    radius = reached((d for d, _ in candidates), best.k, by.radius, by.expansions)
+
+    def score(d: float, o: SpatialObject) -> float:
+        s, t = space_score(d, radius), text_score(o.terms, by.words, corpus, by.static)
+        if by.half_life is not None:
+            return decayed(by.shares[0], s, t, decay(query.t - o.t, by.half_life))
+        assert by.between is not None
+        first, last = by.between
+        return over_interval(by.shares, s, 1.0 - (o.t - first) / (last - first), t)
+
+    ranking = sorted((score(d, o), -o.t, o.id, o.x, o.y, d) for d, o in candidates if d <= radius)
+    found = [
+        stream.ranked((d, minus_t, name, x, y)) | {"score": rank} for rank, minus_t, name, x, y, d in ranking[: best.k]
+    ]
+    yield row(query, query.t, SNAPSHOT, reach(stream, query) | {"radius": radius, "corpus": at, "objects": found})
 
 
 def _crq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
@@ -109,6 +139,7 @@ ORACLES: dict[str, Oracle] = {
     "SRQ": _srq,
     "SKQ": _skq,
     "STQ": _stq,
+    "SBQ": _sbq,
     "CRQ": _crq,
     "CKQ": _ckq,
     "CTQ": _ctq,

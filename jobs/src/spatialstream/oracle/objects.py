@@ -78,8 +78,10 @@ class Accepted:
 class AllObjects:
     """All objects by (t, id, x, y), to be looked through one by one."""
 
-    def __init__(self, objects: Iterable[SpatialObject], space: Space, retention: int | None) -> None:
-        self.space = space
+    def __init__(
+        self, objects: Iterable[SpatialObject], space: Space, retention: int | None, interval: int = 300_000
+    ) -> None:
+        self.space, self.interval = space, interval
         self.retention = math.inf if retention is None else retention
         self.objects = sorted(objects, key=lambda o: (o.t, o.id, o.x, o.y))
         self.times = [o.t for o in self.objects]
@@ -93,6 +95,15 @@ class AllObjects:
             found = [o for o, terms in zip(found, self._terms[here], strict=True) if _is_said(predicate, terms)]
         inside = _containment(predicate.region, self.space)
         return found if inside is None else [o for o in found if inside(o.x, o.y)]
+
+    def distance(self, x: float, y: float, o: SpatialObject) -> float:
+        """How far an object is from a point."""
+        return _distance(self.space, x, y, o.x, o.y)
+
+    def counted(self, at: int) -> list[SpatialObject]:
+        """The objects of the corpus table at a multiple of the interval: of as many intervals as the retention has."""
+        back = math.inf if self.retention == math.inf else -(-self.retention // self.interval) * self.interval
+        return [o for o in self.objects if at - back < o.t <= at]
 
     def placed(self, o: SpatialObject) -> Row:
         """An object in a result."""

@@ -24,6 +24,7 @@ def answers(
     queries: Iterable[Query | Cancellation],
     space: Space,
     retention: int | None = None,
+    interval: int = 300_000,
 ) -> tuple[list[Row], list[tuple[int, str]]]:
     """Compute every result row of a stream, and the queries that are rejected.
 
@@ -32,13 +33,14 @@ def answers(
         queries: queries and cancellations in input order; they take effect in order of ``t``, ties in input order.
         space: the stream's space.
         retention: how far back snapshot queries can look, in ms; None: without limit.
+        interval: Δ, ms: ranked queries count words up to a multiple of it.
 
     Returns:
         The rows in canonical order, and (position in ``queries``, reason) of each query whose id is in use and of each
         cancellation that finds no active continuous query, by position.
     """
     queries = list(queries)
-    stream = AllObjects(objects, space, retention)
+    stream = AllObjects(objects, space, retention, interval)
     last = max([*stream.times[-1:], *(query.t for query in queries)], default=0)
     lives, refused = _lifetimes(queries)
     rows = [keyed for life in lives for keyed in ORACLES[life.query.type](stream, life, last)]

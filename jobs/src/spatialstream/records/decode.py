@@ -31,9 +31,17 @@ from spatialstream.model.arrays import Bytes, Flags, Floats, Ints, numpy_view, s
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.ids import EXACT_FLOATS
-from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING
+from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING, having
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
-from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, endless_durations, parse_query
+from spatialstream.model.queries import (
+    MOST_STEPS,
+    Cancellation,
+    Query,
+    QueryBatch,
+    endless_durations,
+    nobody,
+    parse_query,
+)
 from spatialstream.model.regions import Regions
 from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
@@ -247,6 +255,8 @@ def _in_unit(parse: Callable[[object, Space, TermRule], Any], unit: str) -> Call
     def parsed(value: object, space: Space, rule: TermRule) -> Any:
         if isinstance(value, dict) and "t" in value:
             value = value | {"t": in_milliseconds(value["t"], unit)}
+        if isinstance(value, dict) and isinstance(times := value.get("between"), list):
+            value = value | {"between": [in_milliseconds(each, unit) for each in times]}
         return parse(value, space, rule)
 
     return parse if unit == "ms" else parsed
@@ -731,11 +741,12 @@ def decode_object_table(
 _GIVEN = QUERY_FIELDS[3:]
 
 
-def _bits(fields: Iterable[Sequence[str]]) -> npt.NDArray[np.uint16]:
+def _bits(fields: Iterable[Sequence[str]]) -> npt.NDArray[np.uint32]:
     """For each code: its fields, as bits in the order of ``_GIVEN``; a cancellation has none."""
-    return np.array([*(sum(1 << _GIVEN.index(field) for field in each) for each in fields), 0], np.uint16)
+    return np.array([*(sum(1 << _GIVEN.index(field) for field in each) for each in fields), 0], np.uint32)
 
 
+_RANKED = having(lambda kind: kind.is_ranked)
 _REQUIRED_BITS, _OPTIONAL_BITS = _bits(kind.required for kind in KINDS), _bits(kind.optional for kind in KINDS)
 
 
@@ -757,10 +768,11 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     for field in ("id", "type", "t"):
         good &= cells[field].kind != ABSENT
     code = values.read_choices(cells["type"], NAMES)
-    given = np.zeros(len(good), np.uint16)
+    given = np.zeros(len(good), np.uint32)
     for bit, field in enumerate(_GIVEN):
-        given |= (cells[field].kind != ABSENT).astype(np.uint16) << np.uint16(bit)
+        given |= (cells[field].kind != ABSENT).astype(np.uint32) << np.uint32(bit)
     good &= (cells["any"].kind == ABSENT) & (cells["none"].kind == ABSENT)  # nested lists are read one by one
+    good &= ~_RANKED[code]  # and so are queries that rank
     code[~good] = CANCEL
     required = _REQUIRED_BITS[code]
     good &= (given & ~_OPTIONAL_BITS[code]) == required
@@ -773,7 +785,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     kind, shape = values.read_regions(cells["region"])
     _whole_ids(name)
     values.read_strings(name)
-    good &= (k >= ((required >> np.uint16(_GIVEN.index("k"))) & 1)) & (k <= LARGEST_K) & (step != 0)
+    good &= (k >= ((required >> np.uint32(_GIVEN.index("k"))) & 1)) & (k <= LARGEST_K) & (step != 0)
     good &= (step < 0) | (duration // np.maximum(step, 1) <= MOST_STEPS)
     with_at = cells["at"].kind != ABSENT
     good &= ~with_at | (_within(at[:, 0], space.west, space.east) & _within(at[:, 1], space.south, space.north))
@@ -804,6 +816,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
         Regions.plain(kind[rows], shape[rows]),
         keywords,
         values.gather(data, begin[rows], end[rows]),
+        nobody(len(t[rows])),
     )
 
 

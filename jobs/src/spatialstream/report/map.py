@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from spatialstream.model.errors import RecordError
-from spatialstream.model.queries import Nearest, Query, parse_query
+from spatialstream.model.queries import Best, Nearest, Query, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS
 from spatialstream.model.times import parse_time
@@ -69,7 +69,7 @@ class Map:
         places = list(self._places())
         asked = list(self._asked())
         regions = [outline(self.space, q.predicate.region) for q in asked if q.predicate.region is not None]
-        points = [(q.selection.x, q.selection.y) for q in asked if isinstance(q.selection, Nearest)]
+        points = [(q.selection.x, q.selection.y) for q in asked if isinstance(q.selection, Nearest | Best)]
         view = _View.of(self.space, [*points, *((x, y) for x, y, _ in places)], [r for each in regions for r in each])
         told = clean(self.title or f"{len(places)} objects on a map")
         parts = [

@@ -20,7 +20,7 @@ import numpy as np
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import Expression
 from spatialstream.model.kinds import KINDS, TYPES, Kind
-from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query, parse_query
+from spatialstream.model.queries import Best, Cancellation, Nearest, Predicate, Query, endless, parse_query
 from spatialstream.model.regions import Box, Polygon, Region, Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import ANY_WORDS, extract_terms
@@ -229,7 +229,7 @@ def _title(record: Record) -> str:
 def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
     query = one.query
     lifetime = query.lifetime
-    start = query.t if lifetime.continuous else query.t - lifetime.duration
+    start = query.t if lifetime.continuous or lifetime.duration == endless(None) else query.t - lifetime.duration
     at = query.selection
     return {
         "id": query.id,
@@ -239,7 +239,7 @@ def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
         "span": [start, one.end],
         "window": lifetime.window if lifetime.continuous else lifetime.duration,
         "rings": [] if query.predicate.region is None else _rounded(outline(space, query.predicate.region)),
-        "at": [at.x, at.y] if isinstance(at, Nearest) else None,
+        "at": [at.x, at.y] if isinstance(at, Nearest | Best) else None,
         "says": sentence(query, one.end, space),
         "record": dict(one.record),
         "total": one.total,
@@ -308,11 +308,16 @@ def sentence(query: Query, end: int, space: Space) -> str:
     back = f"in the {format_duration(lifetime.duration)} up to {moment(query.t)}"
     life = f"from {moment(query.t)} " + (f"to {moment(end)}" if end <= TIME_LIMIT else "on")
     at = query.selection
-    near = _point_words(at.x, at.y, space) if isinstance(at, Nearest) else ""
+    near = _point_words(at.x, at.y, space) if isinstance(at, Nearest | Best) else ""
+    about = ""
+    if at.ranking is not None:
+        about = " or ".join(f"“{word}”" for word in at.ranking.words)
+        if lifetime.duration == endless(None):
+            back = f"up to {moment(query.t)}"
     over = f" of the last {format_duration(lifetime.window)}" if lifetime.window is not None else ""
     every = format_duration(lifetime.step or 0)
     words = {"near": near, "region": region, "having": having, "back": back, "life": life, "over": over, "every": every}
-    return query.kind.wording.sentence.format(k=k, **words)
+    return query.kind.wording.sentence.format(k=k, about=about, **words)
 
 
 def _text_words(text: Expression) -> str:

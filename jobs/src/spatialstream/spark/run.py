@@ -210,6 +210,7 @@ class RunSettings:
             "minimum_length": self.rule.minimum_length,
             "query_words": self.rule.query_words,
             "polygon_vertices": self.rule.polygon_vertices,
+            "ranking": self.rule.ranking,
             "unicode": UNICODE,
             "epoch_records": self.epoch_records,
         }

@@ -5,7 +5,7 @@ One row is one block with any number of objects, so that the cost of crossing a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "REGISTERED",
     "REJECTED",
     "REPEATED",
+    "SNAPSHOT_BEST",
     "SNAPSHOT_LISTS",
     "SNAPSHOT_OBJECTS",
     "SNAPSHOT_QUERIES",
@@ -60,7 +61,8 @@ REGISTERED = "registered"
 ENDED = "ended"
 """Cancellations: numbers of queries and the times at which they end."""
 MARKER = "marker"
-"""End of the epoch from one router partition: (epoch, watermark, router partitions)."""
+"""End of the epoch from one router partition: (epoch, watermark, router partitions), and the corpus tables that the
+epoch has written, if any."""
 
 # WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of continuous queries)
 LINES = "lines"
@@ -71,6 +73,8 @@ ARRIVALS = "arrivals"
 """Objects that entered a slot's answer to a CKQ."""
 SNAPSHOT_QUERIES, SNAPSHOT_OBJECTS, SNAPSHOT_TERMS = "snapshot_queries", "snapshot_objects", "snapshot_terms"
 """A slot's partials of snapshot queries: heads, nearest objects of SKQs, term counts of STQs."""
+SNAPSHOT_BEST = "snapshot_best"
+"""A slot's partials of SBQs: a row that says what was asked, and objects (:mod:`~spatialstream.stages.kinds.best`)."""
 SNAPSHOT_LISTS = "snapshot_lists"
 """A slot's partials of SRQs: objects."""
 ASKED = "asked"
@@ -146,10 +150,12 @@ def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:
     return [(slot[i].as_py(), kind[i].as_py(), unpack(data[i].as_buffer())) for i in range(rows.num_rows)]
 
 
-def marker(epoch: int, watermark: int, partitions: int) -> pa.RecordBatch:
-    """The content of a :data:`MARKER`."""
+def marker(epoch: int, watermark: int, partitions: int, tables: Sequence[int] = ()) -> pa.RecordBatch:
+    """The content of a :data:`MARKER`; ``tables``: those that the epoch has written for ranked queries."""
+    written = {"tables": pa.array([tables], pa.list_(pa.int64()))} if tables else {}
     return columns(
         epoch=np.array([epoch], np.int64),
         watermark=np.array([watermark], np.int64),
         partitions=np.array([partitions], np.int64),
+        **written,
     )

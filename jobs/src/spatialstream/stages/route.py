@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -25,21 +26,23 @@ import pyarrow as pa
 from spatialstream.connectors.contracts import Storage
 from spatialstream.connectors.keys import block_key
 from spatialstream.local.registry import QueryRegistry
-from spatialstream.local.state import Manifest, ReadFile
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.records.decode import rejected_line
 from spatialstream.stages import messages
+from spatialstream.stages.corpus import CorpusCounts, Tally, tables_of, write_parts
 from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.learning import write_sample
 from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.runs import INPUT, ObjectShare, QueryShare, queries_of_epoch, route_share, unpack_place
 from spatialstream.stages.state import OwnerState
-from spatialstream.stages.turns import Epoch
+from spatialstream.stages.turns import Counted, Epoch
 
 __all__ = [
+    "RouterState",
     "Share",
     "admit",
     "dead_letters",
@@ -59,7 +62,7 @@ LARGEST_BLOCK = 6 << 20
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The share of one router partition in one epoch."""
+    """The share of one router partition in one epoch, and the corpus tables that the epoch writes."""
 
     epoch: int
     watermark: int
@@ -67,6 +70,33 @@ class Share:
     partitions: int
     objects: ObjectShare | None
     queries: QueryShare | None
+    tables: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class RouterState:
+    """The state of a router partition.
+
+    Attributes:
+        registry: admits its queries.
+        counts: the words of its objects; None: they are not counted.
+    """
+
+    registry: QueryRegistry
+    counts: CorpusCounts | None = None
+
+    def count(self, objects: ObjectBatch | None, tables: Sequence[int]) -> list[tuple[int, Tally]]:
+        """Count the objects of an epoch; returns what has been counted for each table that it writes."""
+        if self.counts is None:
+            return []
+        if objects is not None:
+            self.counts.add(objects)
+        return [(at, self.counts.table(at).copy()) for at in tables]
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """See :mod:`spatialstream.local.state`."""
+        counts = None if self.counts is None else self.counts.checkpoint(write)
+        return {"registry": self.registry.checkpoint(write), "counts": counts}
 
 
 def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tuple[int, bytes, pa.Buffer]]:
@@ -76,16 +106,19 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
     """
     queries = queries_of_epoch(epoch, partition, storage)
     objects = route_share(epoch, partition, storage)
-    share = Share(epoch.number, epoch.watermark, partition, epoch.partitions, objects, queries)
-    registry = registry_state(epoch, partition, storage)
+    tables = tables_of(epoch, storage)
+    share = Share(epoch.number, epoch.watermark, partition, epoch.partitions, objects, queries, tables)
+    state = registry_state(epoch, partition, storage)
     sent: dict[int, int] = {}
     before, packed = None, list[pa.Buffer]()
-    for slot, kind, content in route(share, epoch.routing(storage), registry):
+    parts = list[tuple[int, Tally]]()
+    for slot, kind, content in route(share, epoch.routing(storage), state, epoch.counted, parts.extend):
         if content is not before:  # a block for all slots is packed once
             before, packed = content, [messages.pack(part) for part in parts_of(kind, content)]
         for data in packed:
             number = sent[slot] = sent.get(slot, -1) + 1
             yield slot, block_key(epoch.number, partition, number, kind, epoch.revision), data
+    write_parts(epoch, partition, parts, storage)
     if epoch.measured:
         came = None if objects is None or partition else objects.objects
         asked = None if queries is None else queries.queries
@@ -110,15 +143,30 @@ def admit(epoch: Epoch, partition: int, storage: Storage) -> None:
     """
     share = queries_of_epoch(epoch, partition, storage)
     state = registry_state(epoch, partition, storage)
-    registry = state.begin(restored)
+    router = state.begin(partial(restored, epoch.counted))
     if share is not None:
-        registry.admit(share.queries, share.number)
-    state.end(registry)
+        router.registry.admit(share.queries, share.number)
+    if epoch.counted is not None:
+        objects = route_share(epoch, partition, storage)
+        router.count(None if objects is None else objects.objects, tables_of(epoch, storage))
+    state.end(router)
 
 
-def restored(manifest: Manifest | None, read: ReadFile) -> QueryRegistry:
-    """The registry of a checkpoint; without a manifest, an empty one."""
-    return QueryRegistry() if manifest is None else QueryRegistry.restore(manifest, read)
+def restored(counted: Counted | None, manifest: Manifest | None, read: ReadFile) -> RouterState:
+    """The state of a router partition at a checkpoint; without a manifest, an empty one.
+
+    Args:
+        counted: how the stream counts words; None: it does not.
+        manifest: of the checkpoint.
+        read: reads its files.
+    """
+    registry = QueryRegistry() if manifest is None else QueryRegistry.restore(manifest["registry"], read)
+    if counted is None:
+        return RouterState(registry)
+    given = counted.interval, counted.intervals
+    if manifest is None:
+        return RouterState(registry, CorpusCounts(*given))
+    return RouterState(registry, CorpusCounts.restore(*given, manifest["counts"], read))
 
 
 def dead_letters(storage: Storage, names: Iterable[str]) -> Iterator[str]:
@@ -154,24 +202,33 @@ def parts_of(kind: str, content: pa.RecordBatch, largest: int = LARGEST_BLOCK) -
             yield from parts_of(kind, piece, largest)
 
 
-def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Block]:
+def route(
+    share: Share,
+    routing: Routing,
+    state: OwnerState,
+    counted: Counted | None = None,
+    give: Callable[[list[tuple[int, Tally]]], object] = lambda parts: None,
+) -> Iterator[Block]:
     """Route one share.
 
     Args:
         share: objects and queries, each in stream order.
         routing: of the epoch.
-        state: that of the partition's registry at this epoch.
+        state: that of the partition at this epoch.
+        counted: how the stream counts words; None: it does not.
+        give: is given what the partition has counted for the tables that the epoch writes.
 
     Raises:
-        Lost: the registry's state after the epoch before is not in memory any more.
+        Lost: the partition's state after the epoch before is not in memory any more.
     """
-    registry = state.begin(restored)
+    router = state.begin(partial(restored, counted))
     if share.queries is not None:
-        yield from _route_queries(share.queries, routing, registry)
-    state.end(registry)
+        yield from _route_queries(share.queries, routing, router.registry)
+    give(router.count(None if share.objects is None else share.objects.objects, share.tables))
+    state.end(router)
     if share.objects is not None:
         yield from _route_objects(share.objects, share.epoch, routing)
-    marker = messages.marker(share.epoch, share.watermark, share.partitions)
+    marker = messages.marker(share.epoch, share.watermark, share.partitions, share.tables)
     for slot in range(routing.slots):
         yield slot, messages.MARKER, marker
 

@@ -145,8 +145,9 @@ def row_lines(
     items: pa.StringArray | pa.LargeStringArray,
     complete_after: pa.Int64Array | None = None,
     limits: RowLimits | None = None,
+    notes: pa.StringArray | None = None,
 ) -> tuple[pa.LargeStringArray, Ints]:
-    """Result lines that contain a list each: of objects (SRQ, SKQ, CKQ) or of terms (STQ, CTQ).
+    """Result lines that contain a list each: of objects (SRQ, SKQ, SBQ, CKQ) or of terms (STQ, CTQ).
 
     Args:
         kind: the type of query.
@@ -158,12 +159,15 @@ def row_lines(
         complete_after: if not null, objects with this timestamp or an earlier one are not kept any more, and the row
             says so.
         limits: maximum length of rows; None: all rows are complete.
+        notes: more fields of each row, as JSON after a comma; None: there are none.
 
     Returns:
         m lines, and int64[m], the row of each line. The lines are in the order of the rows, and the parts of a row in
         their order.
     """
     heads = row_heads(kind, queries, t, complete_after)
+    if notes is not None:
+        heads = _as(pa.large_string(), joined(heads, notes))
     items = _as(pa.large_string(), items)
     before, after = f', "{field}": [', "]}"
     row = np.arange(len(t))

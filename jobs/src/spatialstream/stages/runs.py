@@ -21,7 +21,7 @@ import pyarrow as pa
 from spatialstream.connectors.contracts import Storage
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, coded
 from spatialstream.stages.division import buckets_of, numbers_of, parts_of
 from spatialstream.stages.state import get_records, records_file
 from spatialstream.stages.turns import Epoch, Run
@@ -35,6 +35,7 @@ __all__ = [
     "records_of_share",
     "route_share",
     "sample",
+    "times_of_queries",
     "unpack_place",
     "write_run",
 ]
@@ -120,6 +121,14 @@ def _used(epoch: Epoch, part: _Slice) -> pa.RecordBatch:
     run, first, record = part
     left = np.array(epoch.left_of(run), np.int64) - first
     return record.take(pa.array(np.setdiff1d(np.arange(record.num_rows), left))) if len(left) else record
+
+
+def times_of_queries(epoch: Epoch, storage: Storage, codes: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """The timestamps of all queries of an epoch that have certain codes, quarantined ones included."""
+    found = [np.empty(0, np.int64)]
+    for _, _, part in _slices(epoch, "queries", storage):
+        found.append(numpy_view(part.column("t"))[codes[coded(part.column("type"))]])
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from spatialstream.connectors.contracts import Channel, Sink, Source, Storage, f
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.terms import TermRule
 from spatialstream.stages.bisection import bisect_answers, bisect_ask, bisect_merge, bisect_route, bisect_work
+from spatialstream.stages.corpus import write_tables
 from spatialstream.stages.division import PartBlock, divided
 from spatialstream.stages.ingest import Ingest, Part, files_of
 from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, merger_state, view
@@ -108,8 +109,13 @@ class EpochTasks:
         ends = world.channel.send(route_epoch(self.epoch, partition, world.storage))
         yield to_json([ends[slot] for slot in range(len(ends))])  # each slot has at least a marker
 
+    def tables(self, world: World, _: int) -> Iterator[str]:
+        """Write the corpus tables of the epoch, whose partitions are all routed."""
+        write_tables(self.epoch, world.storage)
+        return iter(())
+
     def admit(self, world: World, partition: int) -> Iterator[str]:
-        """ROUTE of an epoch whose blocks have been sent, only for the registry's state."""
+        """ROUTE of an epoch whose blocks have been sent, only for the partition's state."""
         self._have(world)
         admit(self.epoch, partition, world.storage)
         return iter(())

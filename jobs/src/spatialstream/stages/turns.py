@@ -24,6 +24,7 @@ __all__ = [
     "NEVER",
     "PREPARE",
     "Control",
+    "Counted",
     "Epoch",
     "Origin",
     "Past",
@@ -109,6 +110,19 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """How a stream counts words for ranked queries, see :mod:`~spatialstream.stages.corpus`.
+
+    Attributes:
+        interval: Δ, ms.
+        intervals: number of intervals that a table covers; 0: all.
+    """
+
+    interval: int
+    intervals: int
+
+
+@dataclass(frozen=True, slots=True)
 class Epoch:
     """The parameters of ROUTE.
 
@@ -127,6 +141,7 @@ class Epoch:
         before: the last routed epoch before; None if there is none. An epoch in which nothing happens is not routed.
         since: the last epoch before that ended with a checkpoint of the registry; None if none did.
         checkpoint: whether this one does.
+        counted: how words are counted; None: they are not.
     """
 
     number: int
@@ -144,6 +159,7 @@ class Epoch:
     before: Turn | None = None
     since: Turn | None = None
     checkpoint: bool = True
+    counted: Counted | None = None
 
     @property
     def revision(self) -> int:

@@ -41,6 +41,7 @@ from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
+from spatialstream.stages.corpus import CorpusTables, kept_tables
 from spatialstream.stages.kinds import CONTINUOUS
 from spatialstream.stages.kinds.base import Arrived
 from spatialstream.stages.load import Load
@@ -99,7 +100,14 @@ class WorkSettings:
 
 
 class SlotIndexes:
-    """All structures of one slot."""
+    """All structures of one slot.
+
+    Attributes:
+        objects: its objects.
+        moves: its part in changes of the routing version.
+        watermark: after the last round; None before the first.
+        tables: the corpus tables that ranked queries may read, see :mod:`~spatialstream.stages.corpus`.
+    """
 
     def __init__(self, settings: WorkSettings, slot: int) -> None:
         space = settings.space
@@ -109,6 +117,7 @@ class SlotIndexes:
         self._continuous: dict[str, ContinuousIndex] = {name: index(space) for name, index in _CONTINUOUS.items()}
         self.moves = Moves()
         self.watermark: int | None = None
+        self.tables: tuple[int, ...] = ()
 
     def continuous(self) -> Iterator[tuple[Kind, ContinuousIndex]]:
         """The kinds of continuous queries, each with the index of its queries."""
@@ -127,6 +136,7 @@ class SlotIndexes:
             **{name: index.checkpoint(write) for name, index in self._continuous.items()},
             "moves": self.moves.checkpoint(),
             "watermark": self.watermark,
+            "tables": self.tables,
         }
 
     @classmethod
@@ -141,7 +151,7 @@ class SlotIndexes:
             name: index.restore(settings.space, manifest[name], read) for name, index in _CONTINUOUS.items()
         }
         self.moves = Moves.restore(manifest["moves"])
-        self.watermark = manifest["watermark"]
+        self.watermark, self.tables = manifest["watermark"], tuple(manifest["tables"])
         return self
 
 
@@ -182,7 +192,10 @@ def work(
     changed = indexes.moves.version not in (None, turn.version)
     _take_over(slot, indexes, turn, storage, load)
     _drop(indexes, None if turn.known else f"slot-{slot:04d}-{turn.number:09d}")
+    tables, left = kept_tables(indexes.tables, _tables_of(rows))
+    indexes.objects.corpora = CorpusTables.among(storage, tables)
     yield from _apply(slot, rows, indexes, turn, load)
+    indexes.tables, indexes.objects.corpora = left, CorpusTables.among(storage, left)
     _hand_over(slot, indexes, turn, storage, load)
     if changed:
         load.leaf = None  # leaves of two versions are mixed
@@ -249,6 +262,12 @@ def _check_markers(slot: int, rows: Sequence[Block], turn: Round) -> None:
             raise StateError(f"slot {slot} has {len(markers)} markers of epoch {epoch}: blocks of it are missing")
 
 
+def _tables_of(rows: Sequence[Block]) -> set[int]:
+    """The corpus tables that the epochs of a round have written."""
+    markers = [content for _, kind, content in rows if kind == messages.MARKER]
+    return {at for each in markers if "tables" in each.schema.names for at in each.column("tables")[0].as_py()}
+
+
 def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True) -> SegmentStore:
     """A slot's objects after a round, to be read only.
 
@@ -270,7 +289,9 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
     after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=last, since=last), storage)
     manifest = after.previous()
     assert manifest is not None
-    return SegmentStore.restore(load_version(storage, turn.version).index.space, manifest["objects"], after.read)
+    objects = SegmentStore.restore(load_version(storage, turn.version).index.space, manifest["objects"], after.read)
+    objects.corpora = CorpusTables.among(storage, manifest["tables"])
+    return objects
 
 
 # ------------------------------------------------------------------------------------------------- changes of version

@@ -4,9 +4,9 @@ A crash may come between any two steps, and within each. The record of a turn fi
 it may be done again, with the same outcome. Before the record is written, nothing depends on what has come in.
 
 An epoch: INGEST of new records; its record; ROUTE, which writes blocks into the channel and dead letters into the sink;
-its announcement, which tells the worker that all its blocks are there. A round: the record of what was announced; WORK
-for all slots, then MERGE, which writes rows into the sink; a second phase, if many SKQs need one
-(:mod:`~spatialstream.stages.two_phase`).
+the corpus tables that it passes, if the stream counts words; its announcement, which tells the worker that all its
+blocks are there. A round: the record of what was announced; WORK for all slots, then MERGE, which writes rows into the
+sink; a second phase, if many SKQs need one (:mod:`~spatialstream.stages.two_phase`).
 
 State is in the memory of the processes that execute the stages, and in checkpoints. If any of it is lost, all owners go
 back: the turns since the last checkpoint are replayed from their records, only for the state that they leave.
@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from spatialstream.connectors.contracts import Ranges, find
 from spatialstream.model.errors import Lost, StateError
 from spatialstream.model.jsonable import from_json
+from spatialstream.stages.corpus import is_passed
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Written
@@ -132,7 +133,11 @@ class RouterTurns:
 
     def _route(self, record: EpochRecord) -> list[int]:
         """ROUTE; returns the end offset of the epoch's blocks in each slot's log."""
-        lines = self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
+        tasks = EpochTasks(record.epoch)
+        lines = self.engine.map(tasks.route, range(record.epoch.partitions))
+        if is_passed(record.epoch):
+            self.step("tables")
+            self.engine.map(tasks.tables, [0], anywhere=True)
         return [max(of_slot) for of_slot in zip(*map(json.loads, lines), strict=True)]
 
     def _checkpoint(self, record: EpochRecord) -> Written:

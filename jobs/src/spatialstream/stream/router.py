@@ -67,8 +67,8 @@ class EpochRecord:
         retired: (version, ms of the day's clock) of the versions that epochs have named within the last day, but do not
             name since then.
         previous: the name of the record of the epoch before; empty if there is none.
-        admitted: the files of the queries of the epochs between the last known complete checkpoint of the registry and
-            this epoch.
+        admitted: the files of the queries, and where words are counted of the objects, of the epochs between the last
+            known complete checkpoint of the registry and this epoch.
         unknown: the most common unknown fields of the objects in ``taken``, and how many objects have each.
         refused: records and watermarks of each kind that were rejected when they came in, up to and with it.
     """
@@ -247,6 +247,7 @@ class Router:
             before=None if before is None else _routed(before),
             since=self._there,
             checkpoint=False,
+            counted=settings.counted,
         )
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch.number
         record = EpochRecord(
@@ -288,7 +289,8 @@ class Router:
         """:attr:`EpochRecord.admitted` of the epoch after this one."""
         since, files, record = -1 if self._there is None else self._there[0], list[Sequence[str]](), before
         while record.epoch.number > since:
-            files.append([run.name for run in record.epoch.runs_of("queries")])
+            kinds = ("queries",) if record.epoch.counted is None else ("queries", "objects")
+            files.append([run.name for kind in kinds for run in record.epoch.runs_of(kind)])
             if record.epoch.since == self._there:
                 files.append(record.admitted)
                 break

@@ -16,6 +16,7 @@ from spatialstream.model.unicode_data import UNICODE
 from spatialstream.stages.division import BUCKETS
 from spatialstream.stages.state import FORMAT, get_json
 from spatialstream.stages.tasks import World
+from spatialstream.stages.turns import Counted
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.codec import checked_name
 
@@ -92,6 +93,13 @@ class StreamSettings:
         if self.retention is not None and self.retention < self.interval:
             raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
 
+    @property
+    def counted(self) -> Counted | None:
+        """How words are counted for ranked queries; None: they are not."""
+        if not self.rule.ranking:
+            return None
+        return Counted(self.interval, 0 if self.retention is None else -(-self.retention // self.interval))
+
     def world(
         self, storage: Storage, channel: Channel, sink: Sink, archive: Storage | None = None, **more: Any
     ) -> World:
@@ -123,6 +131,7 @@ class StreamSettings:
             "minimum_length": self.rule.minimum_length,
             "query_words": self.rule.query_words,
             "polygon_vertices": self.rule.polygon_vertices,
+            "ranking": self.rule.ranking,
             "unicode": UNICODE,
         }
 

@@ -21,6 +21,7 @@ from typing import Any
 from spatialstream.connectors.contracts import Storage
 from spatialstream.model.errors import Conflict, StateError, Unavailable
 from spatialstream.model.jsonable import to_json
+from spatialstream.stages.corpus import drop_tables
 from spatialstream.stages.moves import drop_transfers
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Progress, Turn
@@ -145,6 +146,8 @@ class Worker:
         self._leadership.check(self.last_done, -1 if self.last is None else self.last.round.number)
         self._counts: Mapping[str, int] = self._progress.counts()
         self._dropped = -1
+        self._counted = settings.counted
+        self._passed: int | None = None
         self._named: int | None = None
         self._there = None if self.last is None else self.last.since
         # the progress of checkpoints before the last round is not known any more
@@ -341,12 +344,20 @@ class Worker:
         if since is not None and since.version != self._dropped:  # only on change: listing takes a remote storage time
             drop_transfers(self._storage, since.version)
             self._dropped = since.version
+        if self._counted is not None:
+            self._drop_tables(self._counted.interval, record.round.watermark)
         self._step("done")
         self._progress.save(number, total)
         self.last_done, self._counts = number, total
         if record.round.checkpoint:
             self.writing = record
         return total
+
+    def _drop_tables(self, interval: int, watermark: int) -> None:
+        """Delete corpus tables when a round is done that passes a multiple of Δ; it may be done once more."""
+        before, self._passed = self._passed, watermark
+        if before is not None and before // interval != watermark // interval:
+            drop_tables(self._storage, before)
 
     def keep(self) -> None:
         """Save the records that are needed beyond the retention of the announcement log; call it on a silent stream."""

@@ -179,7 +179,7 @@ class _Tier:
         code, absent, k = np.full(n, _CRQ, np.int8), np.full(n, -1), np.zeros(n, np.int32)
         place, grid = np.zeros((n, 2)), self.grid
         times = start, duration, absent, absent
-        queries = QueryBatch(self.ids, code, *times, k, place, grid.regions, grid.keywords, nobody(n))
+        queries = QueryBatch(self.ids, code, *times, k, place, grid.regions, grid.keywords, nobody(n), nobody(n))
         rows = _Rows(self.numbers, queries)
         return rows.take(np.flatnonzero(~dead)) if dead.any() else rows
 

@@ -18,17 +18,14 @@ import numpy as np
 
 from spatialstream.local.arrays import Array, grown, wide
 from spatialstream.local.snapshot.addresses import columns_at
+from spatialstream.local.snapshot.heaps import ascending, offer, pop, push
 from spatialstream.local.snapshot.termlists import has_all
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
 from spatialstream.local.snapshot.zranges import bisect, is_reached, lookup, nearest_bound
-from spatialstream.local.wordtable import compare
 from spatialstream.model.geometry import distance
 from spatialstream.model.kernels import kernel
 
 __all__ = ["nearest"]
-
-Best = tuple[Array, Array, Array]
-"""A heap of objects: distances float64, rows of the table int32, positions int32."""
 
 _SCANNED = 64
 """Number of postings of the rarest keyword up to which all of them are scanned."""
@@ -38,86 +35,6 @@ _LEAF = 24
 
 _TRACKED = 4
 """Number of keywords (the rarest ones) whose postings are tracked down the tree; others are only checked."""
-
-
-@kernel
-def _worse(table: Array, d: float, r: int, p: int, e: float, o: int, q: int) -> bool:
-    """Whether object p of row r at distance d comes after object q of row o at distance e."""
-    if d != e:
-        return d > e
-    a, b = columns_at(table, r), columns_at(table, o)
-    if a.t[p] != b.t[q]:
-        return bool(a.t[p] < b.t[q])
-    order = compare(a.ids, a.id_offsets[p], a.id_offsets[p + 1], b.ids, b.id_offsets[q], b.id_offsets[q + 1])
-    if order != 0:
-        return order > 0
-    if a.x[p] != b.x[q]:
-        return bool(a.x[p] > b.x[q])
-    return bool(a.y[p] > b.y[q])
-
-
-@kernel
-def _sink(table: Array, best: Best, m: int) -> None:
-    """Restore the heap of m objects (the worst on top) after its top was replaced."""
-    distances, rows, positions = best
-    d, r, p = distances[0], rows[0], positions[0]
-    i = 0
-    while 2 * i + 1 < m:
-        j = 2 * i + 1
-        if j + 1 < m and _worse(
-            table, distances[j + 1], rows[j + 1], positions[j + 1], distances[j], rows[j], positions[j]
-        ):
-            j += 1
-        if not _worse(table, distances[j], rows[j], positions[j], d, r, p):
-            break
-        distances[i], rows[i], positions[i] = distances[j], rows[j], positions[j]
-        i = j
-    distances[i], rows[i], positions[i] = d, r, p
-
-
-@kernel
-def _offer(table: Array, best: Best, m: int, d: float, r: int, p: int) -> int:
-    """Offer an object to the heap of the best; return its size."""
-    distances, rows, positions = best
-    if m == len(distances):
-        if _worse(table, distances[0], rows[0], positions[0], d, r, p):
-            distances[0], rows[0], positions[0] = d, r, p
-            _sink(table, best, m)
-        return m
-    i = m
-    while i > 0:
-        j = (i - 1) >> 1
-        if not _worse(table, d, r, p, distances[j], rows[j], positions[j]):
-            break
-        distances[i], rows[i], positions[i] = distances[j], rows[j], positions[j]
-        i = j
-    distances[i], rows[i], positions[i] = d, r, p
-    return m + 1
-
-
-@kernel
-def _push(keys: Array, nodes: Array, m: int, key: float, node: int) -> None:
-    i = m
-    while i > 0 and keys[(i - 1) >> 1] > key:
-        keys[i], nodes[i] = keys[(i - 1) >> 1], nodes[(i - 1) >> 1]
-        i = (i - 1) >> 1
-    keys[i], nodes[i] = key, node
-
-
-@kernel
-def _pop(keys: Array, nodes: Array, m: int) -> None:
-    """Remove the top of a heap of m + 1 entries, replacing it by the last entry."""
-    key, node = keys[m], nodes[m]
-    i = 0
-    while 2 * i + 1 < m:
-        j = 2 * i + 1
-        if j + 1 < m and keys[j + 1] < keys[j]:
-            j += 1
-        if keys[j] >= key:
-            break
-        keys[i], nodes[i] = keys[j], nodes[j]
-        i = j
-    keys[i], nodes[i] = key, node
 
 
 @kernel
@@ -160,7 +77,7 @@ def nearest(
             nodes[used, 5 + 2 * w], nodes[used, 6 + 2 * w] = s.posting_offsets[code], s.posting_offsets[code + 1]
         most += nodes[used, 6] - nodes[used, 5] if tracked else nodes[used, 4]
         key = nearest_bound(geographic, x, y, (s.grid[0], s.grid[1], s.grid[2], s.grid[3]))
-        _push(keys, heap, waiting, key, used)
+        push(keys, heap, waiting, key, used)
         waiting += 1
         used += 1
     k = min(k, most)
@@ -171,7 +88,7 @@ def nearest(
     while k > 0 and waiting > 0 and keys[0] <= limit:
         node = heap[0]
         waiting -= 1
-        _pop(keys, heap, waiting)
+        pop(keys, heap, waiting)
         row, level, prefix = nodes[node, 0], nodes[node, 1], nodes[node, 2]
         s = columns_at(table, row)
         lo, hi = (nodes[node, 5], nodes[node, 6]) if tracked else (nodes[node, 3], nodes[node, 4])
@@ -187,7 +104,7 @@ def nearest(
                     continue
                 if keywords > 1 and not has_all(s, position, codes[row]):
                     continue
-                m = _offer(table, best, m, d, row, position)
+                m = offer(table, best, m, d, row, position)
                 if m == k:
                     limit = min(bound, best[0][0])
             continue
@@ -215,13 +132,9 @@ def nearest(
             nodes[used, 3], nodes[used, 4] = starts[child], starts[child + 1]
             for w in range(tracked):
                 nodes[used, 5 + 2 * w], nodes[used, 6 + 2 * w] = parts[child, w], parts[child + 1, w]
-            _push(keys, heap, waiting, key, used)
+            push(keys, heap, waiting, key, used)
             waiting += 1
             used += 1
+    ascending(table, best, m)
     distances, rows, positions = best
-    for left in range(m - 1, 0, -1):
-        distances[0], distances[left] = distances[left], distances[0]
-        rows[0], rows[left] = rows[left], rows[0]
-        positions[0], positions[left] = positions[left], positions[0]
-        _sink(table, best, left)
     return rows[:m], positions[:m], distances[:m], checked

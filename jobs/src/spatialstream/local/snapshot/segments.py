@@ -31,6 +31,8 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Array, Ints
 from spatialstream.local.base import LocalIndex
+from spatialstream.local.snapshot.best import Found
+from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
 from spatialstream.local.snapshot.rows import ObjectRows
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termlists import decode_sets
@@ -38,6 +40,7 @@ from spatialstream.local.snapshot.views import ObjectsView, Part, TermNumbers
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import to_arrow
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -98,6 +101,7 @@ class SegmentStore(LocalIndex):
         self._merged: set[int] = set()
         """Size classes in which there has been a merge."""
         self._own: ObjectsView | None = None
+        self._corpora: Corpora | None = None
         self._numbers, self._numbers_of_views = TermNumbers(), TermNumbers()
 
     def __len__(self) -> int:
@@ -207,13 +211,13 @@ class SegmentStore(LocalIndex):
 
     def view(self) -> ObjectsView:
         """An immutable view of the current state, which other threads may query while one thread changes the store."""
-        return ObjectsView(self.space, self._parts, self.floor, self._numbers_of_views)
+        return ObjectsView(self.space, self._parts, self.floor, self._numbers_of_views, self._corpora)
 
     @property
     def _now(self) -> ObjectsView:
         """The view for the store's own queries: it never waits for threads that query other views."""
         if self._own is None:
-            self._own = ObjectsView(self.space, self._parts, self.floor, self._numbers)
+            self._own = ObjectsView(self.space, self._parts, self.floor, self._numbers, self._corpora)
         return self._own
 
     def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
@@ -225,6 +229,28 @@ class SegmentStore(LocalIndex):
     ) -> ObjectRows:
         """See :meth:`ObjectsView.nearest <spatialstream.local.snapshot.views.ObjectsView.nearest>`."""
         return self._now.nearest(x, y, k, keywords, t_after, t_last, bound)
+
+    @property
+    def corpora(self) -> Corpora | None:
+        """The tables that ranked queries read; None: there are none. They are not part of the store."""
+        return self._corpora
+
+    @corpora.setter
+    def corpora(self, corpora: Corpora | None) -> None:
+        self._corpora, self._own = corpora, None
+
+    def best(
+        self,
+        at: tuple[float, float],
+        k: int,
+        ranking: Ranking,
+        keywords: Sequence[str],
+        times: tuple[int, int],
+        t: int,
+        corpus: CorpusTable,
+    ) -> Found:
+        """See :meth:`ObjectsView.best <spatialstream.local.snapshot.views.ObjectsView.best>`."""
+        return self._now.best(at, k, ranking, keywords, times, t, corpus)
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, most: int | None = None
@@ -286,6 +312,9 @@ def prepare() -> None:
     store.term_counts(everywhere, [], -1, FAN_IN, 1)
     store.range_query(everywhere, ["0|a", "1|b", "!c"], -1, FAN_IN)
     store.term_counts(everywhere, ["0|a", "1|b"], -1, FAN_IN)
+    corpus = CorpusTable.of(0, 2, pa.array(["a"]), np.array([2]))
+    ranking = Ranking(("a", "c"), 1.0, 1, half_life=1)
+    store.best((0.0, 0.0), 1, ranking, ["0|a", "1|b", "!c"], (-1, FAN_IN), FAN_IN, corpus)
     list(store.leaving(FAN_IN))
 
 

@@ -26,6 +26,8 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Codes, Floats, Ints
 from spatialstream.local.snapshot.addresses import Columns, place_of, row_of
+from spatialstream.local.snapshot.best import Found, RankedAsk, search_best
+from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
 from spatialstream.local.snapshot.nearest import nearest as search_nearest
 from spatialstream.local.snapshot.rows import ObjectRows, rows_at
 from spatialstream.local.snapshot.segment import Segment
@@ -37,6 +39,7 @@ from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
 from spatialstream.model.expressions import Expression, is_marked
 from spatialstream.model.hashing import process_seed
+from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Region
 from spatialstream.model.space import Space
 
@@ -110,9 +113,10 @@ class _Table:
         segments: the segments; None if not loaded: the row has only the times.
         unloaded: positions of segments that are not loaded.
         numbered: the state of :class:`TermNumbers` for this table.
+        weighed: a corpus table, the rows with the weights of their terms in it, and these weights.
     """
 
-    __slots__ = ("numbered", "rows", "segments", "unloaded")
+    __slots__ = ("numbered", "rows", "segments", "unloaded", "weighed")
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.segments = [part.segment for part in parts]
@@ -122,6 +126,15 @@ class _Table:
         ]
         self.rows = np.concatenate(rows) if rows else _NO_ROWS
         self.numbered: _Numbered | None = None
+        self.weighed: _Weighed | None = None
+
+    def weighed_by(self, corpus: CorpusTable) -> _Weighed:
+        """The rows with the weights that their terms have in a corpus table."""
+        weighed = self.weighed
+        if weighed is None or weighed[0] is not corpus:
+            arrays = [corpus.of_segment(segment) for segment in self.segments]
+            weighed = self.weighed = corpus, _with_numbers(self.rows, arrays), arrays
+        return weighed
 
 
 _NO_ROWS = row_of(Columns.times_only(0, -1))[:0]
@@ -130,6 +143,16 @@ _Arrays = WeakKeyDictionary[Segment, Codes]
 
 _Numbered = tuple[_Arrays, npt.NDArray[np.void], list[Codes]]
 """The state of all numbers, the rows with their numbers, and the numbers of each row."""
+
+_Weighed = tuple[CorpusTable, npt.NDArray[np.void], list[Codes]]
+
+
+def _with_numbers(rows: npt.NDArray[np.void], arrays: Sequence[Codes]) -> npt.NDArray[np.void]:
+    """The rows of a table with a number for each of their terms."""
+    numbered = rows.copy()
+    for row, array in zip(numbered, arrays, strict=True):
+        row["numbers"] = place_of(array)
+    return numbered
 
 
 class TermNumbers:
@@ -189,10 +212,7 @@ class TermNumbers:
             if len(self) > 2 * sum(map(len, self._arrays.values())):
                 self._forget()
             arrays = [_NO_NUMBERS if segment is None else self._numbers_of(segment) for segment in table.segments]
-            rows = table.rows.copy()
-            for row, array in zip(rows, arrays, strict=True):
-                row["numbers"] = place_of(array)
-            table.numbered = self._arrays, rows, arrays
+            table.numbered = self._arrays, _with_numbers(table.rows, arrays), arrays
         return table.numbered[1]
 
     def _numbers_of(self, segment: Segment) -> Codes:
@@ -230,13 +250,16 @@ class ObjectsView:
         parts: the segments.
         floor: objects with t below this are not found.
         numbers: the numbers of terms, shared by the views of a store.
+        corpora: the tables of ranked queries; None: of a stream that has none.
 
     Attributes:
         checked: number of objects that queries have checked one by one; approximate if several threads query.
     """
 
-    def __init__(self, space: Space, parts: Iterable[Part], floor: int, numbers: TermNumbers) -> None:
-        self.space, self.floor = space, floor
+    def __init__(
+        self, space: Space, parts: Iterable[Part], floor: int, numbers: TermNumbers, corpora: Corpora | None = None
+    ) -> None:
+        self.space, self.floor, self.corpora = space, floor, corpora
         self._parts = tuple(parts)
         self._numbers = numbers
         self._table: _Table | None = None
@@ -298,6 +321,35 @@ class ObjectsView:
             rows = rows_at(table.rows, owners, positions, distances)
         self.checked += checked
         return rows
+
+    def best(
+        self,
+        at: tuple[float, float],
+        k: int,
+        ranking: Ranking,
+        keywords: Sequence[str],
+        times: tuple[int, int],
+        t: int,
+        corpus: CorpusTable,
+    ) -> Found:
+        """What is needed of these objects to find the k best by place, text and time.
+
+        Args:
+            at: the point.
+            k: number of objects.
+            ranking: by what is scored.
+            keywords: the filter.
+            times: (after, last], ms: objects of this range are candidates.
+            t: of the query.
+            corpus: the table of its time, see :attr:`corpora`.
+        """
+        after, last = max(times[0], self.floor - 1), times[1]
+        table = self._reaching(after, last)
+        _, rows, _ = table.weighed_by(corpus)
+        ask = RankedAsk.of(self.space, at, ranking, Expression.of(keywords), (after, last), t, corpus)
+        found = search_best(rows, ask, k, ranking)
+        self.checked += found.checked
+        return found
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, most: int | None = None

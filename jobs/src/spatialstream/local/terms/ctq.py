@@ -334,6 +334,7 @@ class ContinuousTermsIndex(MovableIndex):
             self._regions(np.where(own < 0, common, own)),
             groups.split_keywords(self._keys.arrow(common.astype(np.int64))),
             nobody(n),
+            nobody(n),
         )
 
     def _unfinished(self, now: int) -> Flags:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from spatialstream.model.plugins import plugged
 from spatialstream.stages.kinds.base import ContinuousStage, SnapshotStage
+from spatialstream.stages.kinds.best import SnapshotBest
 from spatialstream.stages.kinds.nearest import ContinuousNearest, SnapshotNearest
 from spatialstream.stages.kinds.ranges import ContinuousRange, SnapshotRange
 from spatialstream.stages.kinds.terms import ContinuousTerms, SnapshotTerms
@@ -21,6 +22,7 @@ SNAPSHOT: Mapping[str, SnapshotStage] = {
     "SRQ": SnapshotRange(),
     "SKQ": SnapshotNearest(),
     "STQ": SnapshotTerms(),
+    "SBQ": SnapshotBest(),
 } | {kind: stage for module in _PLUGGED for kind, stage in module.SNAPSHOT.items()}
 """The snapshot kinds, by name."""
 

@@ -16,7 +16,7 @@ from spatialstream.stages.kinds.base import Lists, first_of_each
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.rows import object_texts
 
-__all__ = ["object_lists", "short_objects"]
+__all__ = ["number_text", "object_lists", "short_objects"]
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -69,7 +69,7 @@ def short_objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Spac
     if not objects:
         return []
     distance, _, _, x, y = zip(*objects, strict=True)
-    texts, n, (first, second) = [*map(_number, (*x, *y, *distance))], len(objects), space.axes
+    texts, n, (first, second) = [*map(number_text, (*x, *y, *distance))], len(objects), space.axes
     items = [
         f'{{"id": {_quoted(each[2])}, "t": {each[1]}, "{first}": {texts[i]}, "{second}": {texts[n + i]}'
         for i, each in enumerate(objects)
@@ -79,7 +79,7 @@ def short_objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Spac
     return [f'{item}, "{space.distance_field}": {shown}}}' for item, shown in zip(items, texts[2 * n :], strict=True)]
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     """The text that Arrow writes, as in rows built column by column; Python formats other numbers differently."""
     if 1e-4 <= abs(value) < 1e10 or value == 0.0:
         return repr(value).removesuffix(".0")

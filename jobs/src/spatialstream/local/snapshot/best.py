@@ -1,0 +1,391 @@
+"""The best objects by place, text and time, by best-first search of the implicit quadtree (Pastri, Algorithm 6).
+
+The search is that of :mod:`~spatialstream.local.snapshot.nearest`, by a lower bound of the score in place of the
+distance. A node carries, for each word of the query, the range of the word's postings inside it; a node that has none
+is dropped. Nothing in it scores less than the bound, which takes
+
+- the space from the least distance of the node;
+- the time from the latest object of its segment;
+- the text from the words that are in the node: by Cauchy and Schwarz the cosine of any object with these words alone is
+  at most |q_S|/|q|, whatever other words it has. No impacts are stored for this.
+
+An object is found by each of its words, and counts for the first of them. Ties affect the answer, so a node whose bound
+is the k-th score is still opened.
+
+Cost: an object that is looked at costs its terms, whose weights are looked up once for a segment and a corpus table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spatialstream.local.arrays import Array, Bytes, Codes, Floats, Ints, grown, wide
+from spatialstream.local.snapshot.addresses import Columns, columns_at
+from spatialstream.local.snapshot.corpora import CorpusTable
+from spatialstream.local.snapshot.heaps import ascending, offer, pop, push
+from spatialstream.local.snapshot.rows import ObjectRows, rows_at
+from spatialstream.local.snapshot.termlists import get_unit
+from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
+from spatialstream.local.snapshot.zranges import bisect, is_reached, nearest_bound
+from spatialstream.local.wordtable import find_word, pack
+from spatialstream.model.expressions import Expression
+from spatialstream.model.geometry import distance
+from spatialstream.model.kernels import kernel
+from spatialstream.model.ranking.asked import Ranking
+from spatialstream.model.ranking.scores import (
+    decayed_score,
+    growth,
+    interval_score,
+    recency,
+    spatial_score,
+    textual_score,
+)
+from spatialstream.model.space import Space
+
+__all__ = ["Found", "RankedAsk", "best", "node_bound", "search_best"]
+
+_LEAF = 48
+"""Number of postings up to which a node is not split."""
+
+_SLACK = 1.0 + 1e-12
+"""By which the bound of the cosine is raised: many times the error of its three roots."""
+
+
+class RankedAsk(NamedTuple):
+    """A ranked query with the weights of its words: created once per query, used for every segment.
+
+    Kernels that are called from Python take it as a plain ``tuple(ask)``, as :class:`~.zranges.Ask`.
+
+    Attributes:
+        geographic, x, y: the space, and the point.
+        word_offsets, words: the scored words.
+        weights: int64[w], theirs.
+        asked: sum of the squares of these.
+        static: whether all words of an object weigh the same.
+        filter_offsets, filter_words: the words of the filter, those of all groups and forbidden ones.
+        groups: int64[f], the group of each; -1 for forbidden ones.
+        sizes: int64[g], words of each group, at least one group: an object has to have all words of one.
+        t_after, t_last: objects of (t_after, t_last] are candidates.
+        t: of the query.
+        half_life: ms; 0 for a query about an interval.
+        first, last: the interval.
+        shares: weights of space, time and text.
+        slots, known_offsets, known_words, known_weights, unknown: the corpus table.
+    """
+
+    geographic: bool
+    x: float
+    y: float
+    word_offsets: Codes
+    words: Bytes
+    weights: Ints
+    asked: int
+    static: bool
+    filter_offsets: Codes
+    filter_words: Bytes
+    groups: Ints
+    sizes: Ints
+    t_after: int
+    t_last: int
+    t: int
+    half_life: int
+    first: int
+    last: int
+    shares: tuple[float, float, float]
+    slots: Codes
+    known_offsets: Codes
+    known_words: Bytes
+    known_weights: Codes
+    unknown: int
+
+    @classmethod
+    def of(
+        cls,
+        space: Space,
+        at: tuple[float, float],
+        ranking: Ranking,
+        text: Expression,
+        times: tuple[int, int],
+        t: int,
+        corpus: CorpusTable,
+    ) -> RankedAsk:
+        """Build from the parts of a query.
+
+        Args:
+            space: of the objects.
+            at: the point.
+            ranking: by what is scored.
+            text: the filter.
+            times: (after, last], ms.
+            t: of the query.
+            corpus: the table of its time.
+        """
+        weights = corpus.weights_of(ranking.words)
+        groups = [(word, i) for i, group in enumerate(text.groups) for word in group]
+        filters = groups + [(word, -1) for word in text.none]
+        first, last = ranking.between or (0, 1)
+        return cls(
+            space.geographic,
+            *at,
+            *pack(ranking.words),
+            weights,
+            int((weights * weights).sum()),
+            ranking.static,
+            *pack([word for word, _ in filters]),
+            np.array([group for _, group in filters], np.int64),
+            np.array([len(group) for group in text.groups], np.int64),
+            *times,
+            t,
+            ranking.half_life or 0,
+            first,
+            last,
+            ranking.shares,
+            corpus.slots,
+            corpus.offsets,
+            corpus.data,
+            corpus.weights,
+            corpus.unknown,
+        )
+
+
+@kernel
+def _weight(s: Columns, code: int, ask: RankedAsk) -> int:
+    """The weight of a segment's term."""
+    known = wide(s.numbers[code])
+    if known > 0:
+        return known - 1
+    start, end = s.word_offsets[code], s.word_offsets[code + 1]
+    at = find_word(ask.slots, ask.known_offsets, ask.known_words, s.words, start, end)
+    weight = ask.unknown if at < 0 else wide(ask.known_weights[at])
+    s.numbers[code] = weight + 1
+    return weight
+
+
+@kernel
+def _score(ask: RankedAsk, spatial: float, t: int, textual: float) -> float:
+    """The score of an object, or a bound of it: it falls with each of the three."""
+    if ask.half_life > 0:
+        grown_by = growth(max(ask.t - t, 0), ask.half_life)
+        return decayed_score(ask.shares[0], spatial, textual, grown_by)
+    return interval_score(ask.shares, spatial, recency(min(t, ask.last), ask.first, ask.last), textual)
+
+
+@kernel
+def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Array, counts: Array) -> tuple[int, float]:
+    """The first word of the query that an object has (-1 if it has none, or fails the filter), and its T."""
+    counts[:] = 0
+    first, own, dot, code = -1, 0, 0, 0
+    at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
+    while at < end:
+        step, at = get_unit(s.units, at)
+        code += step
+        weight = 1 if ask.static else _weight(s, code, ask)
+        own += weight * weight
+        for w in range(len(codes)):
+            if codes[w] == code:
+                dot += weight * ask.weights[w]
+                first = w if first < 0 else min(first, w)
+        for f in range(len(filters)):
+            if filters[f] == code:
+                if ask.groups[f] < 0:
+                    return -1, 0.0
+                counts[ask.groups[f]] += 1
+    passes = False
+    for group in range(len(counts)):
+        passes = passes or counts[group] == ask.sizes[group]
+    if not passes:
+        return -1, 0.0
+    return first, textual_score(dot, own, ask.asked)
+
+
+@kernel
+def _ceiling(ask: RankedAsk, node: Array) -> float:
+    """An upper bound of T of the objects of a node, of whose words there are postings; -1 without any.
+
+    An object whose words all weigh nothing has T = 1, and so has every object if the words of the query do.
+    """
+    there, weightless, squares = False, ask.asked == 0, 0
+    for w in range(len(ask.weights)):
+        if node[5 + 2 * w] < node[6 + 2 * w]:
+            there = True
+            weightless = weightless or ask.weights[w] == 0
+            squares += ask.weights[w] * ask.weights[w]
+    if not there:
+        return -1.0
+    if weightless:
+        return 1.0
+    return min(1.0, math.sqrt(float(squares)) / math.sqrt(float(ask.asked)) * _SLACK)
+
+
+@kernel
+def node_bound(s: Columns, ask: RankedAsk, radius: float, node: Array) -> float:
+    """A lower bound of the scores of the objects of a node within the radius; infinite if there is none.
+
+    Args:
+        s: columns of the segment.
+        ask: the query.
+        radius: of the search disk.
+        node: int64[5 + 2 w]: row, level, prefix, positions [lo, hi), and [lo, hi) in the postings of each word.
+    """
+    textual = _ceiling(ask, node)
+    if textual < 0.0:
+        return math.inf
+    box = (s.grid[0], s.grid[1], s.grid[2], s.grid[3])
+    if node[1] > 0:
+        box = node_box(s.grid, node[1], node[2])
+    near = nearest_bound(ask.geographic, ask.x, ask.y, box)
+    if near > radius:
+        return math.inf
+    return _score(ask, spatial_score(near, radius), s.t_max, textual)
+
+
+@kernel
+def _root(s: Columns, ask: RankedAsk, row: int, codes: Array, filters: Array, node: Array) -> int:
+    """Set the root of a segment's tree, and the codes of the words; returns the number of postings."""
+    node[0], node[1], node[2], node[3], node[4] = row, 0, 0, 0, len(s.x)
+    most = 0
+    for w in range(len(codes)):
+        code = find_word(s.slots, s.word_offsets, s.words, ask.words, ask.word_offsets[w], ask.word_offsets[w + 1])
+        codes[w] = code
+        node[5 + 2 * w], node[6 + 2 * w] = 0, 0
+        if code >= 0:
+            node[5 + 2 * w], node[6 + 2 * w] = wide(s.posting_offsets[code]), wide(s.posting_offsets[code + 1])
+            most += node[6 + 2 * w] - node[5 + 2 * w]
+    for f in range(len(filters)):
+        start, end = ask.filter_offsets[f], ask.filter_offsets[f + 1]
+        filters[f] = find_word(s.slots, s.word_offsets, s.words, ask.filter_words, start, end)
+    return most
+
+
+@kernel
+def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[Array, Array, Array, Array, int]:
+    """The k objects with the least scores within the radius.
+
+    Returns:
+        rows of the table int32[m], positions int32[m], distances float64[m] and T float64[m], in order of (score, t
+        descending, id, x, y); and the number of objects looked at. Fewer than k: they are all.
+    """
+    ask = RankedAsk(*asked)
+    words = len(ask.weights)
+    nodes = np.empty((64 + len(table), 5 + 2 * words), np.int64)
+    keys, heap = np.empty(len(nodes)), np.empty(len(nodes), np.int64)
+    codes = np.empty((len(table), words), np.int64)
+    filters = np.empty((len(table), len(ask.groups)), np.int64)
+    counts = np.empty(len(ask.sizes), np.int64)
+    used, waiting, m, checked, most = 0, 0, 0, 0, 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if not is_reached(s, ask.t_after, ask.t_last):
+            continue
+        most += _root(s, ask, row, codes[row], filters[row], nodes[used])
+        key = node_bound(s, ask, radius, nodes[used])
+        if key < math.inf:
+            push(keys, heap, waiting, key, used)
+            waiting += 1
+            used += 1
+    k = min(k, most)
+    heap_of_best = (np.empty(k), np.empty(k, np.int32), np.empty(k, np.int32))
+    limit = math.inf
+    starts = np.empty(5, np.int64)
+    while k > 0 and waiting > 0 and keys[0] <= limit:
+        node = heap[0]
+        waiting -= 1
+        pop(keys, heap, waiting)
+        row, level, prefix = nodes[node, 0], nodes[node, 1], nodes[node, 2]
+        s = columns_at(table, row)
+        postings = 0
+        for w in range(words):
+            postings += nodes[node, 6 + 2 * w] - nodes[node, 5 + 2 * w]
+        if postings <= _LEAF or level == LEVELS:
+            timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
+            ceiling = _ceiling(ask, nodes[node])
+            for w in range(words):
+                for i in range(nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]):
+                    position = wide(s.postings[i])
+                    t = s.t[position]
+                    if timed and not (ask.t_after < t and t <= ask.t_last):
+                        continue
+                    d = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
+                    if not d <= radius:
+                        continue
+                    spatial = spatial_score(d, radius)
+                    if _score(ask, spatial, t, ceiling) > limit:
+                        continue
+                    checked += 1
+                    first, textual = _match(s, position, ask, codes[row], filters[row], counts)
+                    if first != w:
+                        continue
+                    m = offer(table, heap_of_best, m, _score(ask, spatial, t, textual), row, position)
+                    if m == k:
+                        limit = heap_of_best[0][0]
+            continue
+        if used + 4 > len(nodes):
+            nodes = grown(nodes, used, 2 * used + 4)
+        if waiting + 4 > len(keys):
+            keys, heap = grown(keys, waiting, 2 * waiting + 4), grown(heap, waiting, 2 * waiting + 4)
+        starts[0], starts[4] = nodes[node, 3], nodes[node, 4]
+        for child in range(1, 4):
+            starts[child] = node_start(s, level + 1, 4 * prefix + child, starts[child - 1], starts[4])
+        for child in range(4):
+            if starts[child] == starts[child + 1]:
+                continue
+            nodes[used, 0], nodes[used, 1], nodes[used, 2] = row, level + 1, 4 * prefix + child
+            nodes[used, 3], nodes[used, 4] = starts[child], starts[child + 1]
+            for w in range(words):
+                lo, hi = nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]
+                lo = bisect(s.postings, lo, hi, starts[child])
+                nodes[used, 5 + 2 * w] = lo
+                nodes[used, 6 + 2 * w] = bisect(s.postings, lo, hi, starts[child + 1])
+            key = node_bound(s, ask, radius, nodes[used])
+            if key < math.inf and key <= limit:
+                push(keys, heap, waiting, key, used)
+                waiting += 1
+                used += 1
+    ascending(table, heap_of_best, m)
+    _, rows, positions = heap_of_best
+    distances, textuals = np.empty(m), np.empty(m)
+    for i in range(m):
+        row, position = wide(rows[i]), wide(positions[i])
+        s = columns_at(table, row)
+        distances[i] = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
+        _, textuals[i] = _match(s, position, ask, codes[row], filters[row], counts)
+    return rows[:m], positions[:m], distances, textuals, checked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a slot knows of the best objects: enough to find those of all slots, whatever the radius will be.
+
+    Attributes:
+        rows: objects, with distances.
+        textual: float64[n], T of each.
+        checked: number of objects looked at.
+    """
+
+    rows: ObjectRows
+    textual: Floats
+    checked: int
+
+
+def search_best(table: Array, ask: RankedAsk, k: int, ranking: Ranking) -> Found:
+    """The k best within i r, and all candidates within (i - 1) r, for the least i with k candidates, or the last one.
+
+    All slots together have k candidates at i or before; and if before, at i* < i, then the candidates that are here
+    within i* r are among those within (i - 1) r, which are fewer than k.
+    """
+    asked, checked = tuple(ask), 0
+    nearer: Sequence[Array] = (np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0), np.empty(0))
+    for i in range(1, ranking.expansions + 1):
+        *found, more = best(table, asked, k, i * ranking.radius)
+        checked += more
+        if len(found[0]) >= k or i == ranking.expansions:
+            break
+        nearer = found
+    rows, positions, distances, textual = (np.concatenate(pair) for pair in zip(found, nearer, strict=True))
+    _, kept = np.unique(rows.astype(np.int64) << 32 | positions, return_index=True)
+    return Found(rows_at(table, rows[kept], positions[kept], distances[kept]), textual[kept], checked)

@@ -1,0 +1,174 @@
+"""What a ranked query asks for: its record, its column, and what is said of an unusable one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spatialstream import SBQ, RecordError
+from spatialstream.model.errors import SpatialStreamError
+from spatialstream.model.parsed_queries import packed, unpacked
+from spatialstream.model.queries import Best, Query, QueryBatch, parse_query
+from spatialstream.model.ranking.asked import Ranking
+from spatialstream.model.regions import Circle
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.times import FOREVER
+from spatialstream.records.decode import decode_queries
+
+RANKING = TermRule(ranking=True)
+PLANE = Space.planar(0.0, 0.0, 30.0, 40.0)
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    given = {
+        "id": "q",
+        "type": "SBQ",
+        "t": 1_000,
+        "at": [1, 2],
+        "k": 3,
+        "words": ["Flood river", "flood"],
+        "radius": 5.0,
+    }
+    return {name: value for name, value in (given | {"halfLife": "1s"} | changes).items() if value is not None}
+
+
+def parsed(space: Space = PLANE, **changes: Any) -> Query:
+    query = parse_query(record(**changes), space, RANKING)
+    assert isinstance(query, Query)
+    return query
+
+
+def test_a_query_has_its_parts_and_their_defaults() -> None:
+    query = parsed()
+    by = Ranking(("flood", "river"), 5.0, 4, 1_000, None, (0.2, 0.0, 0.8))
+    assert query.selection == Best(1.0, 2.0, 3, by)
+    assert query.predicate.region == Circle(1.0, 2.0, 20.0)
+    assert query.lifetime.duration == FOREVER
+    assert parsed(between=[500, 900], halfLife=None).lifetime.duration == 501
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"duration": "1h", "keywords": ["fire"], "weights": {"space": 1}},
+        {"any": [["a"], ["b"]], "none": ["c"], "expansions": 1, "weighting": "static"},
+        {
+            "halfLife": None,
+            "between": [0, "1970-01-01T00:00:00.500Z"],
+            "weights": {"space": 0.5, "time": 0.5, "text": 0},
+        },
+    ],
+)
+def test_a_query_is_the_same_as_a_record_a_row_and_a_message(changes: dict[str, Any]) -> None:
+    query = parsed(**changes)
+    assert parse_query(query.to_record(), PLANE, RANKING) == query
+    batch = QueryBatch.of([query, query])
+    assert [batch[0], QueryBatch.from_arrow(batch.to_arrow())[1]] == [query, query]
+    assert unpacked(packed(query)) == query
+
+
+def test_batches_without_ranked_queries_have_no_column_for_them() -> None:
+    plain = parse_query({"id": "q", "type": "SKQ", "t": 0, "at": [1, 2], "k": 1, "duration": 1}, PLANE)
+    assert "ranking" not in QueryBatch.of([plain]).to_arrow().schema.names
+    assert "ranking" in QueryBatch.of([plain, parsed()]).to_arrow().schema.names
+
+
+def test_the_decoder_reads_what_the_parser_does() -> None:
+    lines = b'{"id": "a", "type": "SRQ", "t": 1, "region": {"box": [0, 0, 1, 1]}, "duration": 1}\n'
+    lines += str(record()).replace("'", '"').encode() + b"\n"
+    decoded = decode_queries(lines, 1, PLANE, RANKING)
+    assert [decoded.batch[i].id for i in range(2)] == ["a", "q"]
+    assert decoded.batch[1] == parsed()
+
+
+def test_times_of_another_unit_are_meant_in_between_too() -> None:
+    line = str(record(t=10, halfLife=None, between=[1, 2])).replace("'", '"').encode()
+    query = decode_queries(line, 1, PLANE, RANKING, "s").batch[0]
+    assert isinstance(query, Query)
+    assert query.selection.ranking is not None
+    assert (query.t, query.selection.ranking.between) == (10_000, (1_000, 2_000))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"halfLife": None}, "halfLife: give either halfLife or between; neither is there"),
+        ({"between": [0, 1]}, "halfLife: give either halfLife or between; both are there"),
+        ({"halfLife": 0}, "halfLife: 0 is out of range; give 1 ms to 2251799813685248 ms"),
+        ({"halfLife": "soon"}, "halfLife: 'soon' is not a duration"),
+        ({"halfLife": None, "between": [5]}, "between: must be a list of 2 times"),
+        ({"halfLife": None, "between": [5, 5]}, "between: 5 is not before 5; give the earlier time first"),
+        ({"halfLife": None, "between": [5, 1_001]}, "between: 1001 is after the query's t; give at most 1000"),
+        (
+            {"halfLife": None, "between": [5, 6], "duration": "1h"},
+            "duration: cannot be combined with between; remove one of the two",
+        ),
+        ({"weights": {"space": -0.1}}, "weights.space: -0.1 is out of range; give 0 to 1"),
+        ({"weights": {"space": "all"}}, "weights.space: 'all' is not a number"),
+        ({"weights": {"space": 0.5, "text": 0.5}}, 'weights: must be an object with "space"'),
+        ({"weights": 0.5}, 'weights: must be an object with "space"'),
+        (
+            {"halfLife": None, "between": [5, 6], "weights": {"space": 0.5}},
+            'weights: must be an object with "space", "time", "text"',
+        ),
+        (
+            {"halfLife": None, "between": [5, 6], "weights": {"space": 0.5, "time": 0.3, "text": 0.3}},
+            "weights: have the sum 1.1; it must be 1",
+        ),
+        ({"radius": 0}, "radius: 0 is out of range; it must be greater than 0"),
+        ({"radius": -1}, "radius: -1 is out of range; it must be greater than 0"),
+        ({"radius": float("inf")}, "radius: inf is not a finite number"),
+        ({"radius": 12.6}, "radius: 4 times 12.6 is beyond the space of 50; give at most 12.5, or fewer expansions"),
+        ({"expansions": 0}, "expansions: 0 is out of range; give 1 to 64"),
+        ({"expansions": 65}, "expansions: 65 is out of range; give 1 to 64"),
+        ({"expansions": 1.5}, "expansions: 1.5 is not an integer"),
+        ({"weighting": "some"}, "weighting: 'some' is not one of full, static"),
+        ({"words": ["?!"]}, "words: has no term"),
+        ({"words": []}, "words: has no term"),
+        ({"words": "flood"}, "words: 'flood' is not a list of strings"),
+        ({"words": [f"w{i}" for i in range(17)]}, "words: has 17 words; give 1 to 16"),
+        ({"words": None}, "words: SBQ requires words"),
+        ({"radius": None}, "radius: SBQ requires radius"),
+        ({"k": 0}, "k: 0 is out of range"),
+        ({"region": {"box": [0, 0, 1, 1]}}, "region: SBQ takes no region; remove it"),
+        ({"by": "anna"}, "by: SBQ takes no by; remove it"),
+    ],
+)
+def test_what_is_unusable_is_told(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RecordError) as raised:
+        parsed(**changes)
+    assert str(raised.value).startswith(reason)
+
+
+def test_a_stream_that_counts_no_words_refuses_them() -> None:
+    with pytest.raises(RecordError, match=r"^type: SBQ needs a stream that counts words; start it with --ranking"):
+        parse_query(record(), PLANE, DEFAULT_RULE)
+
+
+def test_other_types_take_none_of_its_fields() -> None:
+    with pytest.raises(RecordError, match=r"^words: SRQ takes no words; remove it"):
+        parse_query(
+            {"id": "q", "type": "SRQ", "t": 0, "region": {"box": [0, 0, 1, 1]}, "duration": 1, "words": ["a"]}, PLANE
+        )
+
+
+def test_a_radius_reaches_at_most_around_the_earth() -> None:
+    assert parsed(WGS84, radius=20_015_000.0, expansions=1).predicate.region == Circle(1.0, 2.0, 20_015_000.0)
+    with pytest.raises(SpatialStreamError, match=r"beyond the space of 2\.00151e"):
+        parsed(WGS84, radius=20_016_000.0, expansions=1)
+
+
+def test_a_multiple_is_the_least_that_reaches() -> None:
+    by = Ranking(("a",), 2.0, 3, 1)
+    assert [by.multiple(d) for d in (0.0, 2.0, 2.1, 4.0, 4.1, 99.0, float("inf"))] == [1, 1, 2, 2, 3, 3, 3]
+
+
+def test_a_query_in_python_is_its_record() -> None:
+    query = SBQ(id="q", t=1_000, at=(1, 2), k=3, words=["Flood river"], radius=5.0, between=(0, 10), weights=None)
+    assert query.to_record() == {
+        **{"type": "SBQ", "id": "q", "t": 1_000, "at": [1, 2], "k": 3, "words": ["Flood river"]},
+        **{"radius": 5.0, "between": [0, 10]},
+    }

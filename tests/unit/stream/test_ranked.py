@@ -1,0 +1,98 @@
+"""Ranked queries in a live stream: rows are the oracle's while tables are passed within rounds, versions change and
+processes die; and so they are between the rounds.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spatialstream.client import SnapshotClient
+from spatialstream.model.queries import Query
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermRule
+from spatialstream.oracle import answers
+from spatialstream.stages.corpus import CORPUS, KEPT
+from spatialstream.stages.turns import NEVER, Round
+from spatialstream.stream.settings import StreamSettings
+from tests.lengths import examples
+from tests.simulation import IDLE, Simulation
+from tests.streams import PLANE, random_stream
+from tests.unit.stream import test_asked
+from tests.unit.stream.test_asked import Asked, client_of
+from tests.unit.stream.test_stream import in_order
+
+INTERVAL = 60_000
+RANKING = TermRule(ranking=True)
+
+
+def settings_of(seed: int, space: Space, retention: int | None = None) -> StreamSettings:
+    sizes: dict[str, Any] = {"slots": 1 + seed % 5, "partitions": 1 + seed % 3, "mergers": 1 + seed % 2}
+    epoch = [5, 40, 1_000_000][seed % 3]
+    return StreamSettings(
+        "s", **sizes, space=space, idle=IDLE, interval=INTERVAL, retention=retention, rule=RANKING, epoch_records=epoch
+    )
+
+
+@pytest.mark.parametrize("seed", range(examples(4, 60)))
+@pytest.mark.parametrize("retention", [None, 600_000])
+def test_every_row_is_the_oracles_while_everything_fails(tmp_path: Path, seed: int, retention: int | None) -> None:
+    space = (WGS84, PLANE)[seed % 2]
+    stream = in_order(random_stream(seed, 300, 60, space, types=["SBQ"], repeated=0.0))
+    setup = settings_of(seed, space, retention)
+    index = ["qt-tree", "grid"][seed // 2 % 2]
+    simulation = Simulation(
+        tmp_path, space, stream.objects, stream.queries, setup, seed, chaos=0.01, checkpoints=0.3, index=index
+    )
+    simulation.run(0.4, 0.03)
+    expected, refused = answers(stream.objects, stream.queries, space, retention, INTERVAL)
+    assert refused == []
+    assert {row["query"]: row for row in simulation.rows()} == {row["query"]: row for row in expected}
+    assert sum(len(row["objects"]) for row in expected) > 20
+    there = simulation.storage.list(CORPUS)
+    assert all(name.endswith(".arrays") for name in there)
+    assert 0 < len(there) <= 2 * KEPT + 60  # those of the last rounds, and not of all
+
+
+class AskedRanked(Asked):
+    """A simulation that is asked for the best as of each round, at its watermark."""
+
+    def ask(self, turn: Round) -> None:
+        if turn.watermark == NEVER:
+            return
+        chance = random.Random(self.random.random())
+        asked = [replace(query, t=turn.watermark) for query in chance.sample(self.query_block, 6)]
+        client: SnapshotClient = client_of(self, turn, self.work_settings.space)
+        client.rule = RANKING
+        records = [query.to_record() for query in asked]
+        try:
+            rows = client.ask(records, timeout=0.0)
+        except test_asked.Unavailable as error:
+            self.wrong += [] if "try again" in str(error) else [str(error)]
+            return
+        seen = [each for each in self.objects if each.t <= turn.watermark]
+        for row, query in zip(rows, asked, strict=True):
+            row.pop("as_of")
+            expected, _ = answers(seen, [query], self.work_settings.space, self.settings.retention, INTERVAL)
+            self.wrong += [] if [row] == expected else [f"{row} is not {expected}"]
+            self.answered += 1
+
+
+@pytest.mark.parametrize("retention", [None, 600_000])
+def test_an_answer_is_the_oracles_as_of_its_round(tmp_path: Path, retention: int | None) -> None:
+    answered = 0
+    for seed in range(2):
+        space = (WGS84, PLANE)[seed]
+        drawn = random_stream(seed, 500, 40, space, types=["SBQ"])
+        objects = sorted(drawn.objects, key=lambda each: each.t)
+        queries = [query for query in drawn.queries if isinstance(query, Query)]
+        setup = replace(settings_of(seed, space, retention), slots=3, epoch_records=60)
+        simulation = AskedRanked(tmp_path / str(seed), space, objects, queries, setup, seed, chaos=0.004)
+        simulation.run(rebalances=0.6)
+        assert simulation.wrong == []
+        answered += simulation.answered
+    assert answered > 100
