@@ -20,6 +20,7 @@ from pyspark.sql import Row
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermRule
 from spatialstream.records.decode import decode_objects, decode_queries
 from spatialstream.spark.pandas_records import object_records, query_records
 
@@ -179,6 +180,17 @@ def test_a_field_that_is_none_is_refused() -> None:
     for value in (["fire"], None, np.nan):
         found = decode_queries(b"\n".join(query_records([RECORD | {"keywrods": value}])))
         assert found.rejected.column("reason").to_pylist() == ["keywrods: is not a query field; did you mean keywords?"]
+
+
+def test_a_ranked_query_has_its_times_and_numbers_of_any_unit_and_type() -> None:
+    record = {"id": "q", "type": "SBQ", "t": 10, "at": [1.0, 2.0], "k": 3.0, "words": ["flood"], "radius": 5}
+    asked = pd.DataFrame([record | {"between": [1, 2]}, record | {"halfLife": timedelta(hours=1), "expansions": 2.0}])
+    lines = [json.loads(line) for line in query_records(asked, "s")]
+    assert [line["t"] for line in lines] == [10_000, 10_000]
+    assert lines[0]["between"] == [1_000, 2_000]
+    assert (lines[1]["halfLife"], lines[1]["expansions"], lines[1].get("between")) == (3_600_000, 2, None)
+    decoded = decode_queries(b"\n".join(query_records(asked, "s")), rule=TermRule(ranking=True))
+    assert decoded.batch.ids.to_pylist() == ["q", "q"]
 
 
 def test_a_count_that_is_a_float_because_of_a_query_without_one() -> None:

@@ -35,8 +35,8 @@ __all__ = ["check_columns", "check_query_columns", "object_records", "query_reco
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_COUNTS = {"t", "k", "duration", "window", "step"}
-_DURATIONS = {"duration", "window", "step"}
+_COUNTS = {"t", "k", "duration", "window", "step", "halfLife", "expansions"}
+_DURATIONS = {"duration", "window", "step", "halfLife"}
 _LONGEST_BITS = 10_000
 _MOST = Decimal(10) ** 76
 _REQUIRED_OF_QUERIES = ("id", "type", "t")
@@ -170,6 +170,8 @@ def _line(record: dict[str, Any]) -> bytes:
 
 def _meant(field: str, value: Any, unit: str) -> Any:
     """A field's value in the form of JSON; None if it is absent. Numeric times are in the given unit."""
+    if field == "between" and isinstance(value, list | tuple | np.ndarray):
+        return [_meant("t", each, unit) for each in value]
     if field == "t" and isinstance(value, date | np.datetime64):
         return _time(value)
     if field in _DURATIONS and isinstance(value, timedelta | np.timedelta64):

@@ -7,6 +7,7 @@ as if it had been in one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, Protocol, Self
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Codes, Ints
 from spatialstream.local.snapshot.segment import Segment
-from spatialstream.local.wordtable import from_arrow, slots_with, to_arrow
+from spatialstream.local.wordtable import find_word, from_arrow, pack, slots_with, to_arrow
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.ranking.weights import weight, weights
 
@@ -52,7 +53,9 @@ class CorpusTable:
 
     def weights_of(self, words: Iterable[str]) -> Ints:
         """The weights of words, int64[n]."""
-        places = [self.words.index(word).as_py() for word in words]
+        offsets, data = pack([*words])
+        known = self.slots, self.offsets, self.data
+        places = [find_word(*known, data, start, end) for start, end in pairwise(offsets.tolist())]
         return np.array([self.unknown if at < 0 else self.weights[at] for at in places], np.int64)
 
     def of_segment(self, segment: Segment | None) -> Codes:

@@ -61,6 +61,7 @@ export function summarize(query, space) {
   const words = wordsText(query);
   const quoted = words ? `“${words}”` : null;
   const where = query.region ? regionText(query.region, space) : `to ${place(query.at, space)}`;
+  if (query.words !== undefined) return { title: `${query.k} best about “${query.words.join(" ")}”`, where };
   if (shown === "nearest") return { title: `${query.k} nearest${quoted ? ` ${quoted}` : ""}`, where };
   if (shown === "terms") return { title: `Top ${query.k} words${quoted ? ` with ${quoted}` : ""}`, where };
   if (shown === "value") return { title: `${nameOf(query.type)}${quoted ? ` of ${quoted}` : ""}`, where };
