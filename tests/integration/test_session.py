@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spatialstream.spark.java import classes_file
+from spatialstream.spark.session import jvm_of
 from tests.integration.processes import descendants
 from tests.listening import listeners
 
@@ -27,12 +28,12 @@ _GUARDED = (
 
 
 def secret_of(spark: SparkSession) -> str:
-    return str(spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().securityManager().getSecretKey())
+    return str(jvm_of(spark).org.apache.spark.SparkEnv.get().securityManager().getSecretKey())
 
 
 def registers(spark: SparkSession, *options: str, secret: str | None = None) -> str:
     """What an executor says that is started by hand with the driver's address; it ends by itself."""
-    address = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().rpcEnv().address().hostPort()
+    address = jvm_of(spark).org.apache.spark.SparkEnv.get().rpcEnv().address().hostPort()
     environment = dict(os.environ) | ({} if secret is None else {"_SPARK_AUTH_SECRET": secret})
     done = subprocess.run(
         [
@@ -159,5 +160,5 @@ def test_spark_maps_its_classes_where_they_have_been_made_ready(spark: SparkSess
     path = classes_file()
     if not path.exists():
         pytest.skip("python -m spatialstream.spark.class_data has not been run")
-    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    jvm = int(jvm_of(spark).java.lang.ProcessHandle.current().pid())
     assert str(path) in Path(f"/proc/{jvm}/maps").read_text()

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from spatialstream.actors.engine import ActorEngine
 from spatialstream.model.errors import StateError, Unavailable
+from spatialstream.spark.session import jvm_of
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import asked_executors
 
@@ -72,13 +73,13 @@ class Executors:
             self.report(f"{wanted} executors are requested, {len(registered)} are registered")
         free = self.engine.retire(surplus)
         try:
-            spark.requestTotalExecutors(wanted, 0, self._jvm().scala.collection.immutable.HashMap())
+            spark.requestTotalExecutors(wanted, 0, jvm_of(self.session).scala.collection.immutable.HashMap())
             if surplus and free:
-                names = self._jvm().java.util.ArrayList()
+                names = jvm_of(self.session).java.util.ArrayList()
                 for name in surplus:
                     names.add(name)
-                spark.killExecutors(self._jvm().scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq())
-                spark.requestTotalExecutors(wanted, 0, self._jvm().scala.collection.immutable.HashMap())
+                spark.killExecutors(jvm_of(self.session).scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq())
+                spark.requestTotalExecutors(wanted, 0, jvm_of(self.session).scala.collection.immutable.HashMap())
         except Py4JJavaError as error:
             self.report(f"the number of executors could not be changed: {error.java_exception.getMessage()}")
             return
@@ -98,6 +99,3 @@ class Executors:
 
     def _context(self) -> Any:
         return self.session.sparkContext._jsc.sc()
-
-    def _jvm(self) -> Any:
-        return self.session.sparkContext._jvm

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
+from typing import Any
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
@@ -31,6 +32,7 @@ __all__ = [
     "SparkSession",
     "check_conf",
     "embedded_session",
+    "jvm_of",
     "new_secret",
     "right_python",
     "used_session",
@@ -275,6 +277,11 @@ def _existing() -> SparkSession | None:
         return SparkSession.active()
     except PySparkException:
         return None
+
+
+def jvm_of(session: SparkSession) -> Any:
+    """The classes and objects of a session's JVM, by their Java names; PySpark has no public way to them."""
+    return session.sparkContext._jvm
 
 
 def right_python(session: SparkSession) -> None:
