@@ -1,9 +1,9 @@
 """Digests (128 bits) of the contents of queries: queries with the same id and the same digest are the same query.
 
 The digest covers the canonical record without ``id`` and ``by``: the kind by its name, times and durations in ms,
-numbers by value (-0 is 0), keywords as a set of terms, polygons by the digests of their normal forms, and what the query
-ranks by in its canonical text. So it does not
-depend on the spelling of a record, nor on the process or release that reads it.
+numbers by value (-0 is 0), keywords as a set of terms, polygons by the digests of their normal forms, and what the
+query ranks by in its canonical text. So it does not depend on the spelling of a record, nor on the process or release
+that reads it.
 
 The digest needs neither a key nor cryptographic strength, because collisions give no advantage: two queries with equal
 digests are confused only if they also have the same id, and then the second one is treated as a repetition of the
