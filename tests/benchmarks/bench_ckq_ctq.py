@@ -168,6 +168,7 @@ def query_batch(columns: Any, code: int, k: int, window: int, step: int) -> Quer
         columns.regions if regional else Regions.plain(np.zeros(n, np.uint8), np.zeros((n, 4))),
         TermLists.empty(n) if regional else columns.keywords,
         nobody(n),
+        nobody(n),
     )
 
 

@@ -65,6 +65,7 @@ def continuous(ids: pa.StringArray, columns: QueryColumns) -> QueryBatch:
         columns.regions,
         columns.keywords,
         nobody(n),
+        nobody(n),
     )
 
 

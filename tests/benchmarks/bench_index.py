@@ -48,6 +48,7 @@ def make_queries(objects: ObjectBatch, n: int, kind: str, shape: int = BOX, side
         regions,
         source.keywords,
         nobody(n),
+        nobody(n),
     )
 
 

@@ -66,6 +66,7 @@ def part_of(seed: int, number: int, hot: tuple[float, float]) -> tuple[ObjectBat
                 asked.regions,
                 asked.keywords,
                 nobody(n),
+                nobody(n),
             )
         )
     return objects, QueryBatch.concat(parts)

@@ -186,6 +186,7 @@ def columns(queries, first=0):
         Regions.of([query[0] for query in queries]),
         TermLists.of([query[1] for query in queries]),
         nobody(n),
+        nobody(n),
     )
 
 
