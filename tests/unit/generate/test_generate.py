@@ -25,7 +25,7 @@ from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.queries import MOST_STEPS, parse_query
-from spatialstream.model.regions import Box, Circle
+from spatialstream.model.regions import Box, Circle, Polygon
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, extract_terms
 from spatialstream.model.times import TIME_LIMIT
@@ -62,7 +62,12 @@ def test_lines_of_objects_say_what_the_columns_hold(settings):
 @each_stream
 def test_lines_of_queries_say_what_the_columns_hold(settings):
     settings = replace(
-        settings, queries=dict.fromkeys(QueryType, 60), circles=0.5, region=(0.0001, 60.0), keywords=(0, 2)
+        settings,
+        queries=dict.fromkeys(QueryType, 60),
+        circles=0.5,
+        polygons=0.3,
+        region=(0.0001, 60.0),
+        keywords=(0, 2),
     )
     batch = query_batch(settings)
 
@@ -286,6 +291,7 @@ def test_queries_are_centred_on_objects_and_take_their_words(frequent):
         queries=dict.fromkeys(QueryType, 50),
         frequent=frequent,
         circles=0.4,
+        polygons=0.2,
     )
     for query, focus in asked(settings):
         words, ranks = query.predicate.keywords, sorted(int(term[1:]) for term in focus.terms)
@@ -304,6 +310,11 @@ def test_queries_are_centred_on_objects_and_take_their_words(frequent):
             case Circle(x, y, radius):
                 assert (x, y) == (focus.x, focus.y)
                 assert np.pi * radius**2 == pytest.approx(0.01, rel=1e-5)
+            case Polygon() as polygon:
+                west, south, east, north = polygon.box
+                assert west < focus.x < east
+                assert south < focus.y < north
+                assert (east - west) * (north - south) <= 0.01 * 1.0001
             case None:
                 assert (query.selection.x, query.selection.y) == (focus.x, focus.y)
 
@@ -322,6 +333,22 @@ def test_regions_have_the_chosen_size_on_the_earth():
         assert (1 - np.cos(circle.radius / EARTH_RADIUS_M)) / 2 == pytest.approx(0.01, rel=1e-6)
     assert len(boxes) > 50
     assert len(circles) > 50
+
+
+def test_polygons_are_around_objects_with_holes_in_every_other_one():
+    settings = GenerateSettings(
+        kind="uniform", objects=500, region=(1.0, 1.0), circles=0.3, queries={QueryType.SRQ: 200}
+    )
+    before, after = (
+        {query.id: query.predicate.region for query, _ in asked(each)}
+        for each in (settings, replace(settings, polygons=0.5))
+    )
+    polygons = [region for region in after.values() if isinstance(region, Polygon)]
+    assert 60 < len(polygons) < 120
+    assert 0.3 < np.mean([len(each.rings) == 3 for each in polygons]) < 0.7
+    assert any(west > east for west, _, east, _ in (each.box for each in polygons))
+    for name, region in before.items():
+        assert region == after[name] or isinstance(after[name], Polygon), "what is no polygon stays what it is"
 
 
 def test_sizes_are_mixed_over_their_logarithm():
@@ -430,6 +457,7 @@ def test_most_queries_have_answers():
         ("region", {"region": (2.0, 1.0)}),
         ("region", {"region": (1.0, 101.0)}),
         ("circles", {"circles": 1.5}),
+        ("polygons", {"polygons": -0.5}),
         ("keywords", {"keywords": (3, 1)}),
         ("k", {"k": 0}),
         ("duration", {"duration": -1}),

@@ -14,12 +14,12 @@ from spatialstream.index.statistics import Statistics
 from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
-from spatialstream.model.regions import Box, Circle, Regions
+from spatialstream.model.regions import Box, Circle, Regions, parse_region
 from spatialstream.model.space import WGS84, Space
 from spatialstream.report import LeafTable, statistics_svg, statistics_text, tree_svg, tree_text, write_page
 from spatialstream.report.land import land_rings
 from spatialstream.report.page import script_json
-from spatialstream.report.payload import MOST_ITEMS, MOST_PLACES, MOST_ROWS, payload
+from spatialstream.report.payload import MOST_ITEMS, MOST_PLACES, MOST_ROWS, payload, sentence
 from spatialstream.report.shapes import outline
 from spatialstream.web import FOLDER
 
@@ -79,6 +79,22 @@ def test_outline_of_a_circle_encloses_what_the_circle_contains(centre, angle, po
         # The outline is a polygon on the map: near its border, and near poles, it may differ from the circle.
         if gap > 0.03 and abs(y) < 85 and abs(x) < 179.9:
             assert inside(rings, x, y) == region.contain(WGS84, 0, x, y)
+
+
+def test_outline_of_a_polygon_is_its_rings_cut_at_the_antimeridian():
+    hole = [[179, 0], [181, 0], [181, 2], [179, 2], [179, 0]]
+    ring = [[170, -5], [190, -5], [190, 5], [170, 5], [170, -5]]
+    region = parse_region({"polygon": {"type": "Polygon", "coordinates": [ring, hole]}}, WGS84)
+    rings = outline(WGS84, region)
+    assert sorted(max(abs(x) for x, _ in each) for each in rings) == [180.0] * 4
+    for x, y in ((171, 0), (-171, 4), (179.5, 1), (-179.5, 1), (-169, 0), (0, 0)):
+        assert inside(rings, x, y) == Regions.of([region]).contain(WGS84, 0, x, y), (x, y)
+    plane = parse_region({"polygon": {"type": "Polygon", "coordinates": [[[0, 0], [9, 0], [0, 9], [0, 0]]]}}, PLANE)
+    assert outline(PLANE, plane) == [[(0, 0), (9, 0), (0, 9)]]
+    query = Query("q", 0, Predicate(region), Everything(), Lifetime(5, True))
+    assert sentence(query, 0, WGS84).startswith(
+        "Each object in a polygon of 8 vertices, from 5°S 170°E to 5°N 170°W, as it arrives"
+    )
 
 
 def test_outline_of_a_planar_circle_has_its_radius():

@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 import pytest
+import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -21,6 +22,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
+from spatialstream.model.typed_queries import Box, Polygon
 from spatialstream.records.decode import decode_objects, decode_queries
 from spatialstream.spark.pandas_records import object_records, query_records
 
@@ -197,6 +199,28 @@ def test_a_count_that_is_a_float_because_of_a_query_without_one() -> None:
     asked = [{"id": "a", "type": "SKQ", "t": 1, "at": [0, 0], "k": 1, "duration": "1h"}, RECORD]
     found = decode_queries(b"\n".join(query_records(pd.DataFrame(asked))))
     assert [found.batch[0].id, found.batch[1].id] == ["a", "q"]
+
+
+def test_geometries_are_regions_and_those_that_are_none_are_rejected_with_the_reason() -> None:
+    shape = shapely.Polygon([(0, 0), (4, 0), (0, 4)])
+    queries = [
+        {"id": name, "type": "CRQ", "t": 1, "region": region}
+        for name, region in (
+            ("a", shape),
+            ("b", Polygon(shape)),
+            ("c", Polygon(shape).to_record()),
+            ("d", Box(0, 0, 1, 1)),
+        )
+    ]
+    for given_as in (queries, pd.DataFrame(queries)):
+        found = decode_queries(b"\n".join(query_records(given_as))).batch
+        assert [found[i].id for i in range(4)] == ["a", "b", "c", "d"]
+        assert [found.regions[i] == found.regions[0] for i in range(4)] == [True, True, True, False]
+        assert len(found.regions.polygons.distinct) == 1
+    point = [{"id": "a", "type": "CRQ", "t": 1, "region": shapely.Point(1, 2)}]
+    for given_as in (point, pd.DataFrame(point)):
+        (rejected,) = decode_queries(b"\n".join(query_records(given_as))).rejected.to_pylist()
+        assert rejected["reason"].startswith("region.polygon.type: 'Point' is not a polygon")
 
 
 def test_who_has_registered_some_queries_is_kept() -> None:

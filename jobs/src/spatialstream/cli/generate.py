@@ -89,6 +89,7 @@ def add_parser(commands: Any) -> None:
     text = "size of regions in percent of the space, or from:to (default 0.01)"
     add("--region", type=_pair(float, "region"), default=default.region, metavar="P[:P]", help=text)
     add("--circles", type=float, default=default.circles, metavar="S", help="share of regions that are circles")
+    add("--polygons", type=float, default=default.polygons, metavar="S", help="share of regions that are polygons")
     text = "number of keywords, or from:to (default 1:3)"
     add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help=text)
     add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from spatialstream.generate.objects import object_batches, object_times
 from spatialstream.generate.places import rounded
+from spatialstream.generate.polygons import with_polygons
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.arrays import Flags, Ints
 from spatialstream.model.expressions import Expression, absorbed
@@ -144,7 +145,7 @@ def _times(settings: GenerateSettings, random: np.random.Generator, continuous: 
 
 
 def _regions(settings: GenerateSettings, random: np.random.Generator, objects: ObjectBatch, wanted: Flags) -> Regions:
-    """A box or circle of the chosen size around each object; the whole space if no region is wanted."""
+    """A box, circle or polygon of the chosen size around each object; the whole space if no region is wanted."""
     space, n = settings.space, len(objects)
     low, high = np.log(settings.region)
     share = np.exp(low + (high - low) * random.random(n)) / 100.0
@@ -172,7 +173,10 @@ def _regions(settings: GenerateSettings, random: np.random.Generator, objects: O
     circles = np.stack([objects.x, objects.y, radius, np.zeros(n)], axis=1)
     kind = np.where(wanted, np.where(circle, CIRCLE, BOX), EVERYWHERE).astype(np.uint8)
     shape = np.where(wanted[:, None], np.where(circle[:, None], circles, boxes), 0.0)
-    return Regions.plain(kind, shape)
+    regions = Regions.plain(kind, shape)
+    if not settings.polygons:
+        return regions
+    return with_polygons(settings, random, objects, np.stack([half_x, half_y], axis=1), regions)
 
 
 def _keywords(settings: GenerateSettings, random: np.random.Generator, terms: TermLists, wanted: Flags) -> TermLists:

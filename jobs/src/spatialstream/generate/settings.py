@@ -49,6 +49,7 @@ class GenerateSettings:
         region: size of regions, in percent of the space's area: (smallest, largest), spread evenly over its logarithm.
             In WGS84 that is a share of 360 by 180 degrees for boxes, and of the Earth's surface for circles.
         circles: share of regions that are circles; the others are boxes, as wide to high as the space.
+        polygons: share of regions that are polygons in such boxes.
         keywords: (fewest, most) keywords of the types SRQ, SKQ, CRQ and CKQ; the others have none.
         alternatives: keywords are groups of one each, of which an object needs one; otherwise it needs all.
         frequent: keywords are the most frequent terms of the object; otherwise any of them.
@@ -79,6 +80,7 @@ class GenerateSettings:
     queries: Mapping[str, int] = field(default_factory=dict)
     region: tuple[float, float] = (0.01, 0.01)
     circles: float = 0.0
+    polygons: float = 0.0
     keywords: tuple[int, int] = (1, 3)
     frequent: bool = False
     alternatives: bool = False
@@ -117,6 +119,7 @@ class GenerateSettings:
             ("queries", "need objects to be centred on"): self.objects == 0 and any(self.queries.values()),
             ("region", "give percents of the space with 0 < smallest <= largest <= 100"): not 0 < low <= high <= 100,
             ("circles", "give a share from 0 to 1"): not 0 <= self.circles <= 1,
+            ("polygons", "give a share from 0 to 1"): not 0 <= self.polygons <= 1,
             ("keywords", "give 0 <= fewest <= most"): not 0 <= fewest <= most,
             ("k", f"give 1 to {LARGEST_K}"): not 1 <= self.k <= LARGEST_K,
             ("duration", "give at least 0 ms"): self.duration < 0,

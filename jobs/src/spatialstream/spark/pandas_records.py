@@ -28,7 +28,7 @@ from spatialstream.model.queries import check_fields
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.times import in_milliseconds
-from spatialstream.model.typed_queries import TypedQuery, as_record, as_region
+from spatialstream.model.typed_queries import TypedQuery, as_region
 from spatialstream.records.decode import object_fields
 
 __all__ = ["check_columns", "check_query_columns", "object_records", "query_records"]
@@ -150,7 +150,7 @@ def _values(field: str, column: pd.Series[Any], unit: str) -> list[Any]:
 
 def _query_lines(queries: Iterable[Any], unit: str) -> Iterator[bytes]:
     for number, each in enumerate(queries, 1):
-        record = as_record(each)
+        record = each.to_record() if isinstance(each, TypedQuery) else each
         if isinstance(record, Row):
             record = record.asDict()
         if not isinstance(record, Mapping):

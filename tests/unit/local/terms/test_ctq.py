@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.local import wordtable
+from spatialstream.local.journal import Journal
 from spatialstream.local.terms import ctq, groups, steps, termlogs
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.local.terms.steps import StepPartials, merge_steps
 from spatialstream.local.terms.termlogs import TermLogs
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.polygons.geojson import parse_polygon
+from spatialstream.model.polygons.packing import unpacked_polygons
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle, Regions
@@ -256,15 +258,17 @@ def test_polygons_with_one_box_are_not_one_group():
     queries = [Query(f"q{i}", 0, Predicate(triangles[i % 2]), TopTerms(3), Lifetime(50, True, 20, 5)) for i in range(6)]
     index.register(np.arange(6), QueryBatch.of(queries))
     files = MemoryFiles()
-    index = ContinuousTermsIndex.restore(PLANE, index.checkpoint(files.write), files.read)
+    manifest = index.checkpoint(files.write)
+    index = ContinuousTermsIndex.restore(PLANE, manifest, files.read)
 
-    common = index._queries["common"]
+    (saved,) = Journal.open("ctq", manifest["journal"], files.read)[1]
+    common = saved["query_common"]
     assert (common[::2] == common[0]).all()
     assert (common[1::2] == common[1]).all()
     assert common[0] != common[1]
     moved = QueryBatch.from_arrow(index.continuous(0)[1].to_arrow())
     assert [moved[i].predicate.region for i in range(6)] == [triangles[i % 2] for i in range(6)]
-    assert len(index._polygons) == 2
+    assert unpacked_polygons(saved["polygons"], False) == tuple(triangles)
     index.match(ObjectBatch.of([SpatialObject("o", 1, 0.25, 0.25, ("a",))]))
     rows = rows_of(list(index.steps(5)))
     assert [(name, counts) for _, name, counts in rows] == [
@@ -274,7 +278,11 @@ def test_polygons_with_one_box_are_not_one_group():
     index.drop(np.arange(0, 6, 2))
     index.drop(np.arange(1, 4, 2))
     index.expire(5)
-    assert index._polygons.polygons == (triangles[1],), "the other one is used by no query"
+    left = MemoryFiles()
+    (saved,) = Journal.open("ctq", index.checkpoint(left.write)["journal"], {**files.files, **left.files}.__getitem__)[
+        1
+    ]
+    assert unpacked_polygons(saved["polygons"], False) == (triangles[1],), "the other one is used by no query"
 
 
 def test_more_keywords_or_other_steps_make_another_group():
