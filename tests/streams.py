@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.polygons.geojson import known_polygon
 from spatialstream.model.polygons.polygon import Polygon
+from spatialstream.model.properties.cql2 import parse_where
+from spatialstream.model.properties.declared import Properties, Value
 from spatialstream.model.queries import (
     MOST_STEPS,
     Best,
@@ -38,6 +40,7 @@ from spatialstream.model.queries import (
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermRule
 from spatialstream.model.times import TIME_LIMIT
 
 PLANE = Space.planar(-8.0, -8.0, 8.0, 8.0)
@@ -45,6 +48,37 @@ PLANE = Space.planar(-8.0, -8.0, 8.0, 8.0)
 
 TERMS = ("a", "b", "c", "fire", "strasse", "水")
 """The whole vocabulary of the strategies."""
+
+PROPERTIES = Properties.parse(["country:keyword", "priority:number", "seen:time", "open:boolean"])
+"""Those of the objects of streams that have some."""
+
+RULE = TermRule(properties=PROPERTIES)
+"""How such streams read records."""
+
+_VALUES: dict[str, Sequence[Value]] = {
+    "country": ("de", "fr", "d", ""),
+    "priority": (1.0, 2.0, 2.5, -1.0),
+    "seen": (0, 5, -7),
+    "open": (True, False),
+}
+_COUNTRY, _PRIORITY, _SEEN, _OPEN = ({"property": name} for name in PROPERTIES.names)
+CONDITIONS = tuple(
+    parse_where(each, PROPERTIES)
+    for each in (
+        {"op": "=", "args": [_COUNTRY, "de"]},
+        {"op": "not", "args": [{"op": "=", "args": [_COUNTRY, "de"]}]},
+        {"op": "in", "args": [_COUNTRY, ["fr", "", "it"]]},
+        {"op": "like", "args": [_COUNTRY, "d%"]},
+        {"op": "isNull", "args": [_COUNTRY]},
+        {"op": ">=", "args": [_PRIORITY, 2]},
+        {"op": "not", "args": [{"op": "between", "args": [_PRIORITY, 0, 2]}]},
+        {"op": "<", "args": [_SEEN, {"timestamp": "1970-01-01T00:00:00.005Z"}]},
+        {"op": "<>", "args": [_OPEN, True]},
+        {"op": "and", "args": [{"op": "=", "args": [_COUNTRY, "de"]}, {"op": ">=", "args": [_PRIORITY, 2]}]},
+        {"op": "or", "args": [{"op": "isNull", "args": [_OPEN]}, {"op": "<", "args": [_PRIORITY, 2]}]},
+    )
+)
+"""Conditions on them."""
 
 _WGS84_PLACES = [
     (0.0, 0.0),
@@ -94,14 +128,19 @@ def streams(
     max_objects: int = 24,
     max_queries: int = 10,
     cancellations: bool = True,
+    where: bool = False,
 ) -> Stream:
-    """Small streams of objects and of queries of the given types, with cancellations unless disabled."""
+    """Small streams of objects and of queries of the given types, with cancellations unless disabled.
+
+    With ``where``, objects have properties, and some queries conditions on them.
+    """
     space = draw(st.sampled_from(spaces))
     pool = draw(st.lists(places(space), min_size=1, max_size=6))
     base = draw(st.sampled_from(_BASES))
     times = st.integers(0, 20).map(lambda t: base + t)
-    found = draw(st.lists(objects(pool, times), max_size=max_objects))
-    asked: st.SearchStrategy[Query | Cancellation] = queries(space, pool, times, types)
+    where = where and draw(st.booleans())  # a stream without properties has no columns of them
+    found = draw(st.lists(objects(pool, times, where), max_size=max_objects))
+    asked: st.SearchStrategy[Query | Cancellation] = queries(space, pool, times, types, where)
     if cancellations:
         ends = st.builds(Cancellation, st.sampled_from(_NAMES[:6]), times)
         asked = st.one_of(asked, asked, asked, ends)
@@ -125,11 +164,15 @@ def places(space: Space) -> st.SearchStrategy[tuple[float, float]]:
 
 
 @st.composite
-def objects(draw: st.DrawFn, pool: Sequence[tuple[float, float]], times: st.SearchStrategy[int]) -> SpatialObject:
-    """Objects at the places of the pool; ids repeat, and a text may be empty."""
+def objects(
+    draw: st.DrawFn, pool: Sequence[tuple[float, float]], times: st.SearchStrategy[int], properties: bool = False
+) -> SpatialObject:
+    """Objects at the places of the pool; ids repeat, and a text may be empty; some properties may be missing."""
     x, y = draw(st.sampled_from(pool))
     terms = draw(st.lists(st.sampled_from(TERMS), max_size=4, unique=True))
-    return SpatialObject(f"o{draw(st.integers(0, 9))}", draw(times), x, y, tuple(terms))
+    given = ((name, draw(st.sampled_from((None, *_VALUES[name])))) for name in (_VALUES if properties else ()))
+    values = tuple((name, value) for name, value in given if value is not None)
+    return SpatialObject(f"o{draw(st.integers(0, 9))}", draw(times), x, y, tuple(terms), values)
 
 
 @st.composite
@@ -225,8 +268,9 @@ def queries(
     pool: Sequence[tuple[float, float]],
     times: st.SearchStrategy[int],
     types: Sequence[str] = tuple(QueryType),
+    conditions: bool = False,
 ) -> Query:
-    """Queries of the given types, with few distinct ids."""
+    """Queries of the given types, with few distinct ids; some with conditions on properties, if wanted."""
     kind = KINDS[CODE[draw(st.sampled_from(types))]]
     keywords, groups, none = draw(expressions())
     k = draw(st.sampled_from([1, 1, 2, 3, 100]))
@@ -250,10 +294,11 @@ def queries(
         duration = endless(step)
     elif step is not None:
         duration = min(duration, step * MOST_STEPS)
+    where = draw(st.sampled_from((None, *CONDITIONS))) if conditions and "where" in kind.optional else None
     return Query(
         draw(st.sampled_from(_NAMES)),
         t,
-        Predicate(region, keywords, groups, none),
+        Predicate(region, keywords, groups, none, where),
         selection,
         Lifetime(duration, kind.continuous, window, step),
     )
@@ -295,13 +340,15 @@ def random_stream(
     cancelled: float = 0.05,
     repeated: float = 0.02,
     expressions: float = 0.3,
+    where: float = 0.0,
 ) -> Stream:
     """A stream of ``objects`` objects over ``span`` ms, and queries that match some of them.
 
     Two thirds of the objects are clustered around a few centres; words follow Zipf's law; one object in twenty repeats
     the time of the previous one, one in fifty its position. Queries are centred on objects and take keywords from them;
     a share ``cancelled`` of the continuous ones is cancelled, a share ``repeated`` of all queries is sent twice, and in
-    a share ``expressions`` of those with several keywords, each keyword becomes a group.
+    a share ``expressions`` of those with several keywords, each keyword becomes a group. If a share ``where`` of the
+    queries has conditions on properties, objects have properties.
     """
     rng = random.Random(seed)
     width, height = space.east - space.west, space.north - space.south
@@ -334,7 +381,30 @@ def random_stream(
             if query.lifetime.continuous and rng.random() < cancelled:
                 asked.append(Cancellation(query.id, query.t + rng.randrange(span)))
     rng.shuffle(asked)
-    return Stream(space, found, asked)
+    return (
+        _with_properties(Stream(space, found, asked), where, random.Random(seed))
+        if where
+        else Stream(space, found, asked)
+    )
+
+
+def _with_properties(stream: Stream, share: float, rng: random.Random) -> Stream:
+    """The stream with properties of its objects, and with conditions in a share of its queries."""
+
+    def values() -> Iterator[tuple[str, Value]]:
+        for name, known in _VALUES.items():
+            if rng.random() < 0.8:
+                yield name, rng.choice(known)
+
+    asked: dict[str, Query | Cancellation] = {}  # of one id, so that a repeated query stays the same
+    for query in stream.queries:
+        if isinstance(query, Query) and rng.random() < share:
+            predicate = replace(query.predicate, where=rng.choice(CONDITIONS))
+            asked.setdefault(query.id, replace(query, predicate=predicate))
+        elif isinstance(query, Query):
+            asked.setdefault(query.id, query)
+    queries = [asked[each.id] if isinstance(each, Query) else each for each in stream.queries]
+    return Stream(stream.space, [replace(o, properties=tuple(values())) for o in stream.objects], queries)
 
 
 def _anywhere(rng: random.Random, space: Space) -> tuple[float, float]:
@@ -418,7 +488,7 @@ def _random_polygon(rng: random.Random, focus: SpatialObject, space: Space, dx: 
 def object_record(o: SpatialObject, space: Space) -> dict[str, Any]:
     """The JSON form of an object, with its terms as a text."""
     x, y = space.axes
-    return {"id": o.id, "t": o.t, x: o.x, y: o.y, "text": " ".join(o.terms)}
+    return {"id": o.id, "t": o.t, x: o.x, y: o.y, "text": " ".join(o.terms)} | dict(o.properties)
 
 
 def query_record(query: Query | Cancellation) -> dict[str, Any]:
@@ -509,6 +579,6 @@ UNUSABLE_QUERIES = [
     '{"id": "x", "type": "CTQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "k": 3, "duration": 5, "window": 5}',
     '{"id": "x", "type": "CTQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "k": 3, "duration": 5, "window": 5, "step":0}',
     '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5, "keyword": ["a"]}',
-    '{"id": "x", "type": "CANCEL", "t": 5, "where": null}',
+    '{"id": "x", "type": "CANCEL", "t": 5, "whence": null}',
 ]
 """Lines of a file of WGS84 queries, each to be rejected by the parser."""

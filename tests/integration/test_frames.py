@@ -31,10 +31,12 @@ from spatialstream import (
     AnswerStream,
     Box,
     Cancel,
+    Properties,
     RunError,
     SettingError,
     Space,
     StateError,
+    TermRule,
 )
 from spatialstream.oracle import answers, check
 from spatialstream.records.decode import decode_objects
@@ -88,6 +90,40 @@ def test_a_result_has_its_rows_as_dictionaries_and_as_frames_of_both_kinds(spark
     frame = answered.to_pandas()
     assert list(frame["query"]) == [row["query"] for row in answered.rows]
     assert list(frame.columns) == answered.dataframe.columns
+
+
+SAID = OBJECTS.assign(
+    country=["de", None, "fr"],
+    priority=[3, None, 1.5],
+    seen=pd.to_datetime(["2026-01-01", None, "2026-01-02"]),
+    open=[True, False, True],
+)
+WHERE = {"id": "q", "type": "SRQ", "t": 9_000, "region": {"box": [-180, -90, 180, 90]}, "duration": "1h"}
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("country = 'de'", [0]),
+        ("country IS NULL", [1]),
+        ("priority < 2 OR open = false", [1, 2]),
+        ("seen > TIMESTAMP('2026-01-01T00:00:00Z')", [2]),
+    ],
+)
+@pytest.mark.parametrize("frames", ["pandas", "spark"])
+def test_columns_are_properties_where_queries_ask_of_them(
+    spark: SparkSession, where: str, rows: list[int], frames: str
+) -> None:
+    objects = SAID if frames == "pandas" else spark.createDataFrame(SAID.astype(object).where(SAID.notna(), None))
+    (row,) = answer(objects, [WHERE | {"where": where}], spark=spark, slots=2).rows
+    assert [each["id"] for each in row["objects"]] == [SAID["id"][row] for row in rows]
+
+
+def test_a_frame_without_the_column_of_a_declared_property_is_refused(spark: SparkSession) -> None:
+    rule = TermRule(properties=Properties.parse(["contry:keyword"]))
+    for objects in (SAID, spark.createDataFrame(SAID[["id", "t", "lon", "lat", "text"]])):
+        with pytest.raises(SettingError, match="has no column 'contry'; it has "):
+            answer(objects, QUERIES, spark=spark, slots=2, rule=rule)
 
 
 def test_queries_may_be_dataclasses(spark: SparkSession) -> None:

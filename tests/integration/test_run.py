@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +19,7 @@ from spatialstream.cli import main
 from spatialstream.generate import GenerateSettings, write_stream
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.kinds import QueryType
+from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
 from spatialstream.spark.run import RunSettings, run
@@ -156,3 +161,57 @@ def test_a_run_of_which_everything_is_rejected_says_why_and_ends_with_a_status_o
     assert status == 0
     assert "rejected  1  in" in told
     assert "such as" not in told
+
+
+def csv_lines(records: list[dict[str, Any]]) -> Iterator[str]:
+    """Records as CSV, in which an empty string is quoted and a missing value is not."""
+    names = list(dict.fromkeys(name for each in records for name in each))
+    yield ",".join(names)
+    for each in records:
+        cells = (each.get(name) for name in names)
+        yield ",".join('""' if cell == "" else "" if cell is None else str(cell) for cell in cells)
+
+
+def test_conditions_on_properties_are_the_oracles_through_files_of_all_kinds(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = streams.random_stream(11, 600, 30, where=0.6)
+    objects, queries = streams.write_stream(tmp_path, stream)
+    lines = objects.read_text().splitlines()
+    torn = {"id": "torn", "t": 1517966773840, "lon": 0, "lat": 0, "text": "", "priority": "high"}
+    objects.write_text("\n".join([*lines[:300], json.dumps(torn), *lines[300:]]))
+    declared = [option for each in streams.PROPERTIES.declarations for option in ("--property", each)]
+    files = ["--objects", str(objects), "--queries", str(queries), "--output", str(tmp_path / "out"), *declared]
+    assert main(["run", *files, "--slots", "2", "--epoch", "150"]) == 0
+    assert "1 such as: priority: 'high' is a string" not in capsys.readouterr().err  # one of 600 is not much
+    (letter,) = [json.loads(each) for each in text_of(tmp_path / "out" / "rejected").splitlines()]
+    assert letter["reason"] == "priority: 'high' is a string, and priority is declared as number; give a number"
+    assert main(["check", *files]) == 0
+    assert capsys.readouterr().out.endswith("exact\n")
+
+    table = tmp_path / "objects.parquet"
+    records = [json.loads(each) for each in lines]
+    pq.write_table(pa.Table.from_pylist(records), table)
+    found = []
+    for each in (table, tmp_path / "objects.csv"):
+        if each.suffix == ".csv":
+            each.write_text("\n".join(csv_lines(records)))
+        setup = RunSettings((each,), (queries,), tmp_path / each.suffix, 3, rule=streams.RULE)
+        assert run(setup, spark).rejected == 0
+        found.append(text_of(tmp_path / each.suffix / "results"))
+    assert found == [text_of(tmp_path / "out" / "results")] * 2
+
+
+def test_a_run_that_declares_no_properties_refuses_conditions_and_another_declaration_is_another_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = streams.random_stream(12, 60, 5, where=0.5)
+    objects, queries = streams.write_stream(tmp_path, stream)
+    asked = sum(isinstance(each, Query) and each.predicate.where is not None for each in stream.queries)
+    summary = run(RunSettings((objects,), (queries,), tmp_path / "none", 2), spark)
+    assert summary.rejected >= asked > 0
+    reasons = [json.loads(each)["reason"] for each in text_of(tmp_path / "none" / "rejected").splitlines()]
+    assert sum(each.startswith("where: the stream declares no properties") for each in reasons) == asked
+    run(RunSettings((objects,), (queries,), tmp_path / "out", 2, rule=streams.RULE), spark)
+    with pytest.raises(StateError, match="other properties"):
+        run(RunSettings((objects,), (queries,), tmp_path / "out", 2), spark)

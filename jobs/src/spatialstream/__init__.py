@@ -11,7 +11,8 @@ The public API; every name is loaded on first use.
 - Queries: :class:`SRQ`, :class:`SKQ`, :class:`STQ`, :class:`SBQ` (each a :class:`SnapshotQuery`), :class:`CRQ`,
   :class:`CKQ`, :class:`CTQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`, :class:`Circle`,
   :class:`Polygon`. Wherever a query is taken, a dictionary of the JSON form is taken too.
-- Space, time and text: :class:`Space` and ``WGS84``, :func:`parse_time`, :func:`extract_terms` and :class:`TermRule`.
+- Space, time and text: :class:`Space` and ``WGS84``, :func:`parse_time`, :func:`extract_terms` and :class:`TermRule`,
+  which also has the stream's :class:`Properties`.
 - Notebooks: :class:`Map`.
 - Other Kafka clients: ``CLOCK`` and :func:`watermark`, :class:`Deduplicator`, :class:`Assembler`.
 - Errors: :class:`SpatialStreamError` and the tree below it, in :mod:`spatialstream.model.errors`;
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         TooLarge,
         Unavailable,
     )
+    from spatialstream.model.properties.declared import Properties
     from spatialstream.model.space import WGS84, Space
     from spatialstream.model.terms import TermRule, extract_terms
     from spatialstream.model.times import parse_time
@@ -105,6 +107,7 @@ __all__ = [
     "Missing",
     "NoStorage",
     "Polygon",
+    "Properties",
     "RecordError",
     "RegisteredQueries",
     "RejectedWarning",
@@ -141,6 +144,7 @@ _MODULES = {
     "client.subscription": ("Subscription",),
     "connectors.delivery": ("Assembler", "Deduplicator"),
     "connectors.kafka": ("Connection",),
+    "model.properties.declared": ("Properties",),
     "model.space": ("WGS84", "Space"),
     "model.terms": ("TermRule", "extract_terms"),
     "model.times": ("parse_time",),

@@ -162,6 +162,7 @@ def _identity(spec: StreamSpec) -> list[str]:
     command += ["--polygon-vertices", str(spec.terms.polygon_vertices)]
     if spec.terms.ranking:
         command += ["--ranking"]
+    command += [f"--property={declaration}" for declaration in spec.properties.declarations]
     if spec.terms.stop_words:
         command += ["--stop-words", f"{CONFIG}/{STOP_WORDS}"]
     return command

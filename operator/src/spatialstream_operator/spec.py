@@ -19,6 +19,7 @@ from typing import Any
 from spatialstream.balance.settings import FORMS, BalanceSettings
 from spatialstream.index.kinds import DEFAULT, KINDS, Kind
 from spatialstream.model.errors import SettingError
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import Space
 from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS
 from spatialstream_operator.fields import Fields
@@ -608,6 +609,7 @@ class StreamSpec:
         prometheus_url: where the load metrics are; "": nowhere.
         space: WGS84 or planar.
         terms: how texts become terms.
+        properties: those that objects have.
         index: the global index.
         time: how the router follows the time of records.
         router: the router job.
@@ -638,6 +640,7 @@ class StreamSpec:
     prometheus_url: str
     space: Space
     terms: Terms
+    properties: Properties
     index: Index
     time: Time
     router: Router
@@ -689,6 +692,7 @@ class StreamSpec:
             prometheus_url=fields.part("prometheus").text("url", "") or defaults.prometheus_url,
             space=_space(fields),
             terms=Terms.parse(fields.part("terms")),
+            properties=_properties(fields),
             index=Index.parse(fields.part("index")),
             time=Time.parse(fields.part("time")),
             router=Router.parse(fields.part("router")),
@@ -715,6 +719,12 @@ def _pull_secrets(fields: Fields) -> tuple[str, ...]:
     path = fields.at("imagePullSecrets")
     parts = [Fields({"item": item}, path).part("item") for item in fields.items("imagePullSecrets")]
     return tuple(part.text("name") for part in parts)
+
+
+def _properties(fields: Fields) -> Properties:
+    """``spec.properties``, by name."""
+    declared = sorted(fields.texts("properties").items())
+    return Properties.parse((f"{name}:{kind}" for name, kind in declared), fields.at("properties"))
 
 
 def _space(fields: Fields) -> Space:

@@ -16,11 +16,25 @@ from spatialstream.gateway.features import CONFORMANCE
 from spatialstream.gateway.server import server_of
 from spatialstream.model.answer_bounds import AnswerBounds
 from spatialstream.model.errors import SettingError, TooLarge
+from spatialstream.model.properties.condition import cql2_of
+from spatialstream.model.properties.cql2 import parse_where
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
+from spatialstream.oracle.conditions import satisfies
 from tests.unit.client.test_snapshot_client import PLANE
 from tests.unit.gateway.http import Answer, Client, served, serving
 
 NOW = 1_795_307_679_973
+
+
+DECLARED = Properties.parse(["number:number"])
+BELOW = {"op": "<", "args": [{"property": "number"}, 50]}
+
+
+def number_of(each: dict[str, Any]) -> int:
+    """The number at the end of an object's id."""
+    last = str(each["id"]).split()[-1]
+    return int(last) if last.isdecimal() else 10**9
 
 
 class QuerySession:
@@ -62,6 +76,10 @@ class QuerySession:
         assert query["t"] <= self.now
         west, south, east, north = query["region"]["box"]
         groups = query.get("any", [query.get("keywords", [])])
+        if "where" in query:
+            where = parse_where(query["where"], DECLARED)
+            if not satisfies(cql2_of(where), {"number": float(number_of(each))}):
+                return False
         return (
             query["t"] - query["duration"] < each["t"] <= query["t"]
             and (west <= each["lon"] <= east if west <= east else each["lon"] >= west or each["lon"] <= east)
@@ -126,6 +144,11 @@ def pages(client: Client, path: str) -> Iterator[Answer]:
         ("datetime=2999-01-01T00:00:00Z/..", lambda each: False),
         ("q=flood,fire%201", lambda each: "flood" in each["id"] or ("fire" in each["id"] and "1" in each["id"])),
         ("q=flood%20fire", lambda each: "flood fire" in each["id"]),
+        ("filter=number%20%3C%20100&limit=9", lambda each: number_of(each) < 100),
+        (
+            f"filter-lang=cql2-json&limit=20&q=fire&filter={quote(json.dumps(BELOW))}",
+            lambda each: "fire" in each["id"] and number_of(each) < 50,
+        ),
     ],
 )
 def test_pages_are_all_objects_newest_first(client: Client, session: QuerySession, parameters: str, holds: Any) -> None:
@@ -311,6 +334,7 @@ def test_what_a_client_of_the_standard_looks_for(client: Client) -> None:
             'page=[1,"a",0,0,0]',
             'page=[1,"a",0,0,1.0]',
         ),
+        *("filter-lang=ecql&filter=number%20%3C%201", "filter-lang=cql2-json&filter=number%20%3C%201"),
         *('page=["1","a",0,0,1]', "bbox-crs=EPSG:4326", "colour=red", "datetime=T", "datetime=5T"),
     ],
 )

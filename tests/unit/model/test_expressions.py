@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.local.contents import content_digests
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import Expression, absorbed, expanded, has_marks, searched
+from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import ANY_WORDS, TermLists, TermRule
 from spatialstream.records.decode import decode_queries
 from spatialstream.records.encode import query_lines
-from tests.streams import TERMS, expressions
+from tests.streams import CONDITIONS, PROPERTIES, RULE, TERMS, expressions
 
 TYPES = {
     "SRQ": {"region": {"box": [0, 0, 1, 1]}, "duration": 1},
@@ -25,7 +27,9 @@ TYPES = {
     "CKQ": {"at": [0, 0], "k": 1},
     "CTQ": {"region": {"box": [0, 0, 1, 1]}, "k": 1, "window": 1, "step": 1},
 }
-EXPRESSIONS = expressions().map(lambda parts: Expression(*parts))
+MARKED = parse_where({"op": "=", "args": [{"property": "country"}, "a b|c!d?"]}, PROPERTIES)
+WHERE = st.sampled_from([None, None, MARKED, *CONDITIONS])
+EXPRESSIONS = st.builds(lambda parts, where: Expression(*parts, where), expressions(), WHERE)
 
 
 def asked(kind="CRQ", **text):
@@ -153,7 +157,7 @@ def test_absorbed_groups_hold_for_the_same_texts(groups):
 def test_columns_of_literals_are_the_expressions(drawn):
     lists = TermLists.of([each.literals for each in drawn])
     assert [Expression.of(lists[i]) for i in range(len(drawn))] == drawn
-    assert has_marks(lists) == any(each.any or each.none for each in drawn)
+    assert has_marks(lists) == any(each.any or each.none or each.where for each in drawn)
     for columns in (lists, TermLists.concat([lists, lists]).take(np.arange(len(drawn)))):
         parts = expanded(columns)
         found = [[] for _ in drawn]
@@ -161,6 +165,28 @@ def test_columns_of_literals_are_the_expressions(drawn):
             found[owner].append(set(parts.groups[row]))
         assert [sorted(map(sorted, groups)) for groups in found] == [sorted(map(sorted, each.groups)) for each in drawn]
         assert [set(parts.none[i]) for i in range(len(drawn))] == [set(each.none) for each in drawn]
+        assert [None if i < 0 else parts.conditions[i] for i in parts.where.tolist()] == [each.where for each in drawn]
+        assert len({*parts.conditions}) == len(parts.conditions)
         assert [set(searched(columns)[i]) for i in range(len(drawn))] == [
             {term for group in each.groups for term in group} for each in drawn
         ]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_type_takes_conditions_on_properties(kind):
+    given = {"where": "country = 'a b|c!d?'", "keywords": ["fire"]}
+    query = parse_query(asked(kind, **given), WGS84, RULE)
+    assert query.predicate.expression == Expression(("fire",), where=MARKED)
+    assert query.to_record()["where"] == "country = 'a b|c!d?'"
+    assert parse_query(query.to_record(), WGS84, RULE) == query
+    assert parse_query(asked(kind, **given | {"where": "'a b|c!d?' = country"}), WGS84, RULE) == query
+    line = json.dumps(asked(kind, **given)).encode()
+    decoded = decode_queries(line, rule=RULE).batch
+    assert decoded[0] == query
+    assert decode_queries(bytes(query_lines(decoded)), rule=RULE).batch[0] == query
+    other = parse_query(asked(kind, **given | {"where": "country = 'a b|c!d'"}), WGS84, RULE)
+    assert (
+        content_digests(QueryBatch.of([query, other]))[0] != content_digests(QueryBatch.of([query, other]))[1]
+    ).any()
+    (reason,) = decode_queries(line).rejected.column("reason").to_pylist()
+    assert reason.startswith("where: the stream declares no properties")

@@ -20,11 +20,14 @@ SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 
 @pytest.mark.parametrize("space", [WGS84, Space.planar(0.0, 0.0, 8.0, 8.0)], ids=str)
 def test_any_snapshot_query_comes_back(space: Space) -> None:
-    queries = [each for seed in range(5) for each in random_stream(seed, 50, 60, space, types=SNAPSHOTS).queries]
+    queries = [
+        each for seed in range(5) for each in random_stream(seed, 50, 60, space, types=SNAPSHOTS, where=0.4).queries
+    ]
     asked = [each for each in queries if isinstance(each, Query)]
     assert {each.type for each in asked} == set(SNAPSHOTS)
     assert {type(each.predicate.region).__name__ for each in asked} == {"Box", "Circle", "NoneType", "Polygon"}
     assert any(each.predicate.any for each in asked)
+    assert any(each.predicate.where for each in asked)
     assert [unpacked(json.loads(json.dumps(packed(each)))) for each in asked] == asked
 
 

@@ -101,9 +101,9 @@ def test_the_six_presets(kind, predicate, selection, lifetime):
         ("windows", "did you mean window?"),
         ("Duration", "did you mean duration?"),
         (
-            "where",
-            "the fields are id, type, t, region, at, keywords, any, none, k, duration, window, step, words, radius, "
-            "halfLife, between, weights, expansions, weighting, by, title",
+            "price",
+            "the fields are id, type, t, region, at, keywords, any, none, where, k, duration, window, step, words, "
+            "radius, halfLife, between, weights, expansions, weighting, by, title",
         ),
     ],
 )

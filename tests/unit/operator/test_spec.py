@@ -37,6 +37,7 @@ def specs(draw):
         "terms": st.fixed_dictionaries(
             {}, optional={"stopWords": st.lists(st.text(min_size=1, max_size=8), max_size=3)}
         ),
+        "properties": st.just({"country": "keyword", "at": "time"}),
         "time": st.fixed_dictionaries({}, optional={"idle": durations, "ahead": durations}),
         "mergers": st.integers(1, 64),
         "maxRecordBytes": st.integers(1024, 8 << 20),
@@ -154,6 +155,8 @@ def test_replicas_count_within_the_bounds(replicas, wanted):
         ("router.resources", {"limits": {"memory": "600Mi"}}, "spec.router.jvmHeap"),
         ("terms.stopWords", "the", "spec.terms.stopWords"),
         ("terms.stopWords", [1], "spec.terms.stopWords[0]"),
+        ("properties.country", "text", "spec.properties"),
+        ("properties.text", "keyword", "spec.properties"),
         ("rebalance.mode", "manual", "spec.rebalance.mode"),
         ("suspend", "yes", "spec.suspend"),
         ("imagePullSecrets", ["pull"], "spec.imagePullSecrets.item"),

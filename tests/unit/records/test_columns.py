@@ -5,16 +5,20 @@ from __future__ import annotations
 import pytest
 
 from spatialstream.model.errors import RecordError, SettingError
-from spatialstream.records.columns import lookup, parse_columns, value_of
+from spatialstream.model.properties.declared import Properties
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.records.columns import check_fields, lookup, parse_columns, value_of
 
 
 def test_columns_are_parsed_from_text():
     assert parse_columns("id=code, text = headline") == {"id": "code", "text": "headline"}
     assert parse_columns("") == {}
+    rule = TermRule(properties=Properties.parse(["name:keyword"]))
+    check_fields(parse_columns("name=x, id=y"), rule)
     with pytest.raises(
-        SettingError, match="columns: 'name' is not a field of objects; they are id, t, lon, lat, x, y, text, terms"
+        SettingError, match=r"columns: 'name' is not a field of objects; they are id, t, lon, lat, x, y, text, terms$"
     ):
-        parse_columns("name=x")
+        check_fields(parse_columns("name=x"), DEFAULT_RULE)
     for text in ("id", "id=", "=code"):
         with pytest.raises(SettingError, match="columns: "):
             parse_columns(text)

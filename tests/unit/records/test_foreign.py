@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from spatialstream.model.errors import SettingError
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84
+from spatialstream.model.terms import TermRule
 from spatialstream.model.times import parse_time
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.records.layout import InputLayout
@@ -226,3 +228,23 @@ def test_an_empty_document_has_no_objects(tmp_path: Path) -> None:
 def test_text_in_utf_16_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="is text in UTF-16; save it as UTF-8"):
         objects(written(tmp_path / "a.txt", "id\tt\n".encode("utf-16")))
+
+
+def test_declared_properties_are_read_wherever_the_layout_has_them(tmp_path: Path) -> None:
+    declared = ["place:keyword", "mag:number", "felt:boolean", "updated:time", "Incident Zip:keyword"]
+    rule = TermRule(properties=Properties.parse(declared))
+    found = [feature("a", 13.4, t=1000, text="x", place="Here", mag=4.5, felt=True, updated="2026-01-01", sig=9)]
+    geojson = written(tmp_path / "q.geojson", json.dumps({"type": "FeatureCollection", "features": found}))
+    header = "id;t;lon;lat;text;place;mag;felt;updated;Incident Zip"
+    table = written(tmp_path / "q.csv", f"{header}\nb;1;2;3;x;;-1,5;TRUE;;00501\nc;1;2;3;x;There; 2.5 ;;5;\n")
+
+    def said(path: Path) -> tuple[list[dict[str, object]], list[str]]:
+        parts = [part for chunk in plan([path], space=WGS84) for part in decode_chunk(chunk, "objects", rule=rule)]
+        objects_ = [dict(part.batch.properties[i]) for part in parts for i in range(len(part.batch))]
+        return objects_, [letter["reason"] for part in parts for letter in part.rejected.to_pylist()]
+
+    assert said(geojson) == ([{"place": "Here", "mag": 4.5, "felt": True, "updated": 1_767_225_600_000}], [])
+    assert said(table) == (
+        [{"place": "There", "mag": 2.5, "updated": 5}],
+        ["mag: '-1,5' is a string, and mag is declared as number; give a number"],
+    )

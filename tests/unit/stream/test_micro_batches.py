@@ -29,7 +29,7 @@ from spatialstream.stream.micro_batches import LocalStream, WaitingClock, intake
 from spatialstream.stream.settings import StreamSettings
 from tests.harness import Processes, forget
 from tests.lengths import AT_LENGTH
-from tests.streams import PLANE, Stream, object_record, query_record, random_stream, streams, write_lines
+from tests.streams import PLANE, RULE, Stream, object_record, query_record, random_stream, streams, write_lines
 
 FOREVER = 10**12
 Records = Sequence[tuple[str, str]]
@@ -164,6 +164,7 @@ def setup_of(stream: Stream, seed: int, **changes: Any) -> StreamSettings:
         "partitions": 1 + seed % 3,
         "idle": FOREVER,
         "epoch_records": [4, 40, 1_000_000][seed % 3],
+        "rule": RULE,
     }
     return StreamSettings("frames", **(values | changes))
 
@@ -186,13 +187,13 @@ def answered(stream: Stream, seed: int, chaos: float, given_queries: bool) -> tu
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(streams(), st.integers(0, 10**6), st.booleans())
+@given(streams(where=True), st.integers(0, 10**6), st.booleans())
 def test_every_row_is_the_oracles(stream: Stream, seed: int, given_queries: bool) -> None:
     assert answered(stream, seed, 0.0, given_queries)[1] == []
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
-@given(streams(), st.integers(0, 10**6), st.booleans())
+@given(streams(where=True), st.integers(0, 10**6), st.booleans())
 def test_wherever_it_dies(stream: Stream, seed: int, given_queries: bool) -> None:
     assert answered(stream, seed, 0.05, given_queries)[1] == []
 

@@ -22,7 +22,7 @@ from spatialstream.stages.division import buckets_of, parts_of
 from spatialstream.stream.settings import StreamSettings
 from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
-from tests.streams import PLANE, Stream, random_stream, streams
+from tests.streams import PLANE, RULE, Stream, random_stream, streams
 
 
 def in_order(stream: Stream) -> Stream:
@@ -48,6 +48,7 @@ def simulated(
         mergers=mergers or [1, 2, 5][seed // 5 % 3],
         idle=IDLE,
         epoch_records=[5, 40, 1_000_000][seed % 3],
+        rule=RULE,
     )
     with tempfile.TemporaryDirectory() as folder:
         given |= {"chaos": chaos}
@@ -67,7 +68,7 @@ def differences(stream: Stream, simulation: Simulation) -> list[str]:
 @settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6), st.sampled_from([WGS84, PLANE]))
 def test_while_versions_change(seed: int, space: object) -> None:
-    stream = in_order(random_stream(seed, 200, 40, space))
+    stream = in_order(random_stream(seed, 200, 40, space, where=0.3))
     simulation = simulated(stream, seed, chaos=0.0, rebalances=0.5, disturbances=0.0)
     assert differences(stream, simulation) == []
 
@@ -75,7 +76,7 @@ def test_while_versions_change(seed: int, space: object) -> None:
 @settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_while_everything_fails(seed: int) -> None:
-    stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2]))
+    stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2], where=0.3))
     simulation = simulated(stream, seed, chaos=0.01, rebalances=0.4, disturbances=0.05)
     assert differences(stream, simulation) == []
 
@@ -85,7 +86,7 @@ def test_while_everything_fails(seed: int) -> None:
 @settings(max_examples=examples(1, 30), suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**6), space=st.sampled_from([WGS84, PLANE]))
 def test_with_another_kind_of_index(seed: int, space: Space, slots: int, kind: str) -> None:
-    stream = in_order(random_stream(seed, 200, 40, space))
+    stream = in_order(random_stream(seed, 200, 40, space, where=0.3))
     simulation = simulated(stream, seed, 0.005, rebalances=0.4, disturbances=0.03, slots=slots, index=kind)
     version = simulation.store.load(simulation.store.state().active.number)
     assert version.index.kind == kind
@@ -93,7 +94,7 @@ def test_with_another_kind_of_index(seed: int, space: Space, slots: int, kind: s
 
 
 @settings(max_examples=examples(15, 300), suppress_health_check=[HealthCheck.too_slow])
-@given(streams(), st.integers(0, 10**6))
+@given(streams(where=True), st.integers(0, 10**6))
 def test_with_ties_and_borders(stream: Stream, seed: int) -> None:
     stream = in_order(stream)
     simulation = simulated(stream, seed, chaos=0.005, rebalances=0.5, disturbances=0.05)
@@ -108,7 +109,7 @@ def by_query(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, A
 
 
 @settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
-@given(streams(), st.integers(0, 10**6), st.sampled_from([2, 3, 7, 64]))
+@given(streams(where=True), st.integers(0, 10**6), st.sampled_from([2, 3, 7, 64]))
 def test_each_query_has_the_rows_that_it_has_with_one_merger_in_one_partition(
     stream: Stream, seed: int, mergers: int
 ) -> None:

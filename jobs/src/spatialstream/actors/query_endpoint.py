@@ -29,6 +29,7 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.local.catalogue import Listed
 from spatialstream.model.errors import Gone, Replaced, StateError, Suspended, Unavailable
 from spatialstream.model.parsed_queries import packed, unpacked
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.regions import Box, Circle, Polygon
 from spatialstream.model.space import Space
@@ -74,6 +75,7 @@ class QueryEndpoint:
         certificate: of the job; None: connections are not encrypted.
         space: of the stream, as text.
         stop_words, minimum_length, query_words, polygon_vertices: the stream's term rule.
+        properties: declarations of the stream's properties.
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
         ranking: whether it counts words, so that queries may rank by them.
     """
@@ -86,6 +88,7 @@ class QueryEndpoint:
     minimum_length: int
     query_words: int = QUERY_WORDS
     polygon_vertices: int = POLYGON_VERTICES
+    properties: tuple[str, ...] = ()
     unicode: str = ""
     ranking: bool = False
 
@@ -98,6 +101,7 @@ class QueryEndpoint:
             "query_words": rule.query_words,
             "polygon_vertices": rule.polygon_vertices,
             "ranking": rule.ranking,
+            "properties": tuple(rule.properties.declarations),
         }
         return cls(**endpoint, **terms, space=str(space), unicode=UNICODE)
 
@@ -108,8 +112,9 @@ class QueryEndpoint:
     @property
     def rule(self) -> TermRule:
         """The stream's term rule."""
+        properties = Properties.parse(self.properties)
         limits = self.query_words, self.polygon_vertices, self.ranking
-        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits)
+        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits, properties)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:
@@ -147,7 +152,8 @@ class QueryEndpoint:
             raise Unavailable("the query endpoint is not known: no worker of the stream has run yet")
         known = {each.name for each in fields(cls)}  # one of a newer release may say more
         said = {name: value for name, value in kept[1].items() if name in known}
-        return cls(**{**said, "stop_words": tuple(said["stop_words"])})
+        lists = {name: tuple(said.get(name, ())) for name in ("stop_words", "properties")}
+        return cls(**{**said, **lists})
 
 
 class AskedQuery(NamedTuple):

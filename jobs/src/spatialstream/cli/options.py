@@ -16,10 +16,11 @@ from typing import Any
 from spatialstream.index.kinds import DEFAULT, KINDS
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.kinds import listed
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
 from spatialstream.model.times import TIME_UNITS, parse_duration
-from spatialstream.records.columns import parse_columns
+from spatialstream.records.columns import check_fields, parse_columns
 from spatialstream.records.inputs import expanded, spooled
 from spatialstream.records.layout import InputLayout, parse_layout
 
@@ -102,7 +103,7 @@ def add_index(parser: Any, default: str | None = DEFAULT, text: str = "kind of g
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
-    """Add ``--stop-words`` and ``--min-term-length``, the limits of queries, and ``--ranking``."""
+    """Add ``--stop-words`` and ``--min-term-length``, the limits of queries, ``--ranking`` and ``--property``."""
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
@@ -112,10 +113,14 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
     add("--polygon-vertices", type=count, default=POLYGON_VERTICES, metavar="N", help=text)
     ranked = listed(lambda kind: kind.is_ranked)
     add("--ranking", action="store_true", help=f"count how many objects have each word, by which {ranked} rank")
+    text = (
+        "a property of objects, which queries may ask of (where): NAME:keyword, :number, :time or :boolean; repeatable"
+    )
+    add("--property", action="append", default=[], metavar="NAME:TYPE", dest="properties", help=text)
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
-    """Build the term rule from the options of :func:`add_terms`."""
+    """Build the term rule from the options of :func:`add_terms`, for fields of which there may be ``--columns``."""
     words: frozenset[str] = frozenset()
     if options.stop_words is not None:
         try:
@@ -124,7 +129,9 @@ def term_rule(options: argparse.Namespace) -> TermRule:
             raise SettingError("stop-words", f"{options.stop_words} is not a file") from None
         words = frozenset(term for line in text.splitlines() for term in extract_terms(line))
     limits = options.query_words, options.polygon_vertices, options.ranking
-    return TermRule(words, options.min_term_length, *limits)
+    rule = TermRule(words, options.min_term_length, *limits, Properties.parse(options.properties))
+    check_fields(getattr(options, "columns", {}), rule)
+    return rule
 
 
 def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:

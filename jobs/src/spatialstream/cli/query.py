@@ -24,6 +24,7 @@ from spatialstream.cli.results import print_row
 from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.kinds import kind_of, listed
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.ranking.asked import WEIGHTINGS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
@@ -34,7 +35,7 @@ _WIDE = Space.planar(-1e15, -1e15, 1e15, 1e15)
 """A space that contains all coordinates."""
 
 _FIELDS = (
-    *("type", "box", "circle", "polygon", "point", "keywords", "any", "none"),
+    *("type", "box", "circle", "polygon", "point", "keywords", "any", "none", "where"),
     *("k", "duration", "window", "step", "time", "id"),
     *("words", "radius", "half_life", "between", "weights", "expansions", "weighting"),
 )
@@ -82,6 +83,7 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     add("--keywords", action="append", metavar="A,B", help="an object's text must have all of these terms")
     add("--any", action="append", metavar="'A B'", help="it must have all terms of this --any, or of another --any")
     add("--none", action="append", metavar="A,B", help="it must have none of these terms")
+    add("--where", metavar="CQL2", help="a condition on its properties, such as \"country = 'de' AND priority >= 3\"")
     add("--k", type=shared.count, metavar="K", help="number of nearest objects, or of top terms")
     add(
         "--duration",
@@ -150,12 +152,14 @@ def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, Ter
     """The space of a SpatialStream, unless another one is given, and its term rule."""
     terms = spec.get("terms", {})
     words = frozenset(term for word in terms.get("stopWords", ()) for term in extract_terms(word))
+    properties = Properties.parse(f"{name}:{kind}" for name, kind in sorted(spec.get("properties", {}).items()))
     return space or Space.parse(spec.get("space", "wgs84")), TermRule(
         words,
         terms.get("minLength", 1),
         terms.get("queryWords", QUERY_WORDS),
         terms.get("polygonVertices", POLYGON_VERTICES),
         terms.get("ranking", False),
+        properties,
     )
 
 
@@ -218,6 +222,7 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
         raise SettingError([*given][-1], "give a box, a circle or a polygon, not several of them")
     record = {"id": options.id, "type": options.type, "t": options.time, "region": given or None}
     record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
+    record["where"] = options.where
     record["any"] = options.any and [text.replace(",", " ").split() for text in options.any]
     record |= {name: _number_or_text(getattr(options, name)) for name in ("duration", "window", "step")}
     record |= {name: getattr(options, name) for name in ("radius", "expansions", "weighting")}

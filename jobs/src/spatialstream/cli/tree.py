@@ -162,7 +162,9 @@ def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
     """Read up to ``--sample`` records, spread evenly over each file's blocks."""
     import numpy as np
 
-    from spatialstream.model.terms import TermRule
+    from spatialstream.model.properties.declared import ANY_PROPERTIES
+    from spatialstream.model.terms import DEFAULT_RULE, TermRule
+    from spatialstream.records.columns import check_fields
     from spatialstream.records.files import decode_chunk, plan
 
     if not files:
@@ -170,11 +172,13 @@ def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
     parts: list[Any] = []
     room = options.sample
     columns = options.columns if kind == "objects" else {}
+    check_fields(columns, DEFAULT_RULE)
     layout = shared.layout(options) if kind == "objects" else None
     files = shared.input_files(options, files) if kind == "objects" else files
     chunks = plan(files, columns, kind, space=options.space, layout=layout)
     for left, chunk in zip(range(len(chunks), 0, -1), chunks, strict=True):
-        for decoded in decode_chunk(chunk, kind, options.space, TermRule(), columns):
+        # properties of objects and conditions on them have no part in the tree
+        for decoded in decode_chunk(chunk, kind, options.space, TermRule(properties=ANY_PROPERTIES), columns):
             take = min(len(decoded.batch), max(1, room // left))
             if take > 0 and room > 0 and len(decoded.batch):
                 parts.append(decoded.batch.take(np.linspace(0, len(decoded.batch) - 1, take).astype(np.int64)))

@@ -124,12 +124,14 @@ async def items(request: Request, stream: ServedStream, room: Room, held: ExitSt
         room: for what is looked through, and for the page.
         held: is closed when it has been sent.
     """
-    check_parameters(request, "f", "bbox", "bbox-crs", "q", "limit", "page", many=["datetime"])
+    known = ("f", "bbox", "bbox-crs", "q", "filter", "filter-lang", "limit", "page")
+    check_parameters(request, *known, many=["datetime"])
     limit = number_of(request, "limit", _DEFAULT_ITEMS, 1, MOST_ITEMS)
     parameters = request.query_params
     if parameters.get("bbox-crs", CRS84) != CRS84:
         raise _wrong("bbox-crs", f"must be {CRS84}")
-    box, words = _box(parameters.get("bbox")), _words(parameters.get("q"))
+    words = _words(parameters.get("q")) | _where(parameters.get("filter"), parameters.get("filter-lang", _TEXT))
+    box = _box(parameters.get("bbox"))
     first, last = _intervals(parameters.getlist("datetime"))
     before = _page(parameters.get("page"))
     await _check_globe(stream)
@@ -256,7 +258,7 @@ class _Asking:
     Attributes:
         opened: the stream.
         box: in which.
-        words: that they have.
+        words: that they have, and the condition on their properties.
         room: for them.
     """
 
@@ -281,7 +283,9 @@ class _Asking:
         try:
             (line,) = self.opened.snapshots.lines([("query", record)], bounds=bounds, sure=True)
         except SettingError as error:
-            raise of_error(SettingError("q", error.problem)) from None
+            field, _, problem = error.problem.partition(": ")
+            told = ("filter", problem) if field == "where" else ("q", error.problem)
+            raise of_error(SettingError(*told)) from None
         try:
             self.room.hold((PARSED - 1) * len(line))
             row = json.loads(line)
@@ -314,6 +318,25 @@ def _words(text: str | None) -> dict[str, Any]:
     if not groups:
         return {}
     return {"keywords": groups[0]} if len(groups) == 1 else {"any": groups}
+
+
+_TEXT, _IN_JSON = "cql2-text", "cql2-json"
+"""The languages of filters."""
+
+
+def _where(text: str | None, language: str) -> dict[str, Any]:
+    """The condition on properties of a filter."""
+    if language not in (_TEXT, _IN_JSON):
+        raise _wrong("filter-lang", f"must be {_TEXT} or {_IN_JSON}")
+    if text is None or language == _TEXT:
+        return {} if text is None else {"where": text}
+    try:
+        form = json.loads(text)
+    except (ValueError, RecursionError):
+        form = None
+    if not isinstance(form, dict):
+        raise _wrong("filter", "is not a JSON object, as cql2-json is")
+    return {"where": form}
 
 
 def _intervals(texts: Iterable[str]) -> tuple[int | None, int | None]:

@@ -339,6 +339,11 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
                 {"type": "string", "pattern": f"^({_MOMENT}|{_END}/{_END})$"},
             ),
             _parameter("query", "q", "words: an object must have all words of one of the parts between commas"),
+            _parameter("query", "filter", "a condition on the properties that the stream declares, in CQL2"),
+            _parameter(
+                *("query", "filter-lang", "language of the filter"),
+                {"enum": ["cql2-text", "cql2-json"], "default": "cql2-text"},
+            ),
             _parameter("query", "limit", f"items of a page, at most {MOST_ITEMS}", _at_least(1) | {"default": 10}),
             _parameter("query", "page", "as given in the link `next`"),
             _FORM,

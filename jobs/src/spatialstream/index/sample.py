@@ -34,6 +34,7 @@ from spatialstream.model.arrays import Array, Floats, Ints, Words, numpy_view
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CANCEL, STANDING, Route, having
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -101,6 +102,7 @@ class Sample:
             memory: time in ms in which a record's weight decays to 1/e.
         """
         weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
+        objects = replace(objects, properties=PropertyColumns.none(len(objects)))
         ends = queries.take(np.flatnonzero(queries.code == CANCEL))
         rows = np.flatnonzero(queries.code != CANCEL)
         queries, asked = _ended(queries.take(rows), ends), asked[rows]

@@ -7,11 +7,12 @@ form); in addition it may forbid terms. It is stored as a set of *literals*, str
 ``term``    the term is required
 ``i|term``  the term belongs to group i, from 0
 ``!term``   the term is forbidden
+``?where``  the condition on properties, encoded
 =========== =====================================
 
-Terms never contain ``|`` or ``!``, and an expression of required terms alone is the set of these terms. So all code
-that stores, sends, groups or compares sets of terms works on expressions too, and the encoding of a plain set of terms
-stays what it is without expressions.
+Terms never contain ``|``, ``!`` or ``?``, and an expression of required terms alone is the set of these terms. So all
+code that stores, sends, groups or compares sets of terms works on expressions too, and the encoding of a plain set of
+terms stays what it is without expressions.
 
 The form is canonical. A group that contains all terms of another group is redundant and removed; the remaining groups
 are sorted, and a single remaining group becomes a plain set of required terms.
@@ -29,6 +30,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Codes, Ints, string_view
 from spatialstream.model.hashing import distinct
+from spatialstream.model.properties.condition import Condition, decoded, encoded, text_of
 from spatialstream.model.terms import TermLists
 
 __all__ = [
@@ -49,8 +51,8 @@ MOST_GROUPS = 64
 MOST_GIVEN = 256
 """Maximum number of groups in a query's record, before redundant groups are removed."""
 
-_PLAIN, _NONE = -1, -2
-"""Values in place of a group number: the term is required, or forbidden."""
+_PLAIN, _NONE, _WHERE = -1, -2, -3
+"""Values in place of a group number: the term is required, or forbidden, or it is no term but a condition."""
 
 
 def absorbed(groups: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
@@ -62,17 +64,19 @@ def absorbed(groups: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A keyword expression.
+    """A keyword expression, and with it the condition on properties.
 
     Attributes:
         keywords: required terms.
         any: groups of which at least one is required, in canonical form; if not empty, there are no keywords.
         none: forbidden terms.
+        where: the condition on properties; None if there is none.
     """
 
     keywords: tuple[str, ...] = ()
     any: tuple[tuple[str, ...], ...] = ()
     none: tuple[str, ...] = ()
+    where: Condition | None = None
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -80,7 +84,7 @@ class Expression:
         return self.any or (self.keywords,)
 
     def holds(self, terms: Collection[str]) -> bool:
-        """Whether an object with these terms satisfies the expression."""
+        """Whether an object with these terms satisfies the expression, apart from the condition on properties."""
         there = frozenset(terms)
         return there.isdisjoint(self.none) and any(there.issuperset(group) for group in self.groups)
 
@@ -88,12 +92,14 @@ class Expression:
     def literals(self) -> tuple[str, ...]:
         """The expression as literals."""
         of_groups = (f"{i}|{term}" for i, group in enumerate(self.any) for term in group)
-        return (*self.keywords, *of_groups, *(f"!{term}" for term in self.none))
+        of_where = () if self.where is None else (f"?{encoded(self.where)}",)
+        return (*self.keywords, *of_groups, *(f"!{term}" for term in self.none), *of_where)
 
-    def to_record(self) -> dict[str, list[Any]]:
+    def to_record(self) -> dict[str, Any]:
         """The expression's fields in a query's record, without empty ones."""
         groups = [[*group] for group in self.any]
-        fields: dict[str, list[Any]] = {"keywords": [*self.keywords], "any": groups, "none": [*self.none]}
+        where = "" if self.where is None else text_of(self.where)
+        fields = {"keywords": [*self.keywords], "any": groups, "none": [*self.none], "where": where}
         return {name: terms for name, terms in fields.items() if terms}
 
     @classmethod
@@ -104,30 +110,34 @@ class Expression:
         keywords: list[str] = []
         groups: dict[int, list[str]] = {}
         none: list[str] = []
+        where = None
         for literal in literals:
             group, term = _parted(literal)
+            if group == _WHERE:
+                where = decoded(term)
+                continue
             part = none if group == _NONE else keywords if group == _PLAIN else groups.setdefault(group, [])
             part.append(term)
-        return cls(tuple(keywords), tuple(tuple(groups[i]) for i in sorted(groups)), tuple(none))
+        return cls(tuple(keywords), tuple(tuple(groups[i]) for i in sorted(groups)), tuple(none), where)
 
 
 def _parted(literal: str) -> tuple[int, str]:
     """Split a literal into (group, term)."""
-    if literal.startswith("!"):
-        return _NONE, literal[1:]
+    if literal.startswith(("!", "?")):
+        return _NONE if literal[0] == "!" else _WHERE, literal[1:]
     group, mark, term = literal.partition("|")
     return (int(group), term) if mark else (_PLAIN, literal)
 
 
 def is_marked(literals: Iterable[str]) -> bool:
-    """Whether any literal is in a group or forbidden, rather than plainly required."""
-    return any("|" in literal or literal.startswith("!") for literal in literals)
+    """Whether any literal is in a group, forbidden or a condition, rather than a term that is plainly required."""
+    return any("|" in literal or literal.startswith(("!", "?")) for literal in literals)
 
 
 def has_marks(lists: TermLists) -> bool:
     """As :func:`is_marked`, for all literals of the vocabulary. O(bytes), at a few bytes per ns."""
     _, data = string_view(lists.vocabulary)
-    return bool((data == ord("|")).any() or (data == ord("!")).any())
+    return any(bool((data == ord(mark)).any()) for mark in "|!?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,11 +148,15 @@ class Expanded:
         owner: int32[m], the expression of each conjunction, ascending.
         groups: the m conjunctions.
         none: the forbidden terms of each of the n expressions.
+        where: int32[n], the condition of each of them among ``conditions``, or -1.
+        conditions: the distinct conditions on properties.
     """
 
     owner: Codes
     groups: TermLists
     none: TermLists
+    where: Codes
+    conditions: tuple[Condition, ...]
 
 
 def expanded(lists: TermLists) -> Expanded:
@@ -151,21 +165,26 @@ def expanded(lists: TermLists) -> Expanded:
     group, term, vocabulary = _vocabulary(lists)
     query = np.repeat(np.arange(n), np.diff(lists.offsets))
     codes = lists.codes[int(lists.offsets[0]) : int(lists.offsets[-1])]
-    wanted, absent = group[codes] != _NONE, group[codes] == _NONE
+    wanted, absent, asked = group[codes] > _NONE, group[codes] == _NONE, group[codes] == _WHERE
     key = query * (MOST_GROUPS + 1) + group[codes] + 1
     unconditional = np.setdiff1d(np.arange(n), query[wanted]) * (MOST_GROUPS + 1)
     rows = np.union1d(key[wanted], unconditional)
     owner = rows // (MOST_GROUPS + 1)
     groups = _lists(np.searchsorted(rows, key[wanted]), term[codes[wanted]], len(rows), vocabulary)
-    return Expanded(owner.astype(np.int32), groups, _lists(query[absent], term[codes[absent]], n, vocabulary))
+    used, of_each = np.unique(term[codes[asked]], return_inverse=True)
+    where = np.full(n, -1, np.int32)
+    where[query[asked]] = of_each
+    conditions = tuple(decoded(vocabulary[int(code)].as_py()) for code in used)
+    none = _lists(query[absent], term[codes[absent]], n, vocabulary)
+    return Expanded(owner.astype(np.int32), groups, none, where, conditions)
 
 
 def searched(lists: TermLists) -> TermLists:
-    """The distinct terms that each expression looks for: required terms and terms of groups, not forbidden ones."""
+    """The distinct terms that each expression looks for: required terms and terms of groups."""
     group, term, vocabulary = _vocabulary(lists)
     query = np.repeat(np.arange(len(lists)), np.diff(lists.offsets))
     codes = lists.codes[int(lists.offsets[0]) : int(lists.offsets[-1])]
-    wanted = group[codes] != _NONE
+    wanted = group[codes] > _NONE
     size = max(1, len(vocabulary))
     pairs = np.unique(query[wanted] * size + term[codes[wanted]])
     return _lists(pairs // size, pairs % size, len(lists), vocabulary)
@@ -178,10 +197,11 @@ def _vocabulary(lists: TermLists) -> tuple[Ints, Ints, pa.StringArray]:
     data = np.append(data, np.zeros(2, np.uint8))  # so that two bytes of each literal can be read
     bar = pc.find_substring(lists.vocabulary, "|").to_numpy(zero_copy_only=False).astype(np.int64)
     absent = (size > 0) & (data[first] == ord("!"))
+    where = (size > 0) & (data[first] == ord("?"))
     digits = (data[first].astype(np.int64) - ord("0"), data[first + 1].astype(np.int64) - ord("0"))
     group = np.where(bar == 1, digits[0], 10 * digits[0] + digits[1])
-    group = np.where(absent, _NONE, np.where(bar < 0, _PLAIN, group))
-    skipped = np.where(absent, 1, bar + 1)
+    group = np.where(absent, _NONE, np.where(where, _WHERE, np.where(bar < 0, _PLAIN, group)))
+    skipped = np.where(absent | where, 1, bar + 1)
     offsets = np.zeros(len(starts), np.int32)
     np.cumsum(size - skipped, out=offsets[1:])
     at = np.arange(offsets[-1]) + np.repeat(first + skipped - offsets[:-1], size - skipped)

@@ -12,12 +12,15 @@ from functools import cached_property
 
 from spatialstream.model.selections import Selection
 
-__all__ = ["CONTINUOUS", "TEXT", "Kind", "Route", "Wording"]
+__all__ = ["CONDITIONS", "CONTINUOUS", "TEXT", "Kind", "Route", "Wording"]
 
 TEXT = ("keywords", "any", "none")
 """The fields of a condition on the text."""
 
-CONTINUOUS = (*TEXT, "duration", "by")
+CONDITIONS = (*TEXT, "where")
+"""The fields of conditions on what an object says: on its text, and on its properties."""
+
+CONTINUOUS = (*CONDITIONS, "duration", "by")
 """The optional fields of every continuous query."""
 
 SelectionClass = type[Selection]

@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.model.kind import CONTINUOUS, TEXT, Kind, Route, Wording
+from spatialstream.model.kind import CONDITIONS, CONTINUOUS, TEXT, Kind, Route, Wording
 from spatialstream.model.plugins import plugged
 from spatialstream.model.selections import Best, Everything, Nearest, TopTerms
 
@@ -53,7 +53,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("SRQ", Everything, False, Route.REGION, "objects"),
         required=("region", "duration"),
-        optional=TEXT,
+        optional=CONDITIONS,
         rows="objects",
         wording=Wording(
             "Range, once",
@@ -65,7 +65,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("SKQ", Nearest, False, Route.NEAREST, "objects"),
         required=("at", "k", "duration"),
-        optional=TEXT,
+        optional=CONDITIONS,
         rows="objects",
         wording=Wording(
             "Nearest, once", "the k objects nearest to a point", "The {k} objects nearest to {near}{having}, {back}."
@@ -74,7 +74,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("STQ", TopTerms, False, Route.REGION, "objects"),
         required=("region", "k", "duration"),
-        optional=TEXT,
+        optional=CONDITIONS,
         rows="terms",
         wording=Wording(
             "Top words, once",

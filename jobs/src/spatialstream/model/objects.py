@@ -12,6 +12,8 @@ from spatialstream.model.arrays import Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch, joined
 from spatialstream.model.errors import RecordError
 from spatialstream.model.ids import parse_id
+from spatialstream.model.properties.columns import PropertyColumns
+from spatialstream.model.properties.declared import Value
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import parse_time
@@ -21,21 +23,25 @@ __all__ = ["ObjectBatch", "SpatialObject", "parse_object"]
 
 @dataclass(frozen=True, slots=True)
 class SpatialObject:
-    """An object o = (φ, ρ, t) of the paper (section 3.1): terms, place, timestamp in ms; and an id."""
+    """An object o = (φ, ρ, t) of the paper (section 3.1): terms, place, timestamp in ms; an id, and properties.
+
+    ``properties`` are names and values, without missing ones.
+    """
 
     id: str
     t: int
     x: float
     y: float
     terms: tuple[str, ...]
+    properties: tuple[tuple[str, Value], ...] = ()
 
 
 def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> SpatialObject:
     """Parse and validate an object in its JSON form.
 
     ``{"id": str | int, "t": ms | ISO 8601, "lon": deg, "lat": deg, "text": str}`` (``x``, ``y`` in planar spaces;
-    ``"terms": [str, ...]`` in place of ``text``: each string goes through the same term extraction). Other fields are
-    ignored.
+    ``"terms": [str, ...]`` in place of ``text``: each string goes through the same term extraction); and the properties
+    that the rule declares, each a value of its type, or null or absent. Other fields are ignored.
 
     Raises:
         RecordError: a field is missing or invalid; the message names the field and says what would be valid.
@@ -49,18 +55,22 @@ def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) ->
     x_name, y_name = space.axes
     x, y = space.check_point(record.get(x_name), record.get(y_name), space.axes)
     text, terms = record.get("text"), record.get("terms")
+    properties = rule.properties.read(record)
     if text is not None and terms is not None:
         raise RecordError("terms", "give either text or terms, not both")
     if terms is not None:
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
             raise RecordError("terms", f"{terms!r} is not a list of strings")
         found = dict.fromkeys(term for each in terms for term in extract_terms(each, rule))
-        return SpatialObject(name, t, x, y, tuple(found))
+        return SpatialObject(name, t, x, y, tuple(found), properties)
     if text is None:
         raise RecordError("text", "is required; give a string, or a list of strings as terms")
     if not isinstance(text, str):
         raise RecordError("text", f"{text!r} is not a string")
-    return SpatialObject(name, t, x, y, tuple(extract_terms(text, rule)))
+    return SpatialObject(name, t, x, y, tuple(extract_terms(text, rule)), properties)
+
+
+_NOT_GIVEN = PropertyColumns.none(0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +82,7 @@ class ObjectBatch(Batch):
         t: timestamps, int64[n], ms.
         x, y: coordinates, float64[n].
         terms: n term sets.
+        properties: of n objects; by default none.
     """
 
     ids: pa.StringArray
@@ -79,6 +90,11 @@ class ObjectBatch(Batch):
     x: Floats
     y: Floats
     terms: TermLists
+    properties: PropertyColumns = _NOT_GIVEN
+
+    def __post_init__(self) -> None:
+        if self.properties is _NOT_GIVEN:
+            object.__setattr__(self, "properties", PropertyColumns.none(len(self.t)))
 
     def __getitem__(self, index: int) -> SpatialObject:
         """The object in one row."""
@@ -88,6 +104,7 @@ class ObjectBatch(Batch):
             float(self.x[index]),
             float(self.y[index]),
             tuple(self.terms[index]),
+            self.properties[index],
         )
 
     @classmethod
@@ -99,6 +116,7 @@ class ObjectBatch(Batch):
             np.array([o.x for o in objects], np.float64),
             np.array([o.y for o in objects], np.float64),
             TermLists.of([o.terms for o in objects]),
+            PropertyColumns.of([o.properties for o in objects]),
         )
 
     def slice(self, first: int, last: int) -> ObjectBatch:
@@ -113,6 +131,7 @@ class ObjectBatch(Batch):
             self.x[first:last],
             self.y[first:last],
             TermLists(offsets - offsets[0], codes, self.terms.vocabulary),
+            self.properties.slice(first, last),
         )
 
     @classmethod
@@ -121,20 +140,22 @@ class ObjectBatch(Batch):
         return joined(parts or [cls.of([])])
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The wire form, see :data:`spatialstream.model.schema.OBJECTS`."""
+        """The wire form: :data:`spatialstream.model.schema.OBJECTS`, and properties as a column of structs if any."""
         from spatialstream.model.schema import OBJECTS
 
         coded = pa.DictionaryArray.from_arrays(pa.array(self.terms.codes), self.terms.vocabulary)
         lists = pa.ListArray.from_arrays(pa.array(self.terms.offsets), coded)
-        return pa.RecordBatch.from_arrays(
+        batch = pa.RecordBatch.from_arrays(
             [self.ids, pa.array(self.t), pa.array(self.x), pa.array(self.y), lists], schema=OBJECTS
         )
+        return batch.append_column("properties", self.properties.to_arrow()) if self.properties.columns else batch
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> ObjectBatch:
         """Read the wire form; columns are views of the Arrow buffers."""
-        ids, t, x, y, lists = batch.columns
-        return cls(ids, numpy_view(t), numpy_view(x), numpy_view(y), terms_from_arrow(lists))
+        ids, t, x, y, lists, *others = batch.columns
+        properties = PropertyColumns.from_arrow(others[0]) if others else _NOT_GIVEN
+        return cls(ids, numpy_view(t), numpy_view(x), numpy_view(y), terms_from_arrow(lists), properties)
 
 
 def terms_from_arrow(lists: pa.ListArray) -> TermLists:

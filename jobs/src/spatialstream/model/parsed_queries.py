@@ -12,6 +12,7 @@ from typing import Any
 
 from spatialstream.model.kinds import CODE, KINDS
 from spatialstream.model.polygons.polygon import Polygon
+from spatialstream.model.properties.condition import decoded, encoded
 from spatialstream.model.queries import Lifetime, Predicate, Query
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box, Circle, Region
@@ -44,6 +45,7 @@ def packed(query: Query) -> list[Any]:
         predicate.keywords,
         predicate.any,
         predicate.none,
+        "" if predicate.where is None else encoded(predicate.where),
         query.type,
         query.selection.columns,
         "" if query.selection.ranking is None else query.selection.ranking.text,
@@ -56,9 +58,10 @@ def unpacked(form: Sequence[Any]) -> Query:
     Raises:
         ValueError, TypeError, LookupError: it is not the form of a query.
     """
-    name, t, duration, shape, keywords, groups, none, kind, (k, x, y), ranking = form
+    name, t, duration, shape, keywords, groups, none, where, kind, (k, x, y), ranking = form
     region = _region(shape) if shape else None
-    predicate = Predicate(region, tuple(keywords), tuple(map(tuple, groups)), tuple(none))
+    condition = decoded(where) if where else None
+    predicate = Predicate(region, tuple(keywords), tuple(map(tuple, groups)), tuple(none), condition)
     selection = KINDS[CODE[kind]].selection.of(int(k), float(x), float(y))
     if ranking:
         selection = selection.ranked(Ranking.of_text(ranking))

@@ -24,6 +24,8 @@ from spatialstream.model.ids import parse_id
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, Kind, kind_of
 from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.polygon import Polygon
+from spatialstream.model.properties.condition import Condition
+from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.ranking.asked import Ranking, parse_ranking
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON, RANKING
@@ -71,19 +73,21 @@ _LONGEST_NAME = 40
 class Predicate:
     """The condition on objects: the region (None: anywhere) and the keyword expression.
 
-    ``keywords``, ``any`` and ``none`` are the parts of an :class:`~spatialstream.model.expressions.Expression`; if all
-    are empty, there is no condition on the text.
+    ``keywords``, ``any``, ``none`` and ``where`` are the parts of an
+    :class:`~spatialstream.model.expressions.Expression`; if the first three are empty, there is no condition on the
+    text, and if ``where`` is None, there is none on properties.
     """
 
     region: Region | None = None
     keywords: tuple[str, ...] = ()
     any: tuple[tuple[str, ...], ...] = ()
     none: tuple[str, ...] = ()
+    where: Condition | None = None
 
     @property
     def expression(self) -> Expression:
-        """The condition on the text."""
-        return Expression(self.keywords, self.any, self.none)
+        """The condition on text and properties."""
+        return Expression(self.keywords, self.any, self.none, self.where)
 
 
 _NAMES = pa.array(NAMES)
@@ -184,10 +188,10 @@ class Cancellation:
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
     """Parse and validate a query or cancellation in its JSON form.
 
-    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"}``, and
-    those of :mod:`spatialstream.model.ranking.asked`: the documentation of query semantics says which of them each type
-    takes; ``title`` is ignored. Any other field is an error, and so is a field that the type does not take: ignoring it
-    could answer a different query than intended.
+    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "where", "k", "duration", "window", "step",
+    "by"}``, and those of :mod:`spatialstream.model.ranking.asked`: the documentation of query semantics says which of
+    them each type takes; ``title`` is ignored. Any other field is an error, and so is a field that the type does not
+    take: ignoring it could answer a different query than intended.
 
     Raises:
         RecordError: fields are missing or unusable; names the first and says what would be right, and then of all
@@ -228,7 +232,8 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     if "region" in present:
         region = faults.of(None, parse_region, record["region"], space, "region", rule.polygon_vertices)
     text = {field: record[field] for field in ("keywords", "any", "none") if field in present}
-    predicate = Predicate(region, *faults.of(_NO_TEXT, _expression, text, rule))
+    where = faults.of(None, parse_where, record["where"], rule.properties) if "where" in present else None
+    predicate = Predicate(region, *faults.of(_NO_TEXT, _expression, text, rule), where)
     k = faults.of(1, _count, record["k"]) if "k" in present else 1
     at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in present else (0.0, 0.0)
     selection = kind.selection.of(k, *at)
@@ -473,7 +478,7 @@ class QueryBatch(Batch):
         return Query(
             name,
             t,
-            Predicate(self.regions[index], text.keywords, text.any, text.none),
+            Predicate(self.regions[index], text.keywords, text.any, text.none, text.where),
             selection,
             Lifetime(
                 int(self.duration[index]), kind.continuous, None if window < 0 else window, None if step < 0 else step

@@ -156,6 +156,7 @@ QUERY_JSON: dict[str, Any] = {
         "keywords": _STRINGS,
         "any": {"type": "array", "items": _STRINGS | {"minItems": 1}, "minItems": 1, "maxItems": MOST_GIVEN},
         "none": _STRINGS,
+        "where": {"type": ["string", "object"], "description": "a condition on properties, in CQL2 text or CQL2 JSON"},
         "k": {"type": "integer", "minimum": 1, "maximum": LARGEST_K},
         "duration": _DURATION,
         "window": _DURATION,

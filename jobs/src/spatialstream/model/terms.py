@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Array, Codes, runs
 from spatialstream.model.hashing import distinct
+from spatialstream.model.properties.declared import ANY_PROPERTIES, NO_PROPERTIES, Properties
 from spatialstream.model.words import fold, words
 
 __all__ = ["ANY_WORDS", "POLYGON_VERTICES", "QUERY_WORDS", "TermLists", "TermRule", "extract_terms"]
@@ -24,7 +25,7 @@ POLYGON_VERTICES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TermRule:
-    """Options of term extraction, and limits of queries.
+    """How a stream reads the fields of records: texts, keywords and properties; and limits of queries.
 
     Attributes:
         stop_words: terms to drop (compared after folding). None by default.
@@ -32,6 +33,7 @@ class TermRule:
         query_words: words that a query may have in all: its terms that must be there or be absent, those of each group.
         polygon_vertices: vertices that a polygon may have in all its rings.
         ranking: whether the stream counts how many objects have each term, so that queries may rank by that.
+        properties: those that the stream declares of its objects.
     """
 
     stop_words: frozenset[str] = field(default=frozenset())
@@ -39,13 +41,14 @@ class TermRule:
     query_words: int = QUERY_WORDS
     polygon_vertices: int = POLYGON_VERTICES
     ranking: bool = False
+    properties: Properties = NO_PROPERTIES
 
 
 DEFAULT_RULE = TermRule()
 
-ANY_WORDS = TermRule(query_words=2**31, polygon_vertices=2**31, ranking=True)
+ANY_WORDS = TermRule(query_words=2**31, polygon_vertices=2**31, ranking=True, properties=ANY_PROPERTIES)
 """For queries that a stream has taken, or of a stream that is not known: how large they may be is not said, nor whether
-they may rank."""
+they may rank, nor which properties there are."""
 
 
 def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:

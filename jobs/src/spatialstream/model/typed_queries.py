@@ -14,6 +14,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from spatialstream.model.properties.condition import text_of
+from spatialstream.model.properties.cql2 import parse_where
+from spatialstream.model.properties.declared import ANY_PROPERTIES
 from spatialstream.model.queries import parse_query
 from spatialstream.model.regions import parse_region
 from spatialstream.model.space import LARGEST, Space
@@ -146,6 +149,8 @@ class TypedQuery:
         region: Any = getattr(self, "region", None)
         if hasattr(region, "__geo_interface__"):
             object.__setattr__(self, "region", Polygon(region))
+        if isinstance(where := getattr(self, "where", None), Mapping):  # as text, so that a query is a value
+            object.__setattr__(self, "where", text_of(parse_where(where, ANY_PROPERTIES)))
         parse_query({**self._assumed, **self.to_record()}, _ANYWHERE, ANY_WORDS)
 
     def to_record(self) -> dict[str, Any]:
@@ -159,17 +164,19 @@ class TypedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worded(TypedQuery):
-    """A query with conditions on the text.
+    """A query with conditions on text and properties.
 
     Attributes:
         keywords: terms that an object must have.
         any: groups of terms, of one of which it must have all; not together with ``keywords``.
         none: terms that it must not have.
+        where: a condition on its properties, in CQL2 text or CQL2 JSON, which becomes text.
     """
 
     keywords: Sequence[str] = ()
     any: Sequence[Sequence[str]] | None = None
     none: Sequence[str] = ()
+    where: str | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,11 +22,12 @@ from typing import Any, TypeVar
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import SpatialObject, parse_object
+from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.oracle.comparison import Difference, check
-from spatialstream.oracle.layouts import content_of, csv_number, is_laid_out, laid_out
+from spatialstream.oracle.layouts import content_of, csv_number, csv_value, is_laid_out, laid_out, whole
 from spatialstream.oracle.semantics import Row, answers
 from spatialstream.records.layout import InputLayout
 
@@ -154,23 +155,33 @@ def read_objects(
     Raises:
         SettingError: a file does not exist, or cannot be read as what its suffix says.
     """
-    names = {field: field for field in ("id", "t", *space.axes, "text", "terms")}
+    names = {field: field for field in ("id", "t", *space.axes, "text", "terms", *rule.properties.names)}
+    times = ("t", *(name for name, kind in rule.properties.types if kind is PropertyType.TIME))
     if columns:  # a column assigned to another field is not read as the field of its own name
         names = {field: columns.get(field, "" if field in columns.values() else field) for field in names}
 
     def parse(record: object) -> SpatialObject:
         if isinstance(record, dict):
             record = {field: record.get(name) for field, name in names.items()}
-        return parse_object(_in_ms(record, unit), space, rule)
+            for field, kind in rule.properties.types if from_csv else ():
+                record[field] = csv_value(record[field], kind)
+            for field in times[1:] if from_table else ():
+                record[field] = whole(record[field])
+        return parse_object(_in_ms(record, unit, times), space, rule)
 
     layout, columns = layout or InputLayout(), columns or {}
     unit_there = unit if layout.at is None else "ms"  # in which that time is
+
+    def parse_there(record: object) -> SpatialObject:
+        return parse_object(_in_ms(record, unit_there, times), space, rule)
+
     for path in paths:
         if path.is_file() and is_laid_out(path, columns, layout):
-            records = laid_out(path, columns, layout, space)
-            yield from _parsed(path, records, lambda each: parse_object(_in_ms(each, unit_there), space, rule), reject)
+            records = laid_out(path, columns, layout, space, rule)
+            yield from _parsed(path, records, parse_there, reject)
         else:
-            yield from _parsed(path, _records(path, names, columns), parse, reject)
+            from_csv, from_table = (_format(path) == kind for kind in (".csv", ".parquet"))
+            yield from _parsed(path, _records(path, names, rule, columns), parse, reject)
 
 
 def read_queries(
@@ -193,16 +204,18 @@ def read_queries(
         )
 
 
-def _in_ms(record: object, unit: str) -> object:
-    """Convert the time of a record to ms, if it is a number in ``unit`` or its digits."""
+def _in_ms(record: object, unit: str, fields: Iterable[str] = ("t",)) -> object:
+    """Convert the times of a record to ms, if they are numbers in ``unit`` or their digits."""
     if not isinstance(record, dict):
         return record
-    t = record.get("t")
-    if isinstance(t, str) and _INTEGER.fullmatch(t):
-        t = int(t)
-    if isinstance(t, int) and not isinstance(t, bool):
-        t = {"s": t * 1000, "ms": t, "us": t // 1000}[unit]
-    return record | {"t": t}
+    for field in fields:
+        t = record.get(field)
+        if isinstance(t, str) and _INTEGER.fullmatch(t):
+            t = int(t)
+        if isinstance(t, int) and not isinstance(t, bool):
+            t = {"s": t * 1000, "ms": t, "us": t // 1000}[unit]
+        record = record | {field: t}
+    return record
 
 
 def read_rows(folder: Path, torn: Callable[[Row], object] = lambda row: None) -> list[Row]:
@@ -256,13 +269,14 @@ def _format(path: Path) -> str:
     raise SettingError("file", f"{path} is of no known kind")
 
 
-def _records(path: Path, names: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[tuple[int, object]]:
+def _records(
+    path: Path, names: Mapping[str, str], rule: TermRule, columns: Mapping[str, str]
+) -> Iterator[tuple[int, object]]:
     """(line or row from 1, record) of a file; what is no record comes as its bytes, which no parser accepts."""
     match _format(path):
         case ".csv":
-            return _csv_records(
-                path, {names[field] for field in names if field not in ("id", "text", "terms")}, columns
-            )
+            plain = ("id", "text", "terms", *rule.properties.names)
+            return _csv_records(path, {names[field] for field in names if field not in plain}, columns)
         case ".parquet":
             return _parquet_rows(path, columns)
     return _json_lines(path)

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.model.errors import RecordError, SettingError
+from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.space import Space
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.records.columns import columns_of, is_expression
 from spatialstream.records.geojson import check_geometry, field_value, is_feature
 from spatialstream.records.layout import SEPARATORS, InputLayout
 
-__all__ = ["content_of", "csv_number", "is_laid_out", "laid_out"]
+__all__ = ["content_of", "csv_number", "csv_value", "is_laid_out", "laid_out", "whole"]
 
 _INTEGER = re.compile(r"-?\d{1,3999}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -80,7 +82,9 @@ def is_laid_out(path: Path, columns: Mapping[str, str], layout: InputLayout) -> 
     return suffix in (*_LINES, *_DOCUMENTS, *_TEXTS)
 
 
-def laid_out(path: Path, columns: Mapping[str, str], layout: InputLayout, space: Space) -> Iterator[tuple[int, object]]:
+def laid_out(
+    path: Path, columns: Mapping[str, str], layout: InputLayout, space: Space, rule: TermRule = DEFAULT_RULE
+) -> Iterator[tuple[int, object]]:
     """(line, row or number from 1; fields of an object by our own names) of the records of a file.
 
     What is no record comes as bytes, which no parser accepts.
@@ -91,10 +95,15 @@ def laid_out(path: Path, columns: Mapping[str, str], layout: InputLayout, space:
     suffix = _suffix(path)
     cells = suffix in _TEXTS
     read = layout.time_reader()
-    fields = [field for field in columns_of(space, columns) if not (cells and field == "terms")]
+    fields = [field for field in columns_of(space, columns, rule) if not (cells and field == "terms")]
+    types = rule.properties.type_of
 
     def value(record: object, field: str) -> object:
         found = field_value(record, field, columns, space)[1]
+        if cells and field in types:
+            return csv_value(found, types[field]) if isinstance(found, str) else found
+        if types.get(field) is PropertyType.TIME and suffix == ".parquet":
+            return whole(found)
         if cells and isinstance(found, str) and field in (*space.axes, "t"):
             found = csv_number(found) if field in space.axes else found.strip() or None
         return read(found) if field == "t" else found
@@ -228,6 +237,20 @@ def _separator(lines: list[str], *, header: bool) -> str:
     counts = {mark: [line.count(mark) for line in (lines[:1] if header else lines)] or [0] for mark in SEPARATORS}
     even = [mark for mark in SEPARATORS if len(set(counts[mark])) == 1 and counts[mark][0]]
     return max(even or SEPARATORS, key=lambda mark: counts[mark][0])
+
+
+def csv_value(cell: str | None, kind: PropertyType) -> object:
+    """The value of a property that a cell holds; the cell itself if it holds none of the type."""
+    if kind is PropertyType.KEYWORD or cell is None:
+        return cell
+    if kind is PropertyType.BOOLEAN:
+        return {"true": True, "false": False}.get(cell.strip().lower(), cell)
+    return csv_number(cell) if kind is PropertyType.NUMBER else cell.strip() or None
+
+
+def whole(value: object) -> object:
+    """A float that is certainly one whole number, as an integer; others as they are."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53 else value
 
 
 def csv_number(cell: str | None) -> object:

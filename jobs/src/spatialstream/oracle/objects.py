@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spatialstream.model.objects import SpatialObject
+from spatialstream.model.properties.condition import cql2_of
 from spatialstream.model.queries import Nearest, Predicate, Query
 from spatialstream.model.regions import Box, Circle, Polygon, Region
 from spatialstream.model.space import Space
+from spatialstream.oracle.conditions import satisfies
 from spatialstream.oracle.polygons import polygon_containment
 
 __all__ = [
@@ -93,6 +95,9 @@ class AllObjects:
         found = self.objects[here]
         if predicate.keywords or predicate.any or predicate.none:
             found = [o for o, terms in zip(found, self._terms[here], strict=True) if _is_said(predicate, terms)]
+        if predicate.where is not None:
+            where = cql2_of(predicate.where)
+            found = [o for o in found if satisfies(where, dict(o.properties))]
         inside = _containment(predicate.region, self.space)
         return found if inside is None else [o for o in found if inside(o.x, o.y)]
 

@@ -14,9 +14,20 @@ from functools import lru_cache
 
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.records.decode import object_fields
 
-__all__ = ["columns_of", "given_first", "is_expression", "lookup", "parse_columns", "paths_of", "steps_of", "value_of"]
+__all__ = [
+    "check_fields",
+    "columns_of",
+    "given_first",
+    "is_expression",
+    "lookup",
+    "parse_columns",
+    "paths_of",
+    "steps_of",
+    "value_of",
+]
 
 _STEP = re.compile(r"[^.\[\]]+|\[[0-9]{1,9}\]")
 _EXPRESSION = re.compile(r"[.+\[\]-]")
@@ -27,24 +38,33 @@ def parse_columns(text: str) -> dict[str, str]:
     """``"id=code,text=headline"`` as ``{"id": "code", "text": "headline"}``: our field, then the input's column.
 
     Raises:
-        SettingError: a part is not ``field=column``, or the field is none of an object.
+        SettingError: a part is not ``field=column``.
     """
-    known = dict.fromkeys((*object_fields(WGS84)[:4], "x", "y", "text", "terms"))
     columns: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         field, equals, name = (piece.strip() for piece in part.partition("="))
-        if not equals or not name:
+        if not field or not equals or not name:
             raise SettingError("columns", f"{part!r} is not field=column")
-        if field not in known:
-            raise SettingError("columns", f"{field!r} is not a field of objects; they are {', '.join(known)}")
         columns[field] = name
     return columns
 
 
-def columns_of(space: Space, columns: Mapping[str, str]) -> dict[str, str]:
+def check_fields(columns: Mapping[str, str], rule: TermRule) -> None:
+    """Make sure that columns are given to fields of objects, declared properties among them.
+
+    Raises:
+        SettingError: one is given to something else.
+    """
+    known = dict.fromkeys((*object_fields(WGS84)[:4], "x", "y", "text", "terms", *rule.properties.names))
+    for field in columns:
+        if field not in known:
+            raise SettingError("columns", f"{field!r} is not a field of objects; they are {', '.join(known)}")
+
+
+def columns_of(space: Space, columns: Mapping[str, str], rule: TermRule = DEFAULT_RULE) -> dict[str, str]:
     """The column of each field; none of those whose name is another field's column."""
     taken = set(columns.values())
-    fields = object_fields(space)
+    fields = object_fields(space, rule)
     return {each: columns.get(each, each) for each in fields if each in columns or each not in taken}
 
 

@@ -17,7 +17,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as defined
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -33,6 +33,8 @@ from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING, having
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
+from spatialstream.model.properties.columns import PropertyColumns
+from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.queries import (
     MOST_STEPS,
     Cancellation,
@@ -49,6 +51,7 @@ from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT, TIME_UNITS, in_milliseconds
 from spatialstream.records import scan, tokens, values
 from spatialstream.records.commonest import commonest
+from spatialstream.records.properties import declared_columns, read_properties, table_properties, whole_times
 from spatialstream.records.scan import ABSENT, INTEGER, MINUS, NUMBER, STRING, Cells, Records, scan_csv, scan_json
 from spatialstream.records.tokens import tokenise_slices
 
@@ -58,6 +61,7 @@ __all__ = [
     "Decoded",
     "csv_cells",
     "csv_number",
+    "csv_property",
     "decode_csv",
     "decode_object_table",
     "decode_objects",
@@ -94,9 +98,9 @@ _BOM = b"\xef\xbb\xbf"
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
 
 
-def object_fields(space: Space) -> tuple[str, ...]:
-    """The fields of objects in a space: id, t, the two coordinates, text, terms."""
-    return ("id", "t", *space.axes, "text", "terms")
+def object_fields(space: Space, rule: TermRule = DEFAULT_RULE) -> tuple[str, ...]:
+    """The fields of objects in a space: id, t, the two coordinates, text, terms; and the declared properties."""
+    return ("id", "t", *space.axes, "text", "terms", *rule.properties.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -246,17 +250,35 @@ def _csv_object(value: object, space: Space, rule: TermRule, unit: str) -> Spati
     for axis in space.axes:
         record[axis] = csv_number(record.get(axis))
     record["t"] = in_milliseconds((record.get("t") or "").strip() or None, unit)
+    for name, kind in rule.properties.types:
+        record[name] = csv_property(record.get(name), kind, unit)
     return parse_object(record, space, rule)
+
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+def csv_property(cell: str | None, kind: PropertyType, unit: str = "ms") -> object:
+    """The value that the cell of a property spells; the cell itself where it spells none."""
+    match kind:
+        case PropertyType.NUMBER:
+            return csv_number(cell) if (cell or "").strip() else None
+        case PropertyType.TIME:
+            return in_milliseconds((cell or "").strip() or None, unit)
+        case PropertyType.BOOLEAN if cell is not None:
+            return _BOOLEANS.get(cell.strip().lower(), cell)
+    return cell
 
 
 def _in_unit(parse: Callable[[object, Space, TermRule], Any], unit: str) -> Callable[[object, Space, TermRule], Any]:
     """The parser of records whose times are of a unit where they are numbers."""
 
     def parsed(value: object, space: Space, rule: TermRule) -> Any:
-        if isinstance(value, dict) and "t" in value:
-            value = value | {"t": in_milliseconds(value["t"], unit)}
-        if isinstance(value, dict) and isinstance(times := value.get("between"), list):
-            value = value | {"between": [in_milliseconds(each, unit) for each in times]}
+        if isinstance(value, dict):
+            names = ("t", *(name for name, kind in rule.properties.types if kind is PropertyType.TIME))
+            value = value | {name: in_milliseconds(value[name], unit) for name in names if name in value}
+            if isinstance(times := value.get("between"), list):
+                value = value | {"between": [in_milliseconds(each, unit) for each in times]}
         return parse(value, space, rule)
 
     return parse if unit == "ms" else parsed
@@ -377,6 +399,8 @@ class _Reference(Generic[_Batch]):
             order = np.argsort(kept, kind="stable")
             kept = kept[order]
             batch = self.kind.concat([batch, self.kind.of(accepted)]).take(order)
+        if isinstance(batch, ObjectBatch):
+            batch = replace(batch, properties=declared_columns(batch.properties, self.rule.properties))
         return Decoded(batch, line[kept], _rejected(rejected), commonest([others]))
 
 
@@ -422,13 +446,15 @@ def _read_objects(
     _whole_ids(name)
     values.read_strings(name, csv)
     values.read_strings(text, csv)
+    properties = PropertyColumns(len(good), read_properties(cells, rule.properties, unit, csv))
     groups, starts, ends = values.read_lists(terms, text)
     lists, _ = tokenise_slices(data, starts, ends, groups, rule)
     rows: Any = slice(None)
     if not good.all():
         rows = np.flatnonzero(good)
-        lists = lists.take(rows)
-    return ObjectBatch(values.gather(data, name.first[rows], name.last[rows]), t[rows], x[rows], y[rows], lists)
+        lists, properties = lists.take(rows), properties.take(rows)
+    ids = values.gather(data, name.first[rows], name.last[rows])
+    return ObjectBatch(ids, t[rows], x[rows], y[rows], lists, properties)
 
 
 def _block(data: bytes | pa.Buffer, first_line: int) -> memoryview:
@@ -456,7 +482,7 @@ def decode_objects(
     """
     block = _block(data, first_line)
     parse, read = _in_unit(parse_object, unit), partial(_read_objects, unit=unit)
-    reference = _Reference(parse, ObjectBatch, object_fields(space), columns or {}, space, rule)
+    reference = _Reference(parse, ObjectBatch, object_fields(space, rule), columns or {}, space, rule)
     return reference.decode(block, lambda names: scan_json(block, names, first_line), read, json_value)
 
 
@@ -480,7 +506,7 @@ def decode_csv(
         columns: names in the header of those fields that have another than their own.
         unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
     """
-    block, fields = memoryview(data), object_fields(space)
+    block, fields = memoryview(data), object_fields(space, rule)
     # always by name, so that only the cells of fields are looked at
     reference = _Reference(
         partial(_csv_object, unit=unit), ObjectBatch, fields, _names(fields, columns or {}), space, rule
@@ -652,7 +678,8 @@ def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, uni
     offsets, data = string_view(texts)
     bounds = offsets.astype(np.int64)
     lists, _ = tokenise_slices(data, bounds[:-1].copy(), bounds[1:].copy(), groups, rule)
-    batch = ObjectBatch(found["id"], t, x, y, lists)
+    properties = PropertyColumns(len(good), table_properties(found, rule.properties, good))
+    batch = ObjectBatch(found["id"], t, x, y, lists, properties)
     return batch if good.all() else batch.take(np.flatnonzero(good))
 
 
@@ -688,6 +715,32 @@ def _row_value(table: pa.Table, columns: Mapping[str, pa.Array], times: str, row
     return value, error, echo if len(echo) <= LONGEST_ECHO else _quote(echo)
 
 
+def _property_times(table: pa.Table, name: str, unit: str) -> pa.Array:
+    """A column of times in ms, where it is one of whole numbers or timestamps; or in its plain type."""
+    kind = table.schema.types[table.column_names.index(name)]
+    column = whole_times(_plain_column(table, name, _plain_numbers))
+    if column.type != pa.int64() or pa.types.is_timestamp(kind) or pa.types.is_date(kind) or unit == "ms":
+        return column
+    ticks = numpy_view(pc.fill_null(column, 0))
+    most = TIME_LIMIT * TIME_UNITS["ms"] // TIME_UNITS[unit]
+    ms = np.where(np.abs(ticks) <= most, ticks, 0) * TIME_UNITS[unit] // TIME_UNITS["ms"]
+    return pa.array(np.where(np.abs(ticks) <= most, ms, TIME_LIMIT + 1), mask=~_valid(column, len(column)))
+
+
+def _of_row(unit: str) -> Callable[[object, Space, TermRule], Any]:
+    """The parser of rows, whose times are of a unit but where a column of properties is in ms already."""
+
+    def parsed(value: object, space: Space, rule: TermRule) -> Any:
+        if isinstance(value, dict):
+            times = [name for name, kind in rule.properties.types if kind is PropertyType.TIME]
+            others = [name for name in times if not isinstance(value.get(name), int)]
+            given = {name: _whole_time(value.get(name)) for name in others} | {"t": value.get("t")}
+            value = value | {name: in_milliseconds(each, unit) for name, each in given.items()}
+        return parse_object(value, space, rule)
+
+    return parsed
+
+
 def _whole_time(value: object) -> object:
     whole = isinstance(value, float) and value.is_integer() and abs(value) < EXACT_FLOATS
     return int(value) if whole else value  # type: ignore[call-overload]  # it is a float
@@ -717,11 +770,14 @@ def decode_object_table(
         unit: of times that are numbers: ``"s"``, ``"ms"`` or ``"us"``.
     """
     columns = columns or {}
-    fields = object_fields(space)
+    fields = object_fields(space, rule)
     names = _names(fields, columns)
     plain = {name: _plain_column(table, name) for name in names.values() if name in table.column_names}
     if names["id"] in plain and [*names.values()].count(names["id"]) == 1:
         plain[names["id"]] = _plain_column(table, names["id"], _plain_ids)
+    for field, kind in rule.properties.types:
+        if kind is PropertyType.TIME and names[field] in plain:
+            plain[names[field]] = _property_times(table, names[field], unit)
     times = names["t"] if [*names.values()].count(names["t"]) == 1 else ""
     if times in plain:
         plain[times] = _plain_column(table, times, _plain_numbers)
@@ -731,7 +787,7 @@ def decode_object_table(
         unit = "ms"  # these are no numbers, and have become such as are in ms
     found = {field: plain[name] for field, name in names.items() if name in plain}
     batch = _read_table(found, space, rule, unit, good)
-    reference = _Reference(_in_unit(parse_object, unit), ObjectBatch, fields, columns, space, rule)
+    reference = _Reference(_of_row(unit), ObjectBatch, fields, columns, space, rule)
     line = np.arange(first_row, first_row + len(good))
     return reference.finish(batch, line, good, lambda row: _row_value(table, plain, times, row))
 
@@ -771,7 +827,8 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     given = np.zeros(len(good), np.uint32)
     for bit, field in enumerate(_GIVEN):
         given |= (cells[field].kind != ABSENT).astype(np.uint32) << np.uint32(bit)
-    good &= (cells["any"].kind == ABSENT) & (cells["none"].kind == ABSENT)  # nested lists are read one by one
+    for field in ("any", "none", "where"):  # what is nested is read one by one
+        good &= cells[field].kind == ABSENT
     good &= ~_RANKED[code]  # and so are queries that rank
     code[~good] = CANCEL
     required = _REQUIRED_BITS[code]

@@ -36,9 +36,21 @@ def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
             _numbers(batch.y),
             ', "text": "',
             _words(batch.terms, batch.terms.vocabulary, " "),
-            '"}\n',
+            '"',
+            *(_property(name, column) for name, column in batch.properties.columns.items()),
+            "}\n",
         )
     )
+
+
+def _property(name: str, column: pa.Array) -> pa.StringArray:
+    """A property with its name, or nothing where it is missing."""
+    if column.type == pa.string():
+        values = _joined('"', _escaped(pc.fill_null(column, "")), '"')
+    else:
+        plain = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        values = pc.fill_null(plain.cast(pa.string()), "")
+    return pc.if_else(column.is_valid(), _joined(f", {json.dumps(name, ensure_ascii=False)}: ", values), "")
 
 
 def query_lines(batch: QueryBatch) -> memoryview:

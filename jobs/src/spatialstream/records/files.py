@@ -336,7 +336,7 @@ def decode_chunk(
         except (OSError, EOFError, zlib.error) as error:
             raise SettingError(chunk.source, f"cannot be read: {error}") from None
         return
-    known = [(columns or {}).get(field, field) for field in object_fields(space)]
+    known = [(columns or {}).get(field, field) for field in object_fields(space, rule)]
     others = [name for name in chunk.header if name not in known]  # of a table, each record has all
     for block, line in read(chunk, known):
         if kind == "queries":

@@ -36,6 +36,7 @@ from spatialstream.records.decode import (
     REJECTED,
     Decoded,
     csv_number,
+    csv_property,
     decode_objects,
     json_value,
     printable,
@@ -220,7 +221,8 @@ class ObjectReader:
     ) -> None:
         self._space, self._rule, self._layout, self._cells = space, rule, layout, cells
         self._unit = unit if layout.at is None else "ms"  # in which that time is
-        self._given, self._columns = columns, columns_of(space, columns)
+        self._given, self._columns = columns, columns_of(space, columns, rule)
+        self._types = rule.properties.type_of
         self._time = layout.time_reader()
         self._used = _names_used(self._columns)
 
@@ -286,6 +288,8 @@ class ObjectReader:
             return self._time(value.strip() if self._cells and isinstance(value, str) else value)
         if self._cells and field in self._space.axes:
             return csv_number(value if isinstance(value, str) else None)
+        if self._cells and field in self._types:
+            return csv_property(value if isinstance(value, str) else None, self._types[field])
         if self._cells and field == "terms" and value is not None:
             raise RecordError("terms", "cannot be given in text with columns; give text")
         return value

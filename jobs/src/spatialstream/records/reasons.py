@@ -25,7 +25,7 @@ __all__ = [
     "too_old",
 ]
 
-_FIELDS = ("id", "t", "text", "terms", "type", "region", "at", "keywords", "k", "duration", "window", "step")
+_FIELDS = ("id", "t", "text", "terms", "type", "region", "at", "keywords", "where", "k", "duration", "window", "step")
 
 REASONS = (*_FIELDS, "place", "late", "future", "json", "size", "clock", "other")
 """The classes: the invalid field (``place`` for a coordinate); ``late`` and ``future`` for times that the stream does

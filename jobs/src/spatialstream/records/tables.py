@@ -143,7 +143,7 @@ class TableReader:
     ) -> None:
         self._layout, self._space, self._rule, self._given = layout, space, rule, columns
         self._unit = unit if layout.at is None else "ms"  # in which that time is
-        self._columns = columns_of(space, columns)
+        self._columns = columns_of(space, columns, rule)
         self._geometry = _geometry_read(schema, columns, space)
         self._time = layout.time_reader()
         read = [path for field, column in self._columns.items() for path in (column, *paths_of(field, column))]

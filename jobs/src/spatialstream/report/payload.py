@@ -20,6 +20,7 @@ import numpy as np
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import Expression
 from spatialstream.model.kinds import KINDS, TYPES, Kind
+from spatialstream.model.properties.condition import text_of
 from spatialstream.model.queries import Best, Cancellation, Nearest, Predicate, Query, endless, parse_query
 from spatialstream.model.regions import Box, Polygon, Region, Regions
 from spatialstream.model.space import Space
@@ -207,7 +208,9 @@ class _Places:
         self._drawn += others
 
     def inside(self, predicate: Predicate) -> list[int]:
-        """Numbers of the places that a predicate holds for."""
+        """Numbers of the places that a predicate holds for; none if it asks of properties, which places do not have."""
+        if predicate.where is not None:
+            return []
         region, text = Regions.of([predicate.region]), predicate.expression
         anything = text == Expression()
         return [
@@ -324,7 +327,8 @@ def _text_words(text: Expression) -> str:
     groups = [" and ".join(f"“{term}”" for term in group) for group in text.groups if group]
     none = " or ".join(f"“{term}”" for term in text.none)
     only = ", but" if len(groups) > 1 else ""  # what must be absent is so of all groups
-    return (f" with {', or '.join(groups)}" if groups else "") + (f"{only} without {none}" if none else "")
+    words = (f" with {', or '.join(groups)}" if groups else "") + (f"{only} without {none}" if none else "")
+    return words + (f" where {text_of(text.where)}" if text.where else "")
 
 
 def _region_words(region: Region | None, space: Space) -> str:

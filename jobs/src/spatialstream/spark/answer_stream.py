@@ -35,6 +35,7 @@ from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times, duration_of, whole_number
@@ -115,7 +116,7 @@ def answer_stream(
         idle: time without input after which a source is not waited for.
         disorder: time by which the records of a source may be out of order; it delays all answers.
         epoch_records: approximate maximum of records per epoch; a larger micro-batch becomes several epochs.
-        rule: term extraction.
+        rule: term extraction, and the properties that are declared, which are columns of ``objects``.
         time_unit: of times that are numbers, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; default: ms, and
             times that look as if they were of another unit are refused: queries that are there from the start at once,
             what comes as a stream with the first micro-batch that has any, which ends the stream before it takes
@@ -152,10 +153,11 @@ def answer_stream(
     folder = Path(checkpoint).absolute()
     storage = Folder(folder)
     unit, sure = "ms" if time_unit is None else unit_of(time_unit, "time_unit"), time_unit is not None
-    source = _source(objects, queries, space, unit)
+    properties = settings.rule.properties
+    source = _source(objects, queries, space, unit, properties)
     session = spark or objects.sparkSession
     right_python(session)
-    before = None if history is None else _history_lines(history, space, unit)
+    before = None if history is None else _history_lines(history, space, unit, properties)
     encoded = _query_lines(queries, unit)
     if encoded is not None and not sure:
         check_times(decode_queries(encoded, 1, space, settings.rule).batch.t, "queries")
@@ -191,7 +193,7 @@ def _engine(session: SparkSession, world: World) -> Iterator[Engine]:
         yield engine
 
 
-def _source(objects: DataFrame, queries: Queries, space: Space, unit: str) -> DataFrame:
+def _source(objects: DataFrame, queries: Queries, space: Space, unit: str, properties: Properties) -> DataFrame:
     """Both streams as one, as rows of (kind, value).
 
     Raises:
@@ -200,7 +202,7 @@ def _source(objects: DataFrame, queries: Queries, space: Space, unit: str) -> Da
     if not getattr(objects, "isStreaming", False):
         problem = "is not a streaming DataFrame; use spark.readStream, or answer() for a static one"
         raise SettingError("objects", problem)
-    source = object_lines(objects, space, unit=unit)
+    source = object_lines(objects, space, unit=unit, properties=properties)
     if isinstance(queries, DataFrame):
         asked = query_lines(queries, unit=unit)
         source = source.union(asked) if queries.isStreaming else source
@@ -239,14 +241,17 @@ def _keep_queries(lines: pa.Buffer | None, storage: Storage) -> str | None:
     return None if lines is None else name
 
 
-def _history_lines(history: DataFrame | pd.DataFrame, space: Space, unit: str) -> DataFrame | Iterator[bytes]:
+def _history_lines(
+    history: DataFrame | pd.DataFrame, space: Space, unit: str, properties: Properties
+) -> DataFrame | Iterator[bytes]:
     if isinstance(history, pd.DataFrame):
-        return object_records(history.iloc[:: max(1, -(-len(history) // _HISTORY))], space, "history", unit)
+        some = history.iloc[:: max(1, -(-len(history) // _HISTORY))]
+        return object_records(some, space, "history", unit, properties)
     if not isinstance(history, DataFrame):
         raise SettingError("history", f"is of type {type(history).__name__}; give a pandas or a Spark DataFrame")
     if history.isStreaming:
         raise SettingError("history", "is a streaming DataFrame; give a static one")
-    return object_lines(history, space, "history", unit)
+    return object_lines(history, space, "history", unit, properties)
 
 
 def _sampled(lines: DataFrame | Iterator[bytes], settings: StreamSettings) -> ObjectBatch:

@@ -25,6 +25,7 @@ from spatialstream.model.times import time_unit as unit_of
 from spatialstream.model.typed_queries import TypedQuery
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.reasons import VALUES, all_rejected
+from spatialstream.spark.frame_properties import ask_properties, properties_of
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
 from spatialstream.spark.run import RunSettings, RunSummary, run
@@ -119,8 +120,10 @@ def answer(
 
     Args:
         objects: columns ``id``, ``t`` (ms, or a time), ``lon``, ``lat`` (``x``, ``y`` in planar spaces) and ``text``,
-            or ``terms`` (a list of strings). Or files and folders, as ``spatialstream run`` takes them, with the
-            settings ``columns`` and ``layout`` (an :class:`~spatialstream.InputLayout`) where they need them.
+            or ``terms`` (a list of strings); and the columns of properties. If queries ask of properties and none are
+            declared (``rule``), each column whose type is that of a property is one. Or files and folders, as
+            ``spatialstream run`` takes them, with the settings ``columns`` and ``layout`` (an
+            :class:`~spatialstream.InputLayout`) where they need them.
         queries: queries as dataclasses or as records in their JSON form, or a single one, or a DataFrame with the
             fields as columns.
         spark: the session to use; default: the active one, else a new one on this machine.
@@ -155,7 +158,10 @@ def answer(
         settings["layout"] = replace(settings.get("layout") or InputLayout(), time_unit=unit)
     setup = RunSettings(files or (Path("objects"),), (), Path(output), time_unit=known, **settings)
     setup.validate()
-    lines = None if files else _object_lines(objects, setup.space, unit)
+    if not isinstance(queries, DataFrame | pd.DataFrame | Mapping | TypedQuery) and isinstance(queries, Iterable):
+        queries = list(queries)
+    setup = _with_properties(setup, objects, queries)
+    lines = None if files else _object_lines(objects, setup, unit)
     asked_lines = _query_lines(queries, unit)
     with used_session(spark, keep=True) as session:
         with disk_errors("output"):
@@ -207,14 +213,21 @@ def _files(objects: object) -> tuple[Path, ...]:
     return tuple(map(Path, objects)) if several else ()  # type: ignore[call-overload]
 
 
-def _object_lines(objects: object, space: Space, unit: str) -> DataFrame | Iterator[bytes]:
+def _with_properties(setup: RunSettings, objects: object, queries: Queries) -> RunSettings:
+    """The settings; if queries ask of properties and none are declared, with those that columns of a frame may be."""
+    if setup.rule.properties or not isinstance(objects, DataFrame | pd.DataFrame) or not ask_properties(queries):
+        return setup
+    return replace(setup, rule=replace(setup.rule, properties=properties_of(objects, setup.space)))
+
+
+def _object_lines(objects: object, setup: RunSettings, unit: str) -> DataFrame | Iterator[bytes]:
     if isinstance(objects, pd.DataFrame):
-        return object_records(objects, space, unit=unit)
+        return object_records(objects, setup.space, unit=unit, properties=setup.rule.properties)
     if not isinstance(objects, DataFrame):
         raise SettingError(
             "objects", f"is of type {type(objects).__name__}; give a pandas or a Spark DataFrame, or files"
         )
-    return object_lines(_at_rest(objects, "objects"), space, unit=unit)
+    return object_lines(_at_rest(objects, "objects"), setup.space, unit=unit, properties=setup.rule.properties)
 
 
 def _query_lines(queries: Queries, unit: str) -> DataFrame | Iterator[bytes]:

@@ -30,6 +30,7 @@ from pyspark.sql.functions import (
 )
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
     DateType,
     DecimalType,
@@ -44,6 +45,7 @@ from pyspark.sql.types import (
 
 from spatialstream.model.errors import SettingError
 from spatialstream.model.ids import EXACT_FLOATS
+from spatialstream.model.properties.declared import NO_PROPERTIES, Properties, PropertyType
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_UNITS
 from spatialstream.spark.pandas_records import check_columns, check_query_columns
@@ -54,29 +56,39 @@ _DAY = 86_400_000
 _EXACT_FLOATS = 2.0**24
 """A 32-bit float below this value represents exactly one whole number."""
 _COUNTS = {"k", "duration", "window", "step"}
-_MICROS = "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', t)"
+_MICROS = "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {})"
 
 
-def object_lines(objects: DataFrame, space: Space, setting: str = "objects", unit: str = "ms") -> DataFrame:
+def object_lines(
+    objects: DataFrame,
+    space: Space,
+    setting: str = "objects",
+    unit: str = "ms",
+    properties: Properties = NO_PROPERTIES,
+) -> DataFrame:
     """Objects as rows of (kind string, value binary), one line of JSON each.
 
     Args:
         objects: with the columns ``id`` (string or whole number), ``t`` (ms, timestamp, date, or ISO 8601), the two
-            coordinates (numbers), and ``text`` (string) or ``terms`` (array of strings); others are ignored.
+            coordinates (numbers), ``text`` (string) or ``terms`` (array of strings), and those of the properties, each
+            of the type that is declared; others are ignored.
         space: the space of the coordinates.
         setting: name of the argument in errors.
         unit: of numeric times.
+        properties: those that are declared.
 
     Raises:
         SettingError: a column is missing, duplicate, or of an unsuitable type.
     """
     wanted = {"id": _is_id, "t": _is_time, **dict.fromkeys(space.axes, _is_number)}
     words = {"text": _is_string, "terms": _are_strings}
-    check_columns(objects.columns, setting, tuple(wanted), tuple(words), str.casefold)
+    check_columns(objects.columns, setting, (*wanted, *properties.names), tuple(words), str.casefold)
     there = [name for name in words if name in objects.columns]
-    _check_types(objects, setting, wanted | {name: words[name] for name in there})
+    of_types = {name: _OF_TYPE[kind] for name, kind in properties.types}
+    _check_types(objects, setting, wanted | {name: words[name] for name in there} | of_types)
     axes = [col(name).cast("double").alias(name) for name in space.axes]
-    return _lines(objects, "objects", [_id(objects), _millis(objects, unit), *axes, *map(col, there)])
+    others = [_property(objects, name, kind, unit) for name, kind in properties.types]
+    return _lines(objects, "objects", [_id(objects), _millis(objects, unit), *axes, *map(col, there), *others])
 
 
 def query_lines(queries: DataFrame, setting: str = "queries", unit: str = "ms") -> DataFrame:
@@ -117,20 +129,32 @@ def _id(frame: DataFrame) -> Column:
     return _whole(frame, "id", '"', below=_EXACT_FLOATS if isinstance(kind, FloatType) else EXACT_FLOATS)
 
 
-def _millis(frame: DataFrame, unit: str) -> Column:
-    """Column ``t`` in ms, rounded down; a timestamp without a zone is UTC, and a number is in the given unit."""
-    kind, t = frame.schema["t"].dataType, col("t")
+def _property(frame: DataFrame, name: str, kind: PropertyType, unit: str) -> Column:
+    """The column of a property; NaN is absent."""
+    if kind is PropertyType.TIME:
+        return _millis(frame, unit, name)
+    column = col(f"`{name}`")
+    if kind is PropertyType.NUMBER:
+        column = column.cast("double")
+        column = when(column != float("nan"), column)
+    return column.alias(name)
+
+
+def _millis(frame: DataFrame, unit: str, name: str = "t") -> Column:
+    """A column of times in ms, rounded down; a timestamp without a zone is UTC, and a number is in the given unit."""
+    kind, t = frame.schema[name].dataType, col(f"`{name}`")
     if isinstance(kind, TimestampType):
         t = unix_millis(t)
     elif isinstance(kind, TimestampNTZType):
-        t = expr(f"({_MICROS} - pmod({_MICROS}, 1000)) div 1000")
+        micros = _MICROS.format(f"`{name}`")
+        t = expr(f"({micros} - pmod({micros}, 1000)) div 1000")
     elif isinstance(kind, DateType):
         t = unix_date(t).cast("long") * _DAY
     elif unit == "ms":
-        t = _whole(frame, "t")
+        t = _whole(frame, name)
     else:
         t = _scaled(t, kind, TIME_UNITS[unit])
-    return t.alias("t")
+    return t.alias(name)
 
 
 def _scaled(t: Column, kind: DataType, micros: int) -> Column:
@@ -153,7 +177,7 @@ def _whole(frame: DataFrame, name: str, quote: str = "", below: float = math.inf
     NaN is absent, and another number is passed on unchanged, so that the record is rejected with it. So are floats that
     are not below a limit; 32-bit floats are passed on in an object, because as 64-bit numbers they would be below it.
     """
-    column, kind = col(name), frame.schema[name].dataType
+    column, kind = col(f"`{name}`"), frame.schema[name].dataType
     if not isinstance(kind, FractionalType):
         return column
     whole = column.try_cast("bigint")
@@ -186,6 +210,18 @@ def _is_number(kind: DataType) -> str:
 def _is_time(kind: DataType) -> str:
     fits = isinstance(kind, NumericType | TimestampType | TimestampNTZType | DateType | StringType)
     return "" if fits else "a timestamp, a whole number of ms, or a string in the form of ISO 8601"
+
+
+def _is_boolean(kind: DataType) -> str:
+    return "" if isinstance(kind, BooleanType) else "a boolean"
+
+
+_OF_TYPE = {
+    PropertyType.KEYWORD: _is_string,
+    PropertyType.NUMBER: _is_number,
+    PropertyType.TIME: _is_time,
+    PropertyType.BOOLEAN: _is_boolean,
+}
 
 
 def _are_strings(kind: DataType) -> str:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from pyspark.sql import Row
 
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.ids import EXACT_FLOATS
+from spatialstream.model.properties.declared import NO_PROPERTIES, Properties, PropertyType
 from spatialstream.model.queries import check_fields
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
@@ -42,22 +44,32 @@ _MOST = Decimal(10) ** 76
 _REQUIRED_OF_QUERIES = ("id", "type", "t")
 
 
-def object_records(objects: pd.DataFrame, space: Space, setting: str = "objects", unit: str = "ms") -> Iterator[bytes]:
+def object_records(
+    objects: pd.DataFrame,
+    space: Space,
+    setting: str = "objects",
+    unit: str = "ms",
+    properties: Properties = NO_PROPERTIES,
+) -> Iterator[bytes]:
     """Objects as lines of JSON, without their newlines; columns that are no fields of objects are ignored.
 
     Args:
-        objects: with the columns ``id``, ``t``, the two coordinates of the space, and ``text`` or ``terms``.
+        objects: with the columns ``id``, ``t``, the two coordinates of the space, ``text`` or ``terms``, and those of
+            the properties.
         space: the space of the coordinates.
         setting: name of the argument in errors.
         unit: of numeric times.
+        properties: those that are declared.
 
     Raises:
         SettingError: a column is missing or duplicate.
     """
     fields = object_fields(space)
     if _holds_something(objects):
-        check_columns(list(objects.columns), setting, fields[:4], ("text", "terms"))
-    return _frame_lines(objects, [name for name in fields if name in objects.columns], unit)
+        check_columns(list(objects.columns), setting, (*fields[:4], *properties.names), ("text", "terms"))
+    names = [name for name in (*fields, *properties.names) if name in objects.columns]
+    times = [name for name, kind in properties.types if kind is PropertyType.TIME]
+    return _frame_lines(objects, names, unit, dict.fromkeys(times, "t"))
 
 
 def query_records(
@@ -135,8 +147,11 @@ def _holds_something(frame: pd.DataFrame) -> bool:
     return len(frame) > 0 or len(frame.columns) > 0
 
 
-def _frame_lines(frame: pd.DataFrame, names: Sequence[Any], unit: str) -> Iterator[bytes]:
-    columns = [(str(name), _values(str(name), frame[name], unit)) for name in names]
+def _frame_lines(
+    frame: pd.DataFrame, names: Sequence[Any], unit: str, like: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[bytes]:
+    """The rows of a frame; ``like`` names the fields as which other columns are read."""
+    columns = [(str(name), _values(like.get(str(name), str(name)), frame[name], unit)) for name in names]
     for row in range(len(frame)):
         yield _line({name: values[row] for name, values in columns if values[row] is not None})
 

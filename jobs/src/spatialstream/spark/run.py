@@ -211,6 +211,7 @@ class RunSettings:
             "query_words": self.rule.query_words,
             "polygon_vertices": self.rule.polygon_vertices,
             "ranking": self.rule.ranking,
+            "properties": self.rule.properties.declarations or None,
             "unicode": UNICODE,
             "epoch_records": self.epoch_records,
         }

@@ -8,6 +8,9 @@ id        string
 t         timestamp[ms, UTC]
 lon, lat  double                  ``x``, ``y`` in a planar space
 terms     list<string>            in no particular order
+...       string, double,         a column for each property that the stream declares, null where it is missing
+          timestamp[ms, UTC],
+          boolean
 geometry  binary                  the point as WKB; longitude and latitude (OGC:CRS84), or no CRS
 ========  ======================  ==================================================================
 
@@ -80,6 +83,7 @@ def _parquet(objects: ObjectBatch, space: Space) -> pa.Buffer:
         space.axes[0]: pa.array(objects.x),
         space.axes[1]: pa.array(objects.y),
         "terms": pa.ListArray.from_arrays(pa.array(terms.offsets), terms.vocabulary.take(pa.array(terms.codes))),
+        **objects.properties.columns,
         "geometry": _points(objects.x, objects.y),
     }
     table = pa.table(columns).replace_schema_metadata({"geo": json.dumps(_geo(objects, space))})

@@ -166,7 +166,11 @@ def _echo_of(name: _Name, record: pa.RecordBatch) -> str:
 def _echo(record: pa.RecordBatch, kind: str) -> str:
     """A record as JSON."""
     is_query = kind == "queries"
-    fields = QueryBatch.from_arrow(record)[0].to_record() if is_query else asdict(ObjectBatch.from_arrow(record)[0])
+    if is_query:
+        fields = QueryBatch.from_arrow(record)[0].to_record()
+    else:
+        fields = asdict(ObjectBatch.from_arrow(record)[0])
+        fields |= dict(fields.pop("properties"))
     return json.dumps(fields, ensure_ascii=False)
 
 

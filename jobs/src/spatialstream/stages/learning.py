@@ -24,6 +24,7 @@ from spatialstream.model.errors import Unavailable
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
 from spatialstream.stages.state import get_records, records_file
@@ -61,7 +62,8 @@ def write_sample(
     metadata = {"span": str(max(0, epoch.span))}
     if objects is not None and len(objects):
         chosen = objects.take(np.arange(0, len(objects), max(1, -(-len(objects) // _PER_EPOCH))))
-        record = replace(chosen, terms=chosen.terms.compact()).to_arrow()
+        # the tree need not know properties
+        record = replace(chosen, terms=chosen.terms.compact(), properties=PropertyColumns.none(len(chosen))).to_arrow()
         metadata["weight"] = repr(epoch.partitions * len(objects) / len(chosen))
         name = f"{SAMPLES}{epoch.number:09d}-objects.arrow"
         storage.put_later(name, records_file(record.replace_schema_metadata(metadata)))

@@ -240,7 +240,7 @@ def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator
     for slot in np.unique(slots).tolist():
         rows = np.flatnonzero(slots == slot)
         mine = objects if len(rows) == len(objects) else objects.take(rows)
-        block = ObjectBatch(mine.ids, mine.t, mine.x, mine.y, mine.terms.compact()).to_arrow()
+        block = replace(mine, terms=mine.terms.compact()).to_arrow()
         block = block.append_column("seq", pa.array(base + rows)).append_column("leaf", pa.array(leaves[rows]))
         yield slot, messages.OBJECTS, block
 

@@ -132,6 +132,7 @@ class StreamSettings:
             "query_words": self.rule.query_words,
             "polygon_vertices": self.rule.polygon_vertices,
             "ranking": self.rule.ranking,
+            "properties": self.rule.properties.declarations or None,
             "unicode": UNICODE,
         }
 

@@ -2,11 +2,11 @@
 
 A KeywordGrid supports only conjunctions. A query is entered once for each of its groups, which are conjunctions. An
 object that matches several groups is one match: the entries of a query are consecutive, so duplicates are adjacent.
-Forbidden terms are checked on the matches. Queries without groups and forbidden terms use a plain grid, without this
-overhead.
+Forbidden terms are checked on the matches, and after them conditions on properties. Queries without any of these use a
+plain grid, without this overhead.
 
 Cost: that of a plain grid with an entry per group; a few ns for each pair found, O(terms of the object) if the query
-has forbidden terms.
+has forbidden terms, O(tests) if it has a condition.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from spatialstream.local.grid.keyword_grid import KeywordGrid
 from spatialstream.local.grid.probing import ALWAYS, GridMatches, ProbeBatch, ProbedGrid
 from spatialstream.local.keywords import KeywordTable
 from spatialstream.local.wordtable import from_arrow, to_arrow
-from spatialstream.model.expressions import expanded, has_marks
+from spatialstream.model.expressions import Expanded, expanded, has_marks
 from spatialstream.model.kernels import kernel
+from spatialstream.model.properties.programs import Programs
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -65,6 +66,8 @@ class ExpressionGrid(ProbedGrid):
         owner: int32, the query of each conjunction, ascending.
         none: the forbidden terms of each query.
         forbidden: the table of all forbidden terms.
+        where: int32, the condition of each query among the programs, or -1.
+        programs: the distinct conditions.
     """
 
     grid: KeywordGrid
@@ -72,6 +75,8 @@ class ExpressionGrid(ProbedGrid):
     owner: Codes
     none: TermLists
     forbidden: KeywordTable
+    where: Codes
+    programs: Programs
 
     @classmethod
     def build(
@@ -79,8 +84,12 @@ class ExpressionGrid(ProbedGrid):
     ) -> ExpressionGrid:
         """See :meth:`KeywordGrid.build`."""
         parts = expanded(keywords)
-        grid = KeywordGrid.build(space, regions.take(parts.owner), parts.groups, frequency)
-        return cls(grid, keywords, parts.owner, parts.none, KeywordTable.build(parts.none.vocabulary))
+        return cls._of(KeywordGrid.build(space, regions.take(parts.owner), parts.groups, frequency), keywords, parts)
+
+    @classmethod
+    def _of(cls, grid: KeywordGrid, keywords: TermLists, parts: Expanded) -> ExpressionGrid:
+        forbidden, programs = KeywordTable.build(parts.none.vocabulary), Programs.of(parts.conditions)
+        return cls(grid, keywords, parts.owner, parts.none, forbidden, parts.where, programs)
 
     def __len__(self) -> int:
         return len(self.keywords)
@@ -111,6 +120,11 @@ class ExpressionGrid(ProbedGrid):
                 objects, queries, batch.spans, batch.objects.codes, tags, self.none.offsets, self.none.codes
             )
             objects, queries = objects[lacking], queries[lacking]
+        if len(self.programs):
+            asked = np.flatnonzero(self.where[queries] >= 0)
+            holds = np.ones(len(queries), np.bool_)
+            holds[asked] = self.programs.hold(batch.properties.table, self.where[queries[asked]], objects[asked])
+            objects, queries = objects[holds], queries[holds]
         starts = np.zeros(len(found.starts), np.int64)
         np.cumsum(np.bincount(objects, minlength=len(starts) - 1), out=starts[1:])
         return GridMatches(starts, queries, found.checked)
@@ -133,9 +147,7 @@ class ExpressionGrid(ProbedGrid):
         """Deserialize the result of :meth:`to_arrays`."""
         literals = to_arrow(arrays["literal_offsets"], arrays["literal_data"])
         keywords = TermLists(arrays["expression_offsets"], arrays["expression_codes"], literals)
-        parts = expanded(keywords)
-        grid = KeywordGrid.from_arrays(space, arrays, meta)
-        return cls(grid, keywords, parts.owner, parts.none, KeywordTable.build(parts.none.vocabulary))
+        return cls._of(KeywordGrid.from_arrays(space, arrays, meta), keywords, expanded(keywords))
 
 
 Grid = KeywordGrid | ExpressionGrid

@@ -14,6 +14,7 @@ from spatialstream.local.grid.layout import frame_of
 from spatialstream.local.grid.matching import LOCALITY_BITS, Objects, arrange
 from spatialstream.local.keywords import TermKeys
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.properties.table import LazyTable
 from spatialstream.model.space import Space
 
 __all__ = ["ALWAYS", "UNLIMITED", "GridMatches", "ProbeBatch", "ProbedGrid"]
@@ -34,12 +35,14 @@ class ProbeBatch:
         words: number of words of its vocabulary.
         keys: keys of the words that it uses.
         spans: int32[n + 1], bounds of each object's terms in ``objects.codes``.
+        properties: of the objects.
     """
 
     objects: Objects
     words: int
     keys: TermKeys
     spans: Codes
+    properties: LazyTable
 
     @classmethod
     def of(cls, space: Space, objects: ObjectBatch) -> ProbeBatch:
@@ -48,7 +51,8 @@ class ProbeBatch:
         offsets, codes = writable(objects.terms.offsets), writable(objects.terms.codes)
         order, visits = arrange(x, y, offsets, frame_of(space), LOCALITY_BITS)
         words = len(objects.terms.vocabulary)
-        return cls(Objects(order, visits, x, y, t, codes), words, TermKeys.of(objects.terms), offsets)
+        keys, properties = TermKeys.of(objects.terms), LazyTable(objects.properties)
+        return cls(Objects(order, visits, x, y, t, codes), words, keys, offsets, properties)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,6 +33,8 @@ from spatialstream.model.batches import Batch
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.properties.condition import Test
+from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
@@ -575,11 +577,12 @@ class ContinuousRangeIndex(MovableIndex):
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
     index = ContinuousRangeIndex(Space.planar(0.0, 0.0, 1.0, 1.0), Tiering(tail=1, ratio=0))
-    objects = ObjectBatch.of([SpatialObject("o", 0, 0.5, 0.5, ("a", "b", "a long word"))])
+    objects = ObjectBatch.of([SpatialObject("o", 0, 0.5, 0.5, ("a", "b", "a long word"), (("p", 1.0),))])
     index.observe(objects)
     for i, keywords in enumerate([(), ("a", "a long word")]):  # two tiers
         query = Query("q", 0, Predicate(Box(0.0, 0.0, 1.0, 1.0), keywords), Everything(), Lifetime(9, True))
         index.register(np.array([i]), QueryBatch.of([query]))
-    query = Query("q", 0, Predicate(any=(("a",), ("b",)), none=("c",)), Everything(), Lifetime(9, True))
+    where = Test("p", PropertyType.NUMBER, "in", (1.0,))
+    query = Query("q", 0, Predicate(any=(("a",), ("b",)), none=("c",), where=where), Everything(), Lifetime(9, True))
     index.register(np.array([2]), QueryBatch.of([query]))
     list(index.match(objects))  # the first block is one of the sample

@@ -27,6 +27,7 @@ from spatialstream.model.arrays import string_view
 from spatialstream.model.hashing import distinct_words, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.properties.table import LazyTable, PropertyTable
 from spatialstream.model.space import Space
 
 __all__ = ["Segment"]
@@ -40,24 +41,25 @@ class Segment:
     Args:
         space: the space of the objects.
         columns: the data.
+        properties: of the objects, by position; None: they have none.
     """
 
-    def __init__(self, space: Space, columns: Columns) -> None:
+    def __init__(self, space: Space, columns: Columns, properties: PropertyTable | None = None) -> None:
         self.space = space
         self.columns = columns
+        self.properties = properties
 
     @classmethod
     def build(cls, space: Space, objects: ObjectBatch) -> Segment:
         """Index a batch of objects, in any order."""
-        return cls(
-            space,
-            _columns(
-                string_view(objects.ids),
-                (objects.t, objects.x, objects.y),
-                (objects.terms.offsets, objects.terms.codes),
-                string_view(objects.terms.vocabulary),
-            ),
+        columns, order = _columns(
+            string_view(objects.ids),
+            (objects.t, objects.x, objects.y),
+            (objects.terms.offsets, objects.terms.codes),
+            string_view(objects.terms.vocabulary),
         )
+        properties = LazyTable(objects.properties).table
+        return cls(space, columns, None if properties is None else properties.take(order))
 
     @classmethod
     def merge(cls, parts: Sequence[Segment]) -> Segment:
@@ -77,12 +79,15 @@ class Segment:
         ids = wordtable.concatenate([(part.id_offsets, part.ids) for part in columns])
         t, x, y = (np.concatenate([getattr(part, name) for part in columns]) for name in ("t", "x", "y"))
         vocabulary = wordtable.gather(word_offsets, words, firsts)
-        return cls(parts[0].space, _columns(ids, (t, x, y), wordtable.concatenate(sets), vocabulary))
+        merged, order = _columns(ids, (t, x, y), wordtable.concatenate(sets), vocabulary)
+        properties = PropertyTable.concat([part.properties for part in parts], [*map(len, parts)])
+        return cls(parts[0].space, merged, None if properties is None else properties.take(order))
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Serialize as named flat arrays."""
         arrays = {name: getattr(self.columns, name) for name in ARRAYS}
-        return arrays | {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)}
+        properties = {} if self.properties is None else self.properties.to_arrays()
+        return arrays | {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)} | properties
 
     @classmethod
     def from_arrays(cls, space: Space, arrays: Mapping[str, npt.NDArray[Any]]) -> Segment:
@@ -91,7 +96,8 @@ class Segment:
         columns["numbers"] = np.empty(0, np.int32)
         columns["depth"] = (len(arrays["directory"]).bit_length() - 1) // 2
         columns["t_min"], columns["t_max"] = arrays["span"].tolist()
-        return cls(space, Columns(**columns))
+        properties = PropertyTable.from_arrays(arrays) if "property_words" in arrays else None
+        return cls(space, Columns(**columns), properties)
 
     def __len__(self) -> int:
         """Number of objects."""
@@ -120,7 +126,8 @@ class Segment:
     @cached_property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(getattr(self.columns, name).nbytes for name in ARRAYS)
+        properties = 0 if self.properties is None else self.properties.nbytes
+        return properties + sum(int(getattr(self.columns, name).nbytes) for name in ARRAYS)
 
 
 def _columns(
@@ -128,8 +135,8 @@ def _columns(
     places: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
     sets: Strings,
     vocabulary: Strings,
-) -> Columns:
-    """Sort and index objects given as ids, (t, x, y), term sets and the vocabulary of these."""
+) -> tuple[Columns, npt.NDArray[Any]]:
+    """Sort and index objects given as ids, (t, x, y), term sets and the vocabulary of these; and their order."""
     t, x, y = places
     grid = zorder.grid_of(x, y)
     order = zorder.z_sort(grid, x, y)
@@ -168,7 +175,7 @@ def _columns(
         int(t.max()) if len(t) else -1,
     )
     keys, offsets, tables = termtables.term_tables(row_of(columns))
-    return columns._replace(table_keys=keys, table_offsets=offsets, tables=tables)
+    return columns._replace(table_keys=keys, table_offsets=offsets, tables=tables), order
 
 
 @kernel

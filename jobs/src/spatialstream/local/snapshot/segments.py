@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -296,7 +297,8 @@ def _objects_of(segment: Segment) -> ObjectBatch:
     codes = np.arange(segment.terms, dtype=np.int32)
     offsets, of_each = decode_sets(columns.unit_offsets, columns.units, codes)
     terms = TermLists(offsets, of_each, to_arrow(columns.word_offsets, columns.words))
-    return ObjectBatch(to_arrow(columns.id_offsets, columns.ids), columns.t, columns.x, columns.y, terms)
+    objects = ObjectBatch(to_arrow(columns.id_offsets, columns.ids), columns.t, columns.x, columns.y, terms)
+    return objects if segment.properties is None else replace(objects, properties=segment.properties.columns())
 
 
 def prepare() -> None:

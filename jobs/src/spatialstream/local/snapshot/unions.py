@@ -1,14 +1,17 @@
-"""Snapshot searches for expressions: unions of conjunctions, and forbidden terms.
+"""Snapshot searches for expressions: unions of conjunctions, forbidden terms, and conditions on properties.
 
 Each group of an expression is a separate search, which prunes by all of its terms. Objects found by several searches
-are deduplicated by segment and position. Forbidden terms are checked on the objects found.
+are deduplicated by segment and position. Forbidden terms and the condition on properties are checked on the objects
+found.
 
-Cost: the sum of the searches, and O(terms) for each object found if there are forbidden terms.
+Cost: the sum of the searches, and O(terms) for each object found if there are forbidden terms, O(tests) if there is a
+condition. Of nearest objects, four times as many are searched again while too few of them satisfy the expression.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +20,16 @@ import pyarrow.compute as pc
 from spatialstream.local.arrays import Array, Codes, Flags, Floats, Ints, wide
 from spatialstream.local.snapshot.addresses import columns_at
 from spatialstream.local.snapshot.rows import ObjectRows, rows_at
+from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termlists import get_unit
 from spatialstream.local.snapshot.totals import Counts, added_up
 from spatialstream.local.wordtable import find_word, gather, pack, to_arrow
 from spatialstream.model.expressions import Expression
 from spatialstream.model.kernels import kernel
+from spatialstream.model.properties.condition import Condition
+from spatialstream.model.properties.programs import Programs
 
-__all__ = ["count_terms", "nearest_of_groups", "search_groups"]
+__all__ = ["Satisfying", "count_terms", "nearest_of_groups", "satisfying", "search_groups"]
 
 Found = tuple[Codes, Codes, int]
 """Objects as rows of the table and positions, ascending by both; and the number of objects checked."""
@@ -31,8 +37,11 @@ Found = tuple[Codes, Codes, int]
 FoundNearest = tuple[Codes, Codes, Floats, int]
 """Objects as rows and positions, ascending by distance; their distances; and the number of objects checked."""
 
+Satisfying = Callable[[Codes, Codes], Flags]
+"""Whether each object, as a row and a position, satisfies what a search does not look for."""
+
 _MORE = 4
-"""Factor by which more neighbours are requested if too few of them are without forbidden terms."""
+"""Factor by which more neighbours are requested if too few of them satisfy the expression."""
 
 
 @kernel
@@ -75,31 +84,56 @@ def _tally(table: Array, row: int, positions: Codes) -> tuple[Array, Array, Ints
     return offsets, words, counts[present]
 
 
-def _without(table: Array, rows: Codes, positions: Codes, none: Sequence[str]) -> Flags:
-    """Whether each object has none of the terms."""
-    if not none:
-        return np.ones(len(rows), np.bool_)
-    lacking: Flags = _lacking(table, rows, positions, *pack(none))
-    return lacking
+@lru_cache(1_024)
+def _program(condition: Condition) -> Programs:
+    return Programs.of([condition])
 
 
-def search_groups(table: Array, expression: Expression, search: Callable[[Sequence[str]], Found]) -> Found:
-    """The objects that satisfy an expression.
+def satisfying(table: Array, segments: Sequence[Segment | None], expression: Expression) -> Satisfying:
+    """What an expression says of objects besides its groups.
 
     Args:
         table: the table of segments.
+        segments: of each row; None: it is not read.
         expression: the expression.
+    """
+
+    def satisfied(rows: Codes, positions: Codes) -> Flags:
+        kept = np.ones(len(rows), np.bool_)
+        if expression.none:
+            kept &= _lacking(table, rows, positions, *pack(expression.none))
+        if expression.where is not None:
+            program = _program(expression.where)
+            for row in np.unique(rows).tolist():
+                segment, here = segments[row], np.flatnonzero(rows == row)
+                properties = None if segment is None else segment.properties
+                kept[here] &= program.hold(properties, np.zeros(len(here), np.int32), positions[here])
+        return kept
+
+    return satisfied
+
+
+def search_groups(expression: Expression, satisfied: Satisfying, search: Callable[[Sequence[str]], Found]) -> Found:
+    """The objects that satisfy an expression.
+
+    Args:
+        expression: the expression.
+        satisfied: see :func:`satisfying`.
         search: finds the objects that have all of the given terms.
     """
     found = [search(group) for group in expression.groups]
     keys = np.unique(np.concatenate([rows.astype(np.int64) << 32 | positions for rows, positions, _ in found]))
     rows, positions = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
-    kept = _without(table, rows, positions, expression.none)
+    kept = satisfied(rows, positions)
     return rows[kept], positions[kept], sum(checked for _, _, checked in found)
 
 
 def nearest_of_groups(
-    table: Array, k: int, expression: Expression, search: Callable[[Sequence[str], int], FoundNearest]
+    table: Array,
+    k: int,
+    expression: Expression,
+    satisfied: Satisfying,
+    search: Callable[[Sequence[str], int], FoundNearest],
 ) -> tuple[ObjectRows, int]:
     """The k nearest objects that satisfy an expression, and the number of objects checked.
 
@@ -107,6 +141,7 @@ def nearest_of_groups(
         table: the table of segments.
         k: number of objects.
         expression: the expression.
+        satisfied: see :func:`satisfying`.
         search: finds the requested number of nearest objects that have all of the given terms.
     """
     parts, checked = [], 0
@@ -115,7 +150,7 @@ def nearest_of_groups(
         while True:
             rows, positions, distances, more = search(group, wanted)
             checked += more
-            kept = np.flatnonzero(_without(table, rows, positions, expression.none))
+            kept = np.flatnonzero(satisfied(rows, positions))
             if len(kept) >= k or len(rows) < wanted:
                 break
             wanted *= _MORE

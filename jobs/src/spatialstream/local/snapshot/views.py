@@ -34,7 +34,7 @@ from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termtables import count_words
 from spatialstream.local.snapshot.topterms import top_words
 from spatialstream.local.snapshot.totals import largest
-from spatialstream.local.snapshot.unions import count_terms, nearest_of_groups, search_groups
+from spatialstream.local.snapshot.unions import count_terms, nearest_of_groups, satisfying, search_groups
 from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
 from spatialstream.model.expressions import Expression, is_marked
@@ -292,7 +292,9 @@ class ObjectsView:
                 )
                 return found
 
-            owners, positions, checked = search_groups(table.rows, Expression.of(keywords), of_group)
+            expression = Expression.of(keywords)
+            satisfied = satisfying(table.rows, table.segments, expression)
+            owners, positions, checked = search_groups(expression, satisfied, of_group)
         else:
             owners, positions, checked = search(table.rows, tuple(ask))
         self.checked += checked
@@ -315,7 +317,9 @@ class ObjectsView:
             return found
 
         if is_marked(keywords):
-            rows, checked = nearest_of_groups(table.rows, k, Expression.of(keywords), of_group)
+            expression = Expression.of(keywords)
+            satisfied = satisfying(table.rows, table.segments, expression)
+            rows, checked = nearest_of_groups(table.rows, k, expression, satisfied, of_group)
         else:
             owners, positions, distances, checked = of_group(keywords, k)
             rows = rows_at(table.rows, owners, positions, distances)

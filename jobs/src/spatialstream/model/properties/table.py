@@ -10,8 +10,9 @@ Cost: 8 bytes a value, and the bytes of the distinct keywords.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from spatialstream.model.arrays import Array, Bytes, Flags, Floats, Ints, numpy_
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.declared import ARROW, PropertyType
 
-__all__ = ["MISSING", "PropertyTable", "number_words", "span"]
+__all__ = ["MISSING", "LazyTable", "PropertyTable", "number_words", "span"]
 
 MISSING = np.int64(-(2**63))
 """The word of a missing value; no finite double, no time and no keyword has it."""
@@ -87,7 +88,7 @@ class PropertyTable:
 
     def take(self, rows: Array) -> PropertyTable:
         """Select the objects at these positions; the bytes of keywords are shared."""
-        return PropertyTable(self.types, self.words[:, rows], self.data)
+        return PropertyTable(self.types, np.ascontiguousarray(self.words[:, rows]), self.data)
 
     def columns(self) -> PropertyColumns:
         """The columns of which the table can be built."""
@@ -118,7 +119,7 @@ class PropertyTable:
         return {"property_types": types, "property_words": self.words, "property_data": self.data}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, Array]) -> PropertyTable:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> PropertyTable:
         """Deserialize the result of :meth:`to_arrays`, without a copy."""
         types = tuple((name, PropertyType(kind)) for name, kind in json.loads(arrays["property_types"].tobytes()))
         return cls(types, arrays["property_words"], arrays["property_data"])
@@ -133,6 +134,22 @@ class PropertyTable:
             for part, size in zip(parts, sizes, strict=True)
         ]
         return PropertyTable.of(PropertyColumns.concat(columns))
+
+
+class LazyTable:
+    """The table of columns, built when it is first asked for.
+
+    Args:
+        columns: of the objects.
+    """
+
+    def __init__(self, columns: PropertyColumns) -> None:
+        self._columns = columns
+
+    @cached_property
+    def table(self) -> PropertyTable | None:
+        """The table; None if there are no columns."""
+        return PropertyTable.of(self._columns) if self._columns.columns else None
 
 
 _TYPE_OF = {kind: name for name, kind in ARROW.items()}

@@ -59,7 +59,7 @@ export function wordsText(query) {
 export function summarize(query, space) {
   const shown = shownAs(query.type);
   const words = wordsText(query);
-  const quoted = words ? `“${words}”` : null;
+  const quoted = [words && `“${words}”`, query.where && (typeof query.where === "string" ? query.where : JSON.stringify(query.where))].filter(Boolean).join(" where ") || null;
   const where = query.region ? regionText(query.region, space) : `to ${place(query.at, space)}`;
   if (query.words !== undefined) return { title: `${query.k} best about “${query.words.join(" ")}”`, where };
   if (shown === "nearest") return { title: `${query.k} nearest${quoted ? ` ${quoted}` : ""}`, where };
