@@ -155,6 +155,7 @@ class Simulation:
         first, second = space.axes
         for item in objects:
             record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.terms)}
+            record |= dict(item.properties)
             lanes[f"objects/{self.random.randrange(len(lanes) - 1)}"].append((item.t, json.dumps(record).encode()))
         for query in queries:
             lanes["queries/0"].append((query.t, json.dumps(query.to_record()).encode()))

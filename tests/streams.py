@@ -294,11 +294,11 @@ def queries(
         duration = endless(step)
     elif step is not None:
         duration = min(duration, step * MOST_STEPS)
-    where = draw(st.sampled_from((None, *CONDITIONS))) if conditions and "where" in kind.optional else None
+    where = draw(st.sampled_from((None, *CONDITIONS))) if conditions else None
     return Query(
         draw(st.sampled_from(_NAMES)),
         t,
-        Predicate(region, keywords, groups, none, where),
+        Predicate(region, keywords, groups, none, where if "where" in kind.fields else None),
         selection,
         Lifetime(duration, kind.continuous, window, step),
     )
@@ -398,7 +398,7 @@ def _with_properties(stream: Stream, share: float, rng: random.Random) -> Stream
 
     asked: dict[str, Query | Cancellation] = {}  # of one id, so that a repeated query stays the same
     for query in stream.queries:
-        if isinstance(query, Query) and rng.random() < share:
+        if isinstance(query, Query) and "where" in query.kind.fields and rng.random() < share:
             predicate = replace(query.predicate, where=rng.choice(CONDITIONS))
             asked.setdefault(query.id, replace(query, predicate=predicate))
         elif isinstance(query, Query):

@@ -164,19 +164,17 @@ class TypedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worded(TypedQuery):
-    """A query with conditions on text and properties.
+    """A query with conditions on the text.
 
     Attributes:
         keywords: terms that an object must have.
         any: groups of terms, of one of which it must have all; not together with ``keywords``.
         none: terms that it must not have.
-        where: a condition on its properties, in CQL2 text or CQL2 JSON, which becomes text.
     """
 
     keywords: Sequence[str] = ()
     any: Sequence[Sequence[str]] | None = None
     none: Sequence[str] = ()
-    where: str | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,13 +184,15 @@ class SnapshotQuery(_Worded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LookingBack(SnapshotQuery):
-    """A snapshot query that says how far it looks back.
+    """A snapshot query that says how far it looks back, and may have a condition on properties.
 
     Attributes:
         duration: τ; objects of (t-τ, t] are considered: ms, text such as ``"1h"``, or a timedelta.
+        where: a condition on the objects' properties, in CQL2 text or CQL2 JSON, which becomes text.
     """
 
     duration: int | str | timedelta
+    where: str | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,10 +202,12 @@ class ContinuousQuery(_Worded):
     Attributes:
         duration: τ; the query is active in [t, t+τ): ms, text, or a timedelta; None: until it is cancelled.
         by: who registers it; None: it is not said.
+        where: a condition on the objects' properties, in CQL2 text or CQL2 JSON, which becomes text.
     """
 
     duration: int | str | timedelta | None = None
     by: str | None = None
+    where: str | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
