@@ -754,7 +754,7 @@ def test_random_streams_have_answers_of_every_type(space):
     for kind in QueryType:
         mine = [row for row in found if row["type"] == kind.value]
         assert sum(bool(row.get("object") or row.get("objects") or row.get("terms")) for row in mine) >= 10
-    assert streams.random_stream(1, 500, 20, space) == stream
+    assert streams.random_stream(1, 500, 30, space) == stream
 
 
 def test_times_that_are_numbers_are_of_the_unit_that_is_given(tmp_path):
