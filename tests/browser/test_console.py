@@ -267,6 +267,10 @@ def test_a_polygon_is_drawn_by_its_corners(either: Visit) -> None:
     assert (drawn["type"], len(ring), ring[0]) == ("Polygon", 5, ring[-1])
     assert page.locator(".handle").count() == 4
     visit.picture("polygon")
+    form, panel = (page.locator(each).bounding_box() for each in ("#composer .where", "#panel"))
+    assert form is not None
+    assert panel is not None
+    assert form["x"] + form["width"] < panel["x"] + panel["width"], "the form is as wide as its panel"
     handle = page.locator(".handle").nth(1).bounding_box()
     assert handle is not None
     page.mouse.move(handle["x"] + 6, handle["y"] + 6)
