@@ -163,9 +163,8 @@ def test_a_run_of_which_everything_is_rejected_says_why_and_ends_with_a_status_o
     assert "such as" not in told
 
 
-def csv_lines(records: list[dict[str, Any]]) -> Iterator[str]:
+def csv_lines(names: list[str], records: list[dict[str, Any]]) -> Iterator[str]:
     """Records as CSV, in which an empty string is quoted and a missing value is not."""
-    names = list(dict.fromkeys(name for each in records for name in each))
     yield ",".join(names)
     for each in records:
         cells = (each.get(name) for name in names)
@@ -192,11 +191,12 @@ def test_conditions_on_properties_are_the_oracles_through_files_of_all_kinds(
 
     table = tmp_path / "objects.parquet"
     records = [json.loads(each) for each in lines]
-    pq.write_table(pa.Table.from_pylist(records), table)
+    names = list(dict.fromkeys(name for each in records for name in each))
+    pq.write_table(pa.table({name: [each.get(name) for each in records] for name in names}), table)
     found = []
     for each in (table, tmp_path / "objects.csv"):
         if each.suffix == ".csv":
-            each.write_text("\n".join(csv_lines(records)))
+            each.write_text("\n".join(csv_lines(names, records)))
         setup = RunSettings((each,), (queries,), tmp_path / each.suffix, 3, rule=streams.RULE)
         assert run(setup, spark).rejected == len(letters) - 1
         found.append(text_of(tmp_path / each.suffix / "results"))
