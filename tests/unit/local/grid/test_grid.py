@@ -424,3 +424,19 @@ def test_every_kernel_has_a_single_signature():
     assert {each.__name__: len(each.signatures) for each in called_from_python} == {
         each.__name__: 1 for each in called_from_python
     }
+
+
+def test_many_queries_of_few_polygons_know_their_objects_apart() -> None:
+    rng = np.random.default_rng(5)
+    triangles = [
+        parse_polygon({"type": "Polygon", "coordinates": [[*ring, ring[0]]]}, PLANE)
+        for ring in (
+            [[-2.0, 1.0], [3.0, 1.0], [-2.0, 5.0]],
+            [[3.0, 5.0], [3.0, 1.0], [-2.0, 5.0]],
+            [[0, 2], [1, 2], [0, 3]],
+        )
+    ]
+    queries = [(triangles[i % 3], [WORDS[i % 4]][: i % 5]) for i in range(300)]
+    places = np.concatenate([rng.uniform((-2, 1), (3, 5), (300, 2)), np.array([[-2, 5], [3, 1], [0.5, 3.0], [0, 2]])])
+    objects = [(float(x), float(y), [WORDS[i] for i in rng.choice(4, 2, replace=False)]) for x, y in places]
+    assert sorted(pairs(build(PLANE, queries), objects)) == brute_force(PLANE, objects, queries)

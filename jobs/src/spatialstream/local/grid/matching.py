@@ -340,9 +340,20 @@ def _check_keywords(count: Int, survivors: Ints, block: _Block, index: Index, li
 
 @lean_kernel
 def _check_regions(
-    geographic: bool, count: Int, survivors: Ints, batch: Objects, index: Index, polygons: PolygonTable, first: Int
+    geographic: bool,
+    count: Int,
+    survivors: Ints,
+    batch: Objects,
+    index: Index,
+    polygons: PolygonTable,
+    known: Ints,
+    first: Int,
 ) -> Int:
-    """Stage 8: keep survivors whose region contains the object; from here on they are (object in the batch, query)."""
+    """Stage 8: keep survivors whose region contains the object; from here on they are (object in the batch, query).
+
+    ``known`` has for each polygon the object that was tested last, and the outcome (object << 1 | whether it is
+    inside): many queries of one polygon cost a test.
+    """
     order, x, y, kind, shape = batch.order, batch.x, batch.y, index.kind, index.shape
     geometry = index.geometry
     kept = np.int64(0)
@@ -351,10 +362,14 @@ def _check_regions(
         query = tail >> 3
         inside = True
         if tail & CHECK_REGION != 0:
-            a, b, c, d = shape[query, 0], shape[query, 1], shape[query, 2], shape[query, 3]
-            inside = contains(geographic, kind[query], a, b, c, d, x[o], y[o])
-            if inside and kind[query] == POLYGON:
-                inside = polygon_contains(polygons, geographic, geometry[query], x[o], y[o])
+            if kind[query] == POLYGON:
+                polygon = geometry[query]
+                if known[polygon] >> 1 != o:
+                    known[polygon] = o << 1 | np.int64(polygon_contains(polygons, geographic, polygon, x[o], y[o]))
+                inside = known[polygon] & 1 == 1
+            else:
+                a, b, c, d = shape[query, 0], shape[query, 1], shape[query, 2], shape[query, 3]
+                inside = contains(geographic, kind[query], a, b, c, d, x[o], y[o])
         survivors[kept, 0], survivors[kept, 1] = o, query
         kept += np.int64(inside)
     return kept
@@ -433,6 +448,7 @@ def match(
     while (1 << bits) < len(index.directory):
         bits += 1
     block, polygons = _room(_most_words(visits), depth), table_of(index.polygons)
+    known = np.full(len(polygons.scale), -1, np.int64)
     survivors = np.empty((2 * _ROOM, 2), np.int64)
     found = np.empty(max(1024, 4 * (n - begin)), np.int64)
     total, left, last = np.int64(0), np.int64(effort), np.int64(begin)
@@ -455,7 +471,7 @@ def match(
             left -= more
         count, compared = _check_keywords(count, survivors, block, index, life)
         left -= compared
-        count = _check_regions(geographic, count, survivors, batch, index, polygons, first)
+        count = _check_regions(geographic, count, survivors, batch, index, polygons, known, first)
         if len(life) > 0:
             count = _check_lives(count, survivors, batch.t, life, horizon)
         if total + count > len(found):
