@@ -92,6 +92,21 @@ def test_a_result_has_its_rows_as_dictionaries_and_as_frames_of_both_kinds(spark
     assert list(frame.columns) == answered.dataframe.columns
 
 
+def test_rows_of_all_snapshot_types_are_those_of_files(spark: SparkSession) -> None:
+    asked = {"t": 600_000, "duration": "1h"}
+    queries = [
+        asked | {"id": "a", "type": "SRQ", "region": {"box": [-180, -90, 180, 90]}},
+        asked | {"id": "b", "type": "SKQ", "at": [13.4, 52.5], "k": 2},
+        asked | {"id": "c", "type": "STQ", "region": {"box": [-180, -90, 180, 90]}, "k": 2},
+        asked | {"id": "d", "type": "SBQ", "at": [13.4, 52.5], "k": 2, "words": ["flood"], "radius": 1e6, "halfLife": 9},
+    ]
+    rule = TermRule(ranking=True)
+    answered = answer(OBJECTS, queries, spark=spark, slots=2, rule=rule, time_unit="ms")
+    expected = spatialstream.brute_force(OBJECTS.to_dict("records"), queries, rule=rule)
+    assert [row["query"] for row in expected] == ["a", "b", "c", "d"]
+    assert answered.rows == expected
+
+
 SAID = OBJECTS.assign(
     country=["de", None, "fr"],
     priority=[3, None, 1.5],

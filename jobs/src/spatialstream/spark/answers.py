@@ -40,13 +40,15 @@ Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any] | TypedQuery] | 
 def result_schema(space: Space = WGS84) -> str:
     """The Spark schema of results in a space: a row has one of ``objects``, ``object`` and ``terms``.
 
-    ``complete_after`` is null except for a snapshot query that reaches further back than the retention.
+    ``complete_after`` is null except for a snapshot query that reaches further back than the retention; ``radius``,
+    ``corpus`` and the ``score`` of each object are null except for a ranked query.
     """
     first, second = space.axes
     placed = f"struct<id: string, t: bigint, {first}: double, {second}: double"
     return (
-        f"query string, type string, t long, objects array<{placed}, {space.distance_field}: double>>, "
-        f"object {placed}>, terms array<struct<term: string, count: bigint>>, complete_after long"
+        f"query string, type string, t long, objects array<{placed}, {space.distance_field}: double, score: double>>, "
+        f"object {placed}>, terms array<struct<term: string, count: bigint>>, complete_after long, radius double, "
+        "corpus long"
     )
 
 
@@ -99,8 +101,14 @@ class Answers:
 
 
 def _dictionaries(frame: DataFrame) -> list[dict[str, Any]]:
-    found = (row.asDict(recursive=True) for row in frame.collect())
-    return [{name: value for name, value in row.items() if value is not None} for row in found]
+    return [_without_nulls(row.asDict(recursive=True)) for row in frame.collect()]
+
+
+def _without_nulls(value: Any) -> Any:
+    """A value in which structures have no absent fields: those of another type's rows are null in a frame."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def answer(
