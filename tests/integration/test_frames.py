@@ -98,7 +98,8 @@ def test_rows_of_all_snapshot_types_are_those_of_files(spark: SparkSession) -> N
         asked | {"id": "a", "type": "SRQ", "region": {"box": [-180, -90, 180, 90]}},
         asked | {"id": "b", "type": "SKQ", "at": [13.4, 52.5], "k": 2},
         asked | {"id": "c", "type": "STQ", "region": {"box": [-180, -90, 180, 90]}, "k": 2},
-        asked | {"id": "d", "type": "SBQ", "at": [13.4, 52.5], "k": 2, "words": ["flood"], "radius": 1e6, "halfLife": 9},
+        asked
+        | {"id": "d", "type": "SBQ", "at": [13.4, 52.5], "k": 2, "words": ["flood"], "radius": 1e6, "halfLife": 9},
     ]
     rule = TermRule(ranking=True)
     answered = answer(OBJECTS, queries, spark=spark, slots=2, rule=rule, time_unit="ms")
