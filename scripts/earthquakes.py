@@ -28,6 +28,7 @@ def convert(feature: dict[str, Any]) -> dict[str, Any]:
         "lat": latitude,
         "text": place if kind == "earthquake" else f"{kind}, {place}",
         "title": event["title"],
+        "type": kind,
         "magnitude": event["mag"],
         "depth_km": depth,
     }

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import spatialstream.cli.demo
+from spatialstream.cli.demo import OBJECTS, QUERIES
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import Cancellation, Query
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.oracle import answers, check
 from spatialstream.oracle.files import read_objects, read_queries
 
@@ -44,12 +45,14 @@ class Story:
     Attributes:
         seed: of what is drawn.
         space: the stream's.
+        rule: the stream's.
         folder: for files.
     """
 
     seed: int
     folder: Path
     space: Space = WGS84
+    rule: TermRule = DEFAULT_RULE
     objects: list[SpatialObject] = field(default_factory=list)
     queries: list[Query | Cancellation] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -61,10 +64,12 @@ class Story:
             (self.folder / name).write_bytes(content)
         refused: list[Any] = []
         self.objects += [
-            each for _, each in read_objects([self.folder / "objects.jsonl"], self.space, reject=refused.append)
+            each
+            for _, each in read_objects([self.folder / "objects.jsonl"], self.space, self.rule, reject=refused.append)
         ]
         self.queries += [
-            each for _, each in read_queries([self.folder / "queries.jsonl"], self.space, reject=refused.append)
+            each
+            for _, each in read_queries([self.folder / "queries.jsonl"], self.space, self.rule, reject=refused.append)
         ]
         assert not refused
         self.t = max(each.t for each in (*self.objects, *self.queries)) + 1
@@ -72,8 +77,7 @@ class Story:
 
     def earthquakes(self) -> Part:
         """The real earthquakes of the demonstration, with its queries."""
-        folder = Path(spatialstream.cli.demo.__file__).parent
-        return self.take(Part((folder / "earthquakes.jsonl").read_bytes(), (folder / "queries.jsonl").read_bytes()))
+        return self.take(Part(OBJECTS.read_bytes(), QUERIES.read_bytes()))
 
     def draw(self, count: int, bounds: Bounds, each: int = 2, hot: int = 0) -> Part:
         """Draw the next part, and take it.

@@ -308,6 +308,8 @@ class Stream:
             "zookeeper": {"servers": "dev-zookeeper:2181"},
             "checkpoint": {"claimName": "dev-checkpoints", "subPath": f"e2e/{self.name}"},
             "space": str(self.story.space),
+            "properties": {name: str(kind) for name, kind in self.story.rule.properties.types},
+            "terms": {"ranking": self.story.rule.ranking},
             # answers are then a function of the input alone
             "time": {"idle": "10m"},
             "router": {"resources": _RESOURCES},

@@ -68,6 +68,19 @@ def test_examples_with_spark_run(page, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.spark
+def test_the_first_query_of_the_readme_answers_as_it_says(tmp_path):
+    text = sections(ROOT / "README.md")["A first query"]
+    block, row = re.search(r"```console\n(.*?)```.*?```json\n(.*?)```", text, re.DOTALL).groups()
+    script = re.sub(r"^\$ ", "", block, flags=re.MULTILINE)
+    script = script.replace(".venv/bin/spatialstream", f"{shlex.quote(sys.executable)} -P -m spatialstream")
+
+    done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == row
+
+
 def commands(page):
     """The spatialstream commands of a page's console blocks, lines that end in a backslash joined."""
     for block in re.findall(r"```console\n(.*?)```", page.read_text("utf-8"), re.DOTALL):

@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 from decimal import Decimal
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.cli.demo import OBJECTS, QUERIES, RULE
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.geometry import BOX, CIRCLE, contains, distance
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import TYPES, QueryType
 from spatialstream.model.objects import parse_object
 from spatialstream.model.queries import Cancellation, parse_query
-from spatialstream.model.regions import Box, Circle
+from spatialstream.model.regions import Box, Circle, Polygon
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check, check_files, read_objects, read_queries, read_rows
 from spatialstream.oracle.objects import _containment, _distance
 from tests import streams
 
-DEMO = Path(__file__).parents[3] / "jobs/src/spatialstream/cli/demo"
 PLANE = Space.planar(0.0, 0.0, 100.0, 100.0)
 ALL = {"box": [0, 0, 100, 100]}
 
@@ -699,14 +698,17 @@ def test_results_that_do_not_exist_are_a_wrong_setting(tmp_path):
 
 def test_every_query_of_the_demo_finds_something():
     rejected = []
-    objects = [o for _, o in read_objects([DEMO / "earthquakes.jsonl"], WGS84, reject=rejected.append)]
-    queries = [query for _, query in read_queries([DEMO / "queries.jsonl"], WGS84, reject=rejected.append)]
+    objects = [o for _, o in read_objects([OBJECTS], WGS84, RULE, reject=rejected.append)]
+    queries = [query for _, query in read_queries([QUERIES], WGS84, RULE, reject=rejected.append)]
 
     found, refused = answers(objects, queries, WGS84)
 
     assert (len(objects), rejected, refused) == (1707, [], [])
     assert [o.t for o in objects] == sorted(o.t for o in objects)
-    assert {query.type for query in queries if not isinstance(query, Cancellation)} == set(QueryType)
+    asked = [query for query in queries if not isinstance(query, Cancellation)]
+    assert {query.type for query in asked} == set(TYPES)
+    assert any(isinstance(query.predicate.region, Polygon) for query in asked)
+    assert sum(query.predicate.where is not None for query in asked) == 2
     answered = {row["query"] for row in found if row.get("object") or row.get("objects") or row.get("terms")}
     assert answered == {query.id for query in queries}
 

@@ -1,4 +1,4 @@
-"""``spatialstream demo``: run all six query types over a feed of real earthquakes, and write a page of the answers.
+"""``spatialstream demo``: run queries of all types over a feed of real earthquakes, and write a page of the answers.
 
 The feed and the queries are beside this module; ``README.md`` names their source.
 """
@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import options as shared
+from spatialstream.model.properties.declared import Properties
+from spatialstream.model.terms import TermRule
 
-__all__ = ["OBJECTS", "QUERIES", "add_parser"]
+__all__ = ["OBJECTS", "QUERIES", "RULE", "add_parser"]
 
 _FOLDER = Path(__file__).parent
 OBJECTS = _FOLDER / "earthquakes.jsonl"
 QUERIES = _FOLDER / "queries.jsonl"
+RULE = TermRule(ranking=True, properties=Properties.parse(["type:keyword", "magnitude:number", "depth_km:number"]))
+"""How the objects are read: with the properties of which the queries ask, and with words counted for SBQs."""
 
 
 def add_parser(commands: Any) -> None:
@@ -26,7 +30,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="run all query types over real earthquakes, and write a page of the answers",
-        description="Runs queries of all six types over a week of the USGS earthquake feed, prints their answers, "
+        description="Runs queries of all seven types over a week of the USGS earthquake feed, prints their answers, "
         "and writes one HTML page that opens offline.",
     )
     parser.add_argument(
@@ -61,6 +65,7 @@ def _demo(options: argparse.Namespace) -> int:
         slots=options.slots,
         leaves=options.leaves,
         interval=3_600_000,
+        rule=RULE,
         epoch_records=250,  # several epochs, as a stream would have
         overwrite=True,
     )
