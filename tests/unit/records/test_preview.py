@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from spatialstream.model.properties.declared import Properties
+from spatialstream.model.terms import TermRule
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.preview import preview
 
@@ -63,3 +65,23 @@ def test_our_own_layouts_and_empty_files(tmp_path: Path) -> None:
     for name in ("a.csv", "b.jsonl", "c.json", "d.txt"):
         (tmp_path / name).write_text("")
         assert preview(tmp_path / name).read == 0, name
+
+
+def test_properties_are_shown_with_where_they_are_read(tmp_path: Path) -> None:
+    rule = TermRule(properties=Properties.parse(["size:number", "seen:time", "open:boolean"]))
+    path = tmp_path / "q.geojson"
+    said = {"t": 1000, "text": "Here", "mag": {"value": 2.5}, "seen": "2026-01-31", "open": None, "more": 1}
+    feature = {"type": "Feature", "id": 7, "geometry": {"type": "Point", "coordinates": [13, 52]}, "properties": said}
+    path.write_text(json.dumps([feature]))
+    found = preview(path, {"size": "properties.mag.value"}, rule=rule)
+    assert list(found.columns.items())[5:] == [
+        ("size", "properties.mag.value"),
+        ("seen", "properties.seen"),
+        ("open", "properties.open"),
+    ]
+    assert list(found.objects[0].items())[4:] == [
+        ("terms", ["here"]),
+        ("size", 2.5),
+        ("seen", "2026-01-31T00:00:00.000Z"),
+    ]
+    assert found.unused == ("properties.more",)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.model.objects import SpatialObject
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.records.columns import columns_of
@@ -34,7 +35,7 @@ class Preview:
         form: its format, in words.
         guesses: what was not said and is guessed, in words.
         columns: where each field is read from; of those that are.
-        objects: the first objects, as JSON values; their words in place of the text.
+        objects: the first objects, as JSON values, with their properties; their words in place of the text.
         read: number of records that were looked at.
         refused: (line, reason) of those that are refused.
         unused: columns that are not read, of those that occur.
@@ -89,8 +90,8 @@ def preview(
         str(path),
         form,
         guesses,
-        _read_from(columns, layout, space, feature=feature),
-        tuple(_shown(batch[i], space) for i in range(min(most, len(batch)))),
+        _read_from(columns, layout, space, rule, feature=feature),
+        tuple(_shown(batch[i], space, rule.properties) for i in range(min(most, len(batch)))),
         len(batch) + len(refused),
         tuple((each["line"], each["reason"]) for each in refused),
         tuple(name for name in decoded.unknown if name),
@@ -116,17 +117,20 @@ def _described(chunk: Chunk, layout: InputLayout) -> tuple[str, tuple[str, ...],
     return f"text with {header}", tuple(guesses), False
 
 
-def _read_from(columns: Mapping[str, str], layout: InputLayout, space: Space, *, feature: bool) -> dict[str, str]:
-    given = {field: column for field, column in columns_of(space, columns).items() if field != "terms"}
+def _read_from(
+    columns: Mapping[str, str], layout: InputLayout, space: Space, rule: TermRule, *, feature: bool
+) -> dict[str, str]:
+    given = {field: column for field, column in columns_of(space, columns, rule).items() if field != "terms"}
     if feature:
         own = {axis: f"geometry.coordinates[{i}]" for i, axis in enumerate(space.axes)} | {"id": "id"}
         given = {field: columns.get(field) or own.get(field, f"properties.{field}") for field in given}
     return given if layout.at is None else given | {"t": "--at"}
 
 
-def _shown(each: SpatialObject, space: Space) -> dict[str, Any]:
+def _shown(each: SpatialObject, space: Space, properties: Properties) -> dict[str, Any]:
     place = dict(zip(space.axes, (each.x, each.y), strict=True))
-    return {"id": each.id, "t": _moment(each.t), **place, "terms": list(each.terms)}
+    said = {name: _moment(int(value)) if name in properties.times else value for name, value in each.properties}
+    return {"id": each.id, "t": _moment(each.t), **place, "terms": list(each.terms), **said}
 
 
 def _moment(t: int) -> str | int:
