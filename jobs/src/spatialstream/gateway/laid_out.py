@@ -20,7 +20,7 @@ from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
-from spatialstream.records.columns import parse_columns
+from spatialstream.records.columns import check_fields, parse_columns
 from spatialstream.records.decode import Decoded
 from spatialstream.records.foreign import ObjectReader, check_records, records_of
 from spatialstream.records.formats import is_collection
@@ -54,8 +54,12 @@ class LaidOut:
         """The objects of a body, and as JSON Lines.
 
         Raises:
-            Problem: it lacks the column of a field, or has no record that can be read.
+            Problem: a column is given to no field, or is not there, or the body has no record that can be read.
         """
+        try:
+            check_fields(self.columns, rule)
+        except SettingError as error:
+            raise Problem("invalid", str(error), [{"parameter": "columns", "detail": error.problem}]) from None
         try:
             check_records("body", io.BytesIO(body), self.form, self.layout, self.columns, space)
             records = list(records_of(io.BytesIO(body), self.form, self.layout))

@@ -36,6 +36,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, time_unit, whole_number
 from spatialstream.model.unicode_data import UNICODE
+from spatialstream.records.columns import check_fields
 from spatialstream.records.inputs import expanded
 from spatialstream.records.layout import InputLayout
 from spatialstream.spark.actor_launcher import SparkActorLauncher
@@ -164,6 +165,7 @@ class RunSettings:
             raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
         if not self.objects:
             raise SettingError("objects", "give at least one file")
+        check_fields(self.columns, self.rule)
 
     @property
     def paths(self) -> Paths:
