@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spatialstream.model.errors import SettingError
@@ -15,6 +16,7 @@ from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import parse_time
+from spatialstream.oracle.files import read_objects
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.records.layout import InputLayout
 
@@ -248,3 +250,68 @@ def test_declared_properties_are_read_wherever_the_layout_has_them(tmp_path: Pat
         [{"place": "There", "mag": 2.5, "updated": 5}],
         ["mag: '-1,5' is a string, and mag is declared as number; give a number"],
     )
+
+
+SEEN = TermRule(properties=Properties.parse(["seen:time", "a.b:number"]))
+
+
+def seen(path: Path, layout: InputLayout, unit: str = "ms") -> list[dict[str, object]]:
+    """The properties of the objects of a file, as the oracle reads them too; nothing in it is refused."""
+    parts = [
+        part
+        for chunk in plan([path], space=WGS84, layout=layout)
+        for part in decode_chunk(chunk, "objects", rule=SEEN, unit=unit)
+    ]
+    assert not any(part.rejected.num_rows for part in parts)
+    found = [part.batch[i] for part in parts for i in range(len(part.batch))]
+    assert [each for _, each in read_objects([path], WGS84, SEEN, unit=unit, layout=layout)] == found
+    return [dict(each.properties) for each in found]
+
+
+def test_properties_that_are_times_have_the_zone_and_the_format_of_times(tmp_path: Path) -> None:
+    header, here = "id,t,lon,lat,text,seen", InputLayout(time_zone="America/New_York")
+    local = written(tmp_path / "a.csv", f"{header}\na,2026-01-31,1,2,x, 2026-01-31T12:00 \nb,5,1,2,x,\n")
+    assert seen(local, here) == [{"seen": parse_time("2026-01-31T17:00Z")}, {}]
+    formatted = written(tmp_path / "b.csv", f"{header}\na,31/01/2026,1,2,x,30/01/2026\n")
+    assert seen(formatted, InputLayout(time_format="%d/%m/%Y")) == [{"seen": parse_time("2026-01-30")}]
+    line = {"id": "a", "t": 5, "lon": 1, "lat": 2, "text": "x", "seen": "2026-01-31T12:00"}
+    assert seen(written(tmp_path / "c.jsonl", json.dumps(line)), here) == [{"seen": parse_time("2026-01-31T17:00Z")}]
+    table = {name: [value, value] for name, value in line.items()} | {"seen": [line["seen"], None]}
+    pq.write_table(pa.table(table), tmp_path / "d.parquet")
+    assert seen(tmp_path / "d.parquet", here) == [{"seen": parse_time("2026-01-31T17:00Z")}, {}]
+
+
+def test_a_time_that_does_not_fit_names_its_property(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "id,t,lon,lat,text,seen\na,31/01/2026,1,2,x,2026-01-30\n")
+    (chunk,) = plan([path], space=WGS84, layout=InputLayout(time_format="%d/%m/%Y"))
+    (part,) = decode_chunk(chunk, "objects", rule=SEEN)
+    (letter,) = part.rejected.to_pylist()
+    assert letter["reason"] == "seen: '2026-01-30' does not fit the time format '%d/%m/%Y'"
+
+
+@pytest.mark.parametrize("said", [1_769_860_800, "1769860800"])
+def test_one_time_for_all_leaves_the_unit_of_properties(tmp_path: Path, said: object) -> None:
+    line = {"id": "a", "lon": 1.0, "lat": 2.0, "text": "x", "seen": said}
+    at, expected = InputLayout(at=7), [{"seen": 1_769_860_800_000}]
+    assert seen(written(tmp_path / "a.jsonl", json.dumps(line)), at, "s") == expected
+    assert seen(written(tmp_path / "b.csv", f"id,lon,lat,text,seen\na,1,2,x,{said}\n"), at, "s") == expected
+    pq.write_table(pa.table({name: [value] for name, value in line.items()}), tmp_path / "c.parquet")
+    assert seen(tmp_path / "c.parquet", at, "s") == expected
+
+
+def test_a_property_of_a_feature_may_have_a_name_with_points(tmp_path: Path) -> None:
+    for said in ({"a.b": 3}, {"a": {"b": 3}}):
+        path = written(tmp_path / "q.geojson", json.dumps([feature("a", 13.4, t=1, text="x", **said)]))
+        assert seen(path, InputLayout()) == [{"a.b": 3.0}]
+
+
+def test_the_column_of_a_property_has_to_be_there_where_all_records_have_the_same(tmp_path: Path) -> None:
+    columns = {"mag": "magg"}
+    text = written(tmp_path / "a.tsv", "id\tt\tlon\tlat\ttext\tmag\n1\t1\t1\t1\tx\t2\n")
+    table = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": ["a"], "t": [1], "lon": [1.0], "lat": [1.0], "text": ["x"], "mag": [1]}), table)
+    for path in (text, table):
+        with pytest.raises(SettingError, match=r"has no column 'magg' for mag; it has .*; did you mean 'mag'\?"):
+            plan([path], columns, space=WGS84)
+    lines = written(tmp_path / "a.geojson", json.dumps([feature("a", 13.4, t=1, text="x")]))
+    assert plan([lines], {"mag": "properties.mag"}, space=WGS84)

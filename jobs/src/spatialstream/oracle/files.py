@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import SpatialObject, parse_object
-from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
@@ -156,7 +155,7 @@ def read_objects(
         SettingError: a file does not exist, or cannot be read as what its suffix says.
     """
     names = {field: field for field in ("id", "t", *space.axes, "text", "terms", *rule.properties.names)}
-    times = ("t", *(name for name, kind in rule.properties.types if kind is PropertyType.TIME))
+    times = ("t", *rule.properties.times)
     if columns:  # a column assigned to another field is not read as the field of its own name
         names = {field: columns.get(field, "" if field in columns.values() else field) for field in names}
 
@@ -170,10 +169,10 @@ def read_objects(
         return parse_object(_in_ms(record, unit, times), space, rule)
 
     layout, columns = layout or InputLayout(), columns or {}
-    unit_there = unit if layout.at is None else "ms"  # in which that time is
+    times_there = times if layout.at is None else times[1:]  # that time is in ms
 
     def parse_there(record: object) -> SpatialObject:
-        return parse_object(_in_ms(record, unit_there, times), space, rule)
+        return parse_object(_in_ms(record, unit, times_there), space, rule)
 
     for path in paths:
         if path.is_file() and is_laid_out(path, columns, layout):

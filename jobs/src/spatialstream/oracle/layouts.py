@@ -94,19 +94,19 @@ def laid_out(
     """
     suffix = _suffix(path)
     cells = suffix in _TEXTS
-    read = layout.time_reader()
+    read = {field: layout.time_reader(field) for field in ("t", *rule.properties.times)}
     fields = [field for field in columns_of(space, columns, rule) if not (cells and field == "terms")]
     types = rule.properties.type_of
 
     def value(record: object, field: str) -> object:
         found = field_value(record, field, columns, space)[1]
         if cells and field in types:
-            return csv_value(found, types[field]) if isinstance(found, str) else found
+            found = csv_value(found, types[field]) if isinstance(found, str) else found
         if types.get(field) is PropertyType.TIME and suffix == ".parquet":
-            return whole(found)
+            found = whole(found)
         if cells and isinstance(found, str) and field in (*space.axes, "t"):
             found = csv_number(found) if field in space.axes else found.strip() or None
-        return read(found) if field == "t" else found
+        return read[field](found) if field in read else found
 
     for place, record in _records(path, suffix, layout, columns, space):
         try:

@@ -727,15 +727,15 @@ def _property_times(table: pa.Table, name: str, unit: str) -> pa.Array:
     return pa.array(np.where(np.abs(ticks) <= most, ms, TIME_LIMIT + 1), mask=~_valid(column, len(column)))
 
 
-def _of_row(unit: str) -> Callable[[object, Space, TermRule], Any]:
-    """The parser of rows, whose times are of a unit but where a column of properties is in ms already."""
+def _of_row(unit: str, of_properties: str) -> Callable[[object, Space, TermRule], Any]:
+    """The parser of rows, whose times are of a unit, of ``t`` and of properties, but of whole ones in ms already."""
 
     def parsed(value: object, space: Space, rule: TermRule) -> Any:
         if isinstance(value, dict):
             times = [name for name, kind in rule.properties.types if kind is PropertyType.TIME]
             others = [name for name in times if not isinstance(value.get(name), int)]
-            given = {name: _whole_time(value.get(name)) for name in others} | {"t": value.get("t")}
-            value = value | {name: in_milliseconds(each, unit) for name, each in given.items()}
+            given = {name: in_milliseconds(_whole_time(value.get(name)), of_properties) for name in others}
+            value = value | given | {"t": in_milliseconds(value.get("t"), unit)}
         return parse_object(value, space, rule)
 
     return parsed
@@ -781,13 +781,13 @@ def decode_object_table(
     times = names["t"] if [*names.values()].count(names["t"]) == 1 else ""
     if times in plain:
         plain[times] = _plain_column(table, times, _plain_numbers)
-    good = np.ones(table.num_rows, np.bool_)
+    good, of_properties = np.ones(table.num_rows, np.bool_), unit
     t = table.column(table.column_names.index(names["t"])).type if names["t"] in plain else None
     if t is not None and (pa.types.is_timestamp(t) or pa.types.is_date(t)):
         unit = "ms"  # these are no numbers, and have become such as are in ms
     found = {field: plain[name] for field, name in names.items() if name in plain}
     batch = _read_table(found, space, rule, unit, good)
-    reference = _Reference(_of_row(unit), ObjectBatch, fields, columns, space, rule)
+    reference = _Reference(_of_row(unit, of_properties), ObjectBatch, fields, columns, space, rule)
     line = np.arange(first_row, first_row + len(good))
     return reference.finish(batch, line, good, lambda row: _row_value(table, plain, times, row))
 

@@ -29,6 +29,7 @@ from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.times import in_milliseconds
 from spatialstream.records.columns import columns_of, given_first, paths_of, steps_of
 from spatialstream.records.commonest import commonest
 from spatialstream.records.decode import (
@@ -132,8 +133,8 @@ def check_records(
     if form == "document" and first and first[0][2] is not None:
         raise SettingError(source, f"is not JSON: {first[0][2].problem}")
     record = next((value for _, value, error in first if error is None), None)
-    if isinstance(record, dict):
-        _check_record(source, record, layout, columns, space)
+    if isinstance(record, dict):  # which may be without a property, so only the fields of every object are checked
+        _check_record(source, record, columns_of(space, columns), layout, columns, space)
     return ()
 
 
@@ -145,14 +146,20 @@ def _check_header(
     if double is not None:
         raise SettingError(source, f"has the column {double!r} more than once")
     if header:  # an empty file has no columns, and no records
-        _check_record(source, dict.fromkeys(header), layout, columns, space)
+        fields = {**columns_of(space, columns), **columns}
+        _check_record(source, dict.fromkeys(header), fields, layout, columns, space)
     return header
 
 
 def _check_record(
-    source: str, record: Mapping[str, object], layout: InputLayout, columns: Mapping[str, str], space: Space
+    source: str,
+    record: Mapping[str, object],
+    fields: Mapping[str, str],
+    layout: InputLayout,
+    columns: Mapping[str, str],
+    space: Space,
 ) -> None:
-    for field, column in given_first(columns_of(space, columns), columns):
+    for field, column in given_first(fields, columns):
         with_terms = "terms" in columns or field_value(record, "terms", {}, space)[0]
         optional = {"terms": True, "t": layout.at is not None, "id": is_feature(record), "text": with_terms}
         if optional.get(field, False) and field not in columns:
@@ -221,9 +228,10 @@ class ObjectReader:
     ) -> None:
         self._space, self._rule, self._layout, self._cells = space, rule, layout, cells
         self._unit = unit if layout.at is None else "ms"  # in which that time is
+        self._given_unit = unit
         self._given, self._columns = columns, columns_of(space, columns, rule)
         self._types = rule.properties.type_of
-        self._time = layout.time_reader()
+        self._times = {field: layout.time_reader(field) for field in ("t", *rule.properties.times)}
         self._used = _names_used(self._columns)
 
     def decode(self, records: Sequence[Record]) -> Decoded[ObjectBatch]:
@@ -284,8 +292,9 @@ class ObjectReader:
         return result
 
     def _value(self, field: str, value: object) -> object:
-        if field == "t":
-            return self._time(value.strip() if self._cells and isinstance(value, str) else value)
+        if field in self._times:
+            moment = self._times[field]((value.strip() or None) if self._cells and isinstance(value, str) else value)
+            return moment if self._layout.at is None else in_milliseconds(moment, self._given_unit)
         if self._cells and field in self._space.axes:
             return csv_number(value if isinstance(value, str) else None)
         if self._cells and field in self._types:

@@ -41,7 +41,7 @@ def field_value(record: object, field: str, columns: Mapping[str, str], space: S
     if field == "id":
         found, value = lookup(record, "id")
         return (found, value) if value is not None else lookup(record, "properties.id")
-    return lookup(record, f"properties.{field}")
+    return lookup(lookup(record, "properties")[1], field)
 
 
 def check_geometry(record: object, columns: Mapping[str, str], space: Space) -> None:

@@ -31,7 +31,7 @@ class InputLayout:
         separator: between columns, one of :data:`SEPARATORS`; None: found by looking at the first lines.
         header: whether the first line names the columns; without it they are ``1``, ``2``, ...
         quotes: whether ``"`` encloses cells, as in CSV; None: in all files but those that tabs separate.
-        time_format: of ``t``, as ``strptime`` takes it; None: ISO 8601 or numbers.
+        time_format: of ``t`` and of properties that are times, as ``strptime`` takes it; None: ISO 8601 or numbers.
         time_zone: IANA name of the zone of times that name none; None: UTC.
         at: the time of all objects in ms; None: each has its own.
         time_unit: of times that are numbers, ``"s"``, ``"ms"`` or ``"us"``; None: that of the run.
@@ -96,8 +96,8 @@ class InputLayout:
             pass
         raise SettingError("time_zone", f"{self.time_zone!r} is unknown; give an IANA name, such as Europe/Berlin")
 
-    def time_reader(self) -> Callable[[object], object]:
-        """A function from a value of ``t`` to what :func:`~spatialstream.model.times.parse_time` reads.
+    def time_reader(self, field: str = "t") -> Callable[[object], object]:
+        """A function from a value of a field to what :func:`~spatialstream.model.times.parse_time` reads.
 
         The function raises RecordError if a time does not fit the format, or if clocks skip it.
         """
@@ -108,8 +108,8 @@ class InputLayout:
         def read(value: object) -> object:
             if value is None or (form is None and not isinstance(value, str)):
                 return value
-            moment = _iso(str(value)) if form is None else _formatted(str(value).strip(), form)
-            return value if moment is None else _in_utc(moment, zone)
+            moment = _iso(str(value)) if form is None else _formatted(str(value).strip(), form, field)
+            return value if moment is None else _in_utc(moment, zone, field)
 
         return read
 
@@ -151,11 +151,11 @@ def _choice(given: Mapping[str, str], name: str, choices: Mapping[str, bool]) ->
     return choices[given[name]]
 
 
-def _formatted(text: str, form: str) -> datetime:
+def _formatted(text: str, form: str, field: str) -> datetime:
     try:
         return datetime.strptime(text, form)
     except ValueError:
-        raise RecordError("t", f"{text!r} does not fit the time format {form!r}") from None
+        raise RecordError(field, f"{text!r} does not fit the time format {form!r}") from None
 
 
 def _iso(text: str) -> datetime | None:
@@ -170,13 +170,13 @@ def _iso(text: str) -> datetime | None:
     return moment if moment.tzinfo is None else None
 
 
-def _in_utc(moment: datetime, zone: tzinfo) -> str:
+def _in_utc(moment: datetime, zone: tzinfo, field: str) -> str:
     local = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment
     try:
         result = local.astimezone(UTC)
         exists = moment.tzinfo is not None or result.astimezone(zone).replace(tzinfo=None) == moment
     except OverflowError:
-        raise RecordError("t", f"'{moment}' is out of range") from None
+        raise RecordError(field, f"'{moment}' is out of range") from None
     if not exists:
-        raise RecordError("t", f"'{moment}' does not exist in {zone}: clocks skip it")
+        raise RecordError(field, f"'{moment}' does not exist in {zone}: clocks skip it")
     return result.isoformat()

@@ -29,6 +29,7 @@ from spatialstream.records.commonest import commonest
 from spatialstream.records.decode import REJECTED, Decoded, decode_object_table
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.missing import missing_column
+from spatialstream.records.properties import whole_times
 from spatialstream.records.reasons import renamed
 
 __all__ = ["TableReader", "check_table", "is_own"]
@@ -57,7 +58,7 @@ def check_table(source: str, schema: pa.Schema, columns: Mapping[str, str], layo
     if layout.of_text:
         raise SettingError(source, "is a Parquet file, which has a header; leave out the options of text with columns")
     layout.check(columns)
-    named = columns_of(space, columns)
+    named = {**columns_of(space, columns), **columns}
     with_terms = "terms" in named and has_path(schema, named["terms"])
     placed = _geometry_read(schema, columns, space) is not None
     for field, column in given_first(named, columns):
@@ -142,10 +143,10 @@ class TableReader:
         unit: str,
     ) -> None:
         self._layout, self._space, self._rule, self._given = layout, space, rule, columns
-        self._unit = unit if layout.at is None else "ms"  # in which that time is
+        self._unit = unit
         self._columns = columns_of(space, columns, rule)
         self._geometry = _geometry_read(schema, columns, space)
-        self._time = layout.time_reader()
+        self._times = {field: layout.time_reader(field) for field in ("t", *rule.properties.times)}
         read = [path for field, column in self._columns.items() for path in (column, *paths_of(field, column))]
         first = {step for path in read for step in (path, *steps_of(path)[:1])}
         first |= {self._geometry.column} if self._geometry else set()
@@ -159,7 +160,7 @@ class TableReader:
         if self._geometry is not None:
             fields |= dict(zip(self._space.axes, self._points(table, self._geometry, problems), strict=True))
         if self._layout.at is not None:
-            fields["t"] = pa.array(np.full(table.num_rows, self._layout.at, np.int64))
+            fields["t"] = pa.array(np.full(table.num_rows, self._layout.at, np.int64)).cast(pa.timestamp("ms", "UTC"))
         there = {field: column for field, column in fields.items() if column is not None}
         whole = pa.table(there) if there else pa.table({"id": pa.nulls(table.num_rows)})
         good = np.ones(table.num_rows, np.bool_)
@@ -179,8 +180,11 @@ class TableReader:
             found = _several(table, field, column, problems)
         else:
             return None
-        timed = field == "t" and (self._layout.time_format is not None or self._layout.time_zone is not None)
-        return _mapped(_as_texts(found, self._layout), self._time, problems) if timed else found
+        local = self._layout.time_format is not None or self._layout.time_zone is not None
+        if field not in self._times or not local:
+            return found
+        times = found if field == "t" else whole_times(found)
+        return _mapped(_as_texts(times, self._layout), self._times[field], problems)
 
     def _points(
         self, table: pa.Table, geometry: Geometry, problems: dict[int, RecordError]

@@ -116,6 +116,11 @@ class Properties:
         """The names."""
         return tuple(name for name, _ in self.types)
 
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The names of those that are times."""
+        return tuple(name for name, kind in self.types if kind is PropertyType.TIME)
+
     @cached_property
     def type_of(self) -> Mapping[str, PropertyType]:
         """The type of each name."""
