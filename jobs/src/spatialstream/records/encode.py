@@ -14,6 +14,7 @@ from spatialstream.model.geometry import BOX, POLYGON
 from spatialstream.model.kinds import CANCEL, STANDING
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, endless_durations, named
+from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -56,7 +57,9 @@ def _property(name: str, column: pa.Array) -> pa.StringArray:
 def query_lines(batch: QueryBatch) -> memoryview:
     """Queries and cancellations as JSON Lines."""
     asks = batch.code != CANCEL
-    endless = STANDING[batch.code] & (batch.duration == endless_durations(batch.step))
+    ranked = np.asarray(pc.not_equal(batch.ranking, "").to_numpy(zero_copy_only=False))
+    rankings, between = _rankings(batch.ranking)
+    endless = (STANDING[batch.code] | ranked) & (batch.duration == endless_durations(batch.step))
     return _bytes(
         _joined(
             '{"id": "',
@@ -65,11 +68,12 @@ def query_lines(batch: QueryBatch) -> memoryview:
             named(batch.code).dictionary_decode(),
             '", "t": ',
             _numbers(batch.t),
-            _region(batch.regions),
-            _where(asks & (batch.regions.kind == 0), _joined(', "at": ', _list(batch.at))),
+            _where(~ranked, _region(batch.regions)),
+            _where(asks & ((batch.regions.kind == 0) | ranked), _joined(', "at": ', _list(batch.at))),
             _keywords(batch.keywords),
             _where(batch.k > 0, _joined(', "k": ', _numbers(batch.k))),
-            _where(asks & ~endless, _joined(', "duration": ', _numbers(batch.duration))),
+            rankings,
+            _where(asks & ~endless & ~between, _joined(', "duration": ', _numbers(batch.duration))),
             _where(asks & (batch.window >= 0), _joined(', "window": ', _numbers(batch.window))),
             _where(asks & (batch.step >= 0), _joined(', "step": ', _numbers(batch.step))),
             pc.if_else(pc.not_equal(batch.by, ""), _joined(', "by": "', _escaped(batch.by), '"'), ""),
@@ -85,6 +89,16 @@ def _keywords(lists: TermLists) -> pa.StringArray:
         return pa.array([f", {text}" if text else "" for text in texts], pa.string())
     quoted = _joined('"', lists.vocabulary, '"')
     return _where(np.diff(lists.offsets) > 0, _joined(', "keywords": [', _words(lists, quoted, ", "), "]"))
+
+
+def _rankings(texts: pa.StringArray) -> tuple[pa.StringArray, Flags]:
+    """The fields of ranked queries, and whether they say between which times, and so have no duration."""
+    distinct = texts.dictionary_encode()
+    records = [Ranking.of_text(each).to_record() if each else {} for each in distinct.dictionary.to_pylist()]
+    forms = [f", {json.dumps(each, ensure_ascii=False)[1:-1]}" if each else "" for each in records]
+    between = np.array([each.get("between") is not None for each in records], np.bool_)
+    rows = distinct.indices
+    return pa.array(forms, pa.string()).take(rows), between[rows.to_numpy(zero_copy_only=False)]
 
 
 def _region(regions: Regions) -> pa.StringArray:
