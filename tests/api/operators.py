@@ -80,7 +80,7 @@ class OperatorProcess(Server):
         path = f"PYTHONPATH={os.pathsep.join(each for each in sys.path if each)}"
         return ["env", path, *variables, sys.executable, "-m", "spatialstream_operator"]
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         return self._answers_at("/healthz")
 
     def _answers_at(self, path: str) -> bool:

@@ -67,7 +67,7 @@ class Etcd(Server):
             "--log-level=warn",
         ]
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         with contextlib.suppress(OSError):
             return Api(self.url).get("/health").get("health") == "true"
         return False
@@ -156,7 +156,7 @@ class ApiServer(Server):
         )
         return policy
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         with contextlib.suppress(OSError, RefusalError):
             self.as_admin().text("/readyz")
             self.as_admin().get("/apis/rbac.authorization.k8s.io/v1/clusterroles/view")  # made after it is ready

@@ -205,7 +205,7 @@ class GatewayProcess(Server):
         given = ["--namespaces=gw-geo", "--token-review", f"--port={self.port}"]
         return ["env", *settings, sys.executable, "-m", "spatialstream", "gateway", *given]
 
-    def _answers(self):
+    def answers(self):
         with contextlib.suppress(OSError):
             return Client(self.port)("GET", "/ready").status == 200
         return False

@@ -40,7 +40,7 @@ class Sleeper(Server):
     def _command(self) -> list[str]:
         return [sys.executable, "-c", SERVER]
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         return (self.folder / "ready").exists()
 
 
