@@ -16,7 +16,8 @@ def test_columns_are_parsed_from_text():
     rule = TermRule(properties=Properties.parse(["name:keyword"]))
     check_fields(parse_columns("name=x, id=y"), rule)
     with pytest.raises(
-        SettingError, match=r"columns: 'name' is not a field of objects; they are id, t, lon, lat, x, y, text, terms$"
+        SettingError,
+        match="columns: 'name' is not a field of objects; they are id, t, lon, lat, x, y, text, terms; declare it, if",
     ):
         check_fields(parse_columns("name=x"), DEFAULT_RULE)
     for text in ("id", "id=", "=code"):

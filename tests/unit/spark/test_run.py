@@ -14,7 +14,11 @@ from spatialstream.spark.run import RunSettings, run
         ("o.csv", {"id": "code"}, "has no column 'code'"),
         ("o.csv", {}, "has no column 'text'"),
         ("none.csv", {}, "none"),
-        ("o.csv", {"text": "headline", "prority": "id"}, "'prority' is not a field of objects; they are id, t, lon"),
+        (
+            "o.csv",
+            {"text": "headline", "prority": "id"},
+            "'prority' is not a field of objects; they are id, .*; declare it, if it is a property",
+        ),
     ],
 )
 def test_files_that_are_refused_leave_no_folder(tmp_path: Path, name: str, columns: dict[str, str], told: str) -> None:

@@ -58,7 +58,8 @@ def check_fields(columns: Mapping[str, str], rule: TermRule) -> None:
     known = dict.fromkeys((*object_fields(WGS84)[:4], "x", "y", "text", "terms", *rule.properties.names))
     for field in columns:
         if field not in known:
-            raise SettingError("columns", f"{field!r} is not a field of objects; they are {', '.join(known)}")
+            told = f"{field!r} is not a field of objects; they are {', '.join(known)}"
+            raise SettingError("columns", f"{told}; declare it, if it is a property (setting property)")
 
 
 def columns_of(space: Space, columns: Mapping[str, str], rule: TermRule = DEFAULT_RULE) -> dict[str, str]:
