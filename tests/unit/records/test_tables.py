@@ -115,6 +115,14 @@ def test_dates_in_a_zone_and_numbers_without_one(path: Path) -> None:
     assert [each[1] for each in found] == [1, 2]
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
+def test_whole_numbers_have_the_format_that_is_given(path: Path, kind: pa.DataType) -> None:
+    days = pa.array([20210705, 20210706], kind)
+    found, letters, _ = read(path, pa.table({**PLAIN, "t": days}), None, InputLayout(time_format="%Y%m%d"))
+    assert [each[1] for each in found] == [parse_time("2021-07-05"), parse_time("2021-07-06")]
+    assert not letters
+
+
 def test_one_time_for_all(path: Path) -> None:
     found, letters, _ = read(path, pa.table({n: v for n, v in PLAIN.items() if n != "t"}), None, InputLayout(at=77))
     assert [each[1] for each in found] == [77, 77]

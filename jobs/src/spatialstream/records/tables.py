@@ -183,8 +183,10 @@ class TableReader:
         local = self._layout.time_format is not None or self._layout.time_zone is not None
         if field not in self._times or not local:
             return found
-        times = found if field == "t" else whole_times(found)
-        return _mapped(_as_texts(times, self._layout), self._times[field], problems)
+        times = _as_texts(found if field == "t" else whole_times(found), self._layout)
+        if times.type == pa.int64() and self._layout.time_format is None:  # numbers, which have no zone
+            return times
+        return _texts(self._times[field], times.to_pylist(), problems)
 
     def _points(
         self, table: pa.Table, geometry: Geometry, problems: dict[int, RecordError]
@@ -259,10 +261,6 @@ def _several(table: pa.Table, field: str, column: str, problems: dict[int, Recor
     values = zip(*(_at_path(table, part).to_pylist() for part in parts), strict=True)
     records = [dict(zip(parts, each, strict=True)) for each in values]
     return _texts((lambda record: value_of(record, field, column)[1]), records, problems)
-
-
-def _mapped(column: pa.Array, read: Callable[[object], object], problems: dict[int, RecordError]) -> pa.Array:
-    return column if column.type == pa.int64() else _texts(read, column.to_pylist(), problems)
 
 
 def _texts(
