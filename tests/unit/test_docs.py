@@ -103,6 +103,14 @@ def sections(page):
     return dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL))
 
 
+def options_of(command):
+    """The long options of a command, and of the commands within it."""
+    for action in command._actions:
+        yield from (option for option in action.option_strings if option[:2] == "--")
+        for each in action.choices.values() if isinstance(action.choices, dict) else ():
+            yield from options_of(each)
+
+
 def test_every_command_has_a_section_with_its_options():
     from spatialstream.cli import parser
 
@@ -111,7 +119,7 @@ def test_every_command_has_a_section_with_its_options():
     for name, command in commands.choices.items():
         # the options of both jobs stand with the router
         text = texts[name] + (texts["router"] if name == "worker" else "")
-        options = {option for action in command._actions for option in action.option_strings if option[:2] == "--"}
+        options = set(options_of(command))
         described = set(re.findall(r"--[a-z][a-z-]*", text))
         assert options - described == {"--help"}, name
         mentioned = set(re.findall(r"^\| (`--[^|]*) \|", texts[name], re.MULTILINE))

@@ -10,7 +10,7 @@ The public API; every name is loaded on first use.
   :class:`Connection` and :class:`TlsFiles` say how to reach protected servers.
 - Queries: :class:`SRQ`, :class:`SKQ`, :class:`STQ`, :class:`SBQ` (each a :class:`SnapshotQuery`), :class:`CRQ`,
   :class:`CKQ`, :class:`CTQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`, :class:`Circle`,
-  :class:`Polygon`. Wherever a query is taken, a dictionary of the JSON form is taken too.
+  :class:`Polygon`, :class:`Area`. Wherever a query is taken, a dictionary of the JSON form is taken too.
 - Space, time and text: :class:`Space` and ``WGS84``, :func:`parse_time`, :func:`extract_terms` and :class:`TermRule`,
   which also has the stream's :class:`Properties`.
 - Notebooks: :class:`Map`.
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         SKQ,
         SRQ,
         STQ,
+        Area,
         Box,
         Cancel,
         Circle,
@@ -92,6 +93,7 @@ __all__ = [
     "Answer",
     "AnswerStream",
     "Answers",
+    "Area",
     "Assembler",
     "Box",
     "Cancel",
@@ -150,7 +152,7 @@ _MODULES = {
     "model.times": ("parse_time",),
     "model.typed_queries": (
         *("CKQ", "CRQ", "CTQ", "SBQ", "SKQ", "SRQ", "STQ"),
-        *("Box", "Cancel", "Circle", "ContinuousQuery", "Polygon", "SnapshotQuery"),
+        *("Area", "Box", "Cancel", "Circle", "ContinuousQuery", "Polygon", "SnapshotQuery"),
     ),
     "oracle.records": ("brute_force",),
     "records.layout": ("InputLayout",),

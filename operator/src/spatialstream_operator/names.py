@@ -48,7 +48,7 @@ APPROVE_ANNOTATION = f"{GROUP}/approve"
 """Annotation of a SpatialStream in mode ``approve``: the id of the approved proposal."""
 
 COMPONENTS = ("router", "worker", "router-executor", "executor")
-TOPIC_KINDS = ("objects", "queries", "results", "rejected")
+TOPIC_KINDS = ("objects", "queries", "results", "rejected", "areas")
 """Topics for producers and consumers; the spec may name them."""
 INTERNAL_KINDS = ("blocks", "epochs")
 """Topics between router and worker."""

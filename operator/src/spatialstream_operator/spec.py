@@ -560,7 +560,7 @@ class Deletion:
     """What is deleted with the SpatialStream.
 
     Attributes:
-        topics: whether the topics objects, queries, results and rejected are; the internal ones go with the state.
+        topics: whether the topics objects, queries, results, rejected and areas are; internal ones go with the state.
         state: whether the routing state and the checkpoint are.
     """
 

@@ -211,7 +211,7 @@ def test_a_query_that_would_be_rejected_is_told_before_anything_is_sent(
         (["--box", "a", "b"], "box: 'a b' are not numbers"),
         (
             ["--type", "SRQ", "--box", "0", "0", "1", "1", "--circle", "0", "0", "1"],
-            "give a box, a circle or a polygon, not several",
+            "give a box, a circle, a polygon or an area, not several",
         ),
         (["--type", "SRQ", "--box", "0", "0", "1", "--duration", "1h"], "region.box: must be a list of 4 numbers"),
         (["--type", "SKQ", "--point", "0", "0", "--duration", "1h"], "k: SKQ requires k"),

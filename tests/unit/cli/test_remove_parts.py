@@ -98,7 +98,7 @@ def test_all_parts_are_removed(stream, capsys):
     assert remove(stream) == 0
 
     assert stream.store.erased
-    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected", "areas")
     assert list(stream.checkpoint.iterdir()) == []
 
 
@@ -167,7 +167,7 @@ def test_a_new_incarnation_has_only_what_was_between_the_jobs_of_the_one_before(
     stream.topics, stream.store.incarnation = ids(), incarnation
 
     assert remove(stream, "--topics", "all") == 0
-    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected", "areas")
 
 
 def test_a_stream_whose_jobs_run_is_left_alone(stream, capsys):
@@ -186,7 +186,7 @@ def test_topics_between_the_jobs_and_checkpoint_go_without_zookeeper(stream, cap
 
     assert remove(stream) == 2
 
-    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected", "areas")
     assert [path.name for path in stream.checkpoint.iterdir()] == ["topics.json"]
     assert capsys.readouterr().err == "spatialstream: ZooKeeper (zk:2181) did not answer within 10 s\n"
 
@@ -212,7 +212,7 @@ def test_routing_state_and_checkpoint_go_without_kafka_and_all_that_failed_is_to
 
     stream.store.error, stream.store.incarnation, stream.topics = None, None, there
     assert remove(stream) == 0
-    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected", "areas")
 
 
 def test_a_stream_of_an_earlier_release_has_what_is_between_its_jobs(stream):
@@ -222,4 +222,4 @@ def test_a_stream_of_an_earlier_release_has_what_is_between_its_jobs(stream):
     note_topics(stream.storage, "quakes", stream.incarnation, BETWEEN, dict).add({})
 
     assert remove(stream, "--topics", "all") == 0
-    assert stream.topics.keys() == named("objects", "queries", "results", "rejected")
+    assert stream.topics.keys() == named("objects", "queries", "results", "rejected", "areas")

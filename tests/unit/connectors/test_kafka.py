@@ -55,7 +55,8 @@ class Settings:
 
     def __init__(self, unknown: int = 0, *, refuses: bool = False) -> None:
         self.unknown, self.refuses = unknown, refuses
-        self.values = {"cleanup.policy": "delete", "retention.ms": "86400000", "retention.bytes": "-1"}
+        made = {"cleanup.policy": "delete", "retention.ms": "86400000", "retention.bytes": "-1"}
+        self.values = {topic: dict(made) for topic in ("s.epochs", "s.areas")}
 
     def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
         future = Future[Any]()
@@ -63,7 +64,9 @@ class Settings:
             self.unknown -= 1
             future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
         else:
-            future.set_result({name: SimpleNamespace(value=value) for name, value in self.values.items()})
+            future.set_result(
+                {name: SimpleNamespace(value=value) for name, value in self.values[resources[0].name].items()}
+            )
         return {resources[0]: future}
 
     def incremental_alter_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
@@ -71,20 +74,26 @@ class Settings:
         if self.refuses:
             future.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
         else:
-            self.values |= {entry.name: entry.value for entry in resources[0].incremental_configs}
+            self.values[resources[0].name] |= {entry.name: entry.value for entry in resources[0].incremental_configs}
             future.set_result(None)
         return {resources[0]: future}
 
 
-def test_nothing_goes_by_itself_from_the_topic_of_decisions_whoever_has_created_it() -> None:
+def test_nothing_goes_by_itself_from_the_topics_of_decisions_and_of_areas_whoever_has_created_them() -> None:
     admin = Settings(unknown=2)
-    Topics("s").keep_epochs(admin)  # type: ignore[arg-type]
+    Topics("s").keep(admin)  # type: ignore[arg-type]
     assert admin.unknown == 0, "of a topic that was just created, not all brokers know at once"
-    assert admin.values == {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    assert admin.values["s.epochs"] == {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    assert admin.values["s.areas"]["cleanup.policy"] == "compact"
     admin.refuses = True
-    Topics("s").keep_epochs(admin)  # type: ignore[arg-type]
+    Topics("s").keep(admin)  # type: ignore[arg-type]
 
 
 def test_who_may_not_keep_them_is_told_what_to_set() -> None:
     with pytest.raises(SettingError, match=r"s\.epochs would lose messages .*: set its retention\.ms to -1 \("):
-        Topics("s").keep_epochs(Settings(refuses=True))  # type: ignore[arg-type]
+        Topics("s").keep(Settings(refuses=True))  # type: ignore[arg-type]
+    admin = Settings()
+    Topics("s").keep(admin)  # type: ignore[arg-type]
+    admin.values["s.areas"]["cleanup.policy"], admin.refuses = "delete", True
+    with pytest.raises(SettingError, match=r"s\.areas would lose messages .*: set its cleanup\.policy to compact \("):
+        Topics("s").keep(admin)  # type: ignore[arg-type]

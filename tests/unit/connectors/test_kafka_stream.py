@@ -11,7 +11,7 @@ from spatialstream.connectors.kafka import Connection
 from spatialstream.connectors.kafka_stream import TopicWatch
 from spatialstream.model.errors import StateError
 
-ALL = {f"s.{kind}" for kind in ("objects", "queries", "results", "rejected", "blocks", "epochs")}
+ALL = {f"s.{kind}" for kind in ("objects", "queries", "results", "rejected", "areas", "blocks", "epochs")}
 
 
 class Broker:

@@ -172,7 +172,8 @@ SPAN = 'is not a duration; give milliseconds or a string such as "30m", "2h", "7
         (
             "CRQ",
             {"region": 5},
-            'region: must be {"box": [west, south, east, north]}, {"circle": [x, y, radius]} or {"polygon": GeoJSON}',
+            'region: must be {"box": [west, south, east, north]}, {"circle": [x, y, radius]}, {"polygon": GeoJSON} or '
+            '{"area": name}',
         ),
         ("CRQ", {"region": {"box": [0, 0, 0, 999]}}, "region.box: 999 is out of range; it must lie in [-90, 90]"),
         ("CRQ", {"keywords": "fire"}, "keywords: 'fire' is not a list of strings"),

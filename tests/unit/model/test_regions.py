@@ -51,7 +51,10 @@ def test_the_json_form():
     assert parse_region({"circle": [0, 5, 1e9]}, PLANE) == Circle(0, 5, 1e9)
 
 
-FORM = 'region: must be {"box": [west, south, east, north]}, {"circle": [x, y, radius]} or {"polygon": GeoJSON}'
+FORM = (
+    'region: must be {"box": [west, south, east, north]}, {"circle": [x, y, radius]}, {"polygon": GeoJSON} or '
+    '{"area": name}'
+)
 TRIANGLE = {"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [0, 4], [0, 0]]]}
 
 

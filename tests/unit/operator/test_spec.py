@@ -225,7 +225,7 @@ def test_topics_are_named_after_the_stream_unless_the_spec_says_otherwise():
     assert topics["objects"] == "geo.quakes.objects"
     assert topics["results"] == "answers"
     assert topics["blocks"] == "geo.quakes.blocks"
-    assert list(topics) == ["objects", "queries", "results", "rejected", "blocks", "epochs"]
+    assert list(topics) == ["objects", "queries", "results", "rejected", "areas", "blocks", "epochs"]
 
 
 def test_two_kinds_never_share_a_topic():

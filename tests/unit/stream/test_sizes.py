@@ -125,7 +125,7 @@ def test_the_longest_rows_fit_into_messages() -> None:
             assert len(key) + value.size < LARGEST_MESSAGE - ROOM
 
 
-@pytest.mark.parametrize("small", ["blocks", "results", "rejected", "epochs"])
+@pytest.mark.parametrize("small", ["blocks", "results", "rejected", "epochs", "areas"])
 def test_topics_that_take_too_little_are_refused(small: str) -> None:
     def described(resources: list[Any]) -> dict[Any, Any]:
         (resource,) = resources

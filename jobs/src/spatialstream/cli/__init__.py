@@ -53,12 +53,14 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     from spatialstream.cli import (
+        areas,
         check,
         cluster,
         demo,
         gateway,
         generate,
         load,
+        queries,
         query,
         rebalance,
         remove,
@@ -79,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.pod_session
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     files = (run, generate, tree, check, demo, demo_live)
-    streams = (router, worker, load, query, results, status, rebalance, remove, gateway, cluster)
+    streams = (router, worker, load, areas, query, queries, results, status, rebalance, remove, gateway, cluster)
     for module in files + streams:
         module.add_parser(commands)
     return top

@@ -198,7 +198,7 @@ def _served(broker: Connection, name: str, store: Callable[[], ZooKeeperStore]) 
 
         with ExitStack() as closing:
             reached = closing.enter_context(store())
-            return Stream(reached, closing.pop_all())
+            return Stream(reached, closing.pop_all(), broker, name)
 
     def results(start: Sequence[int] | int) -> Results:
         return Results(broker, name, start=start)

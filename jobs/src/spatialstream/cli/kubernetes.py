@@ -24,8 +24,22 @@ from typing import Any
 from spatialstream.cli import live
 from spatialstream.cli.pod_session import MARK, write_here
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.properties.declared import Properties
+from spatialstream.model.space import Space
+from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
 
-__all__ = ["RESOURCE", "Kubectl", "add_cluster", "again", "asked", "driver_pod", "resource", "run_in_pod", "running"]
+__all__ = [
+    "RESOURCE",
+    "Kubectl",
+    "add_cluster",
+    "again",
+    "asked",
+    "driver_pod",
+    "resource",
+    "run_in_pod",
+    "running",
+    "space_and_rule",
+]
 
 RESOURCE = "spatialstreams.spatialstream.dev"
 """The custom resource, as kubectl names it."""
@@ -262,6 +276,21 @@ def resource(kubectl: Kubectl, name: str) -> dict[str, Any]:
         names = ", ".join(each["metadata"]["name"] for each in others.get("items", ())) or "none"
         raise SettingError("stream", f"there is no SpatialStream {name!r} in {kubectl.place}; it has: {names}")
     return dict(found)
+
+
+def space_and_rule(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, TermRule]:
+    """The space of a SpatialStream, unless another one is given, and its term rule."""
+    terms = spec.get("terms", {})
+    words = frozenset(term for word in terms.get("stopWords", ()) for term in extract_terms(word))
+    properties = Properties.parse(f"{name}:{kind}" for name, kind in sorted(spec.get("properties", {}).items()))
+    return space or Space.parse(spec.get("space", "wgs84")), TermRule(
+        words,
+        terms.get("minLength", 1),
+        terms.get("queryWords", QUERY_WORDS),
+        terms.get("polygonVertices", POLYGON_VERTICES),
+        terms.get("ranking", False),
+        properties,
+    )
 
 
 def running(pod: Mapping[str, Any]) -> bool:

@@ -27,6 +27,7 @@ from spatialstream.model.errors import SettingError, StateError, Unavailable
 if TYPE_CHECKING:
     from spatialstream.actors.engine import ActorEngine
     from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
+    from spatialstream.client import Stream
     from spatialstream.connectors.contracts import Storage
     from spatialstream.connectors.kafka import Connection
     from spatialstream.spark.session import SparkSession
@@ -58,6 +59,7 @@ __all__ = [
     "settings",
     "stopping",
     "store",
+    "stream",
 ]
 
 VARIABLES = {
@@ -229,6 +231,18 @@ def store(options: argparse.Namespace) -> ZooKeeperStore:
     from spatialstream.store.zookeeper import ZooKeeperStore
 
     return ZooKeeperStore(options.zookeeper, options.stream, **access(options))
+
+
+def stream(options: argparse.Namespace) -> Stream:
+    """Connect to the stream that the options of :func:`add_broker` and :func:`add_store` locate.
+
+    Raises:
+        SettingError: an option cannot be used.
+        Unavailable: ZooKeeper cannot be reached, or no worker of such a stream has run yet.
+    """
+    from spatialstream.client import connect
+
+    return connect(options.stream, options.zookeeper, connection(options), **access(options))
 
 
 def _credentials(options: argparse.Namespace) -> tuple[str, str] | None:

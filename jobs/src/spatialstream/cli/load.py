@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import dry_run, live
 from spatialstream.cli import options as shared
+from spatialstream.cli.areas import add_areas, areas_of
 from spatialstream.cli.run import unknown_text
+from spatialstream.model.areas import AreaTable
 from spatialstream.model.errors import AllRejected, SettingError, StateError, Unavailable
 from spatialstream.model.kinds import KINDS
 from spatialstream.model.objects import ObjectBatch
@@ -45,6 +51,7 @@ def add_parser(commands: Any) -> None:
     add("--objects", type=Path, metavar="FILE", help=text)
     text = "queries to send (default with a generated stream: queries around its objects)"
     add("--queries", type=Path, metavar="FILE", help=text)
+    add_areas(parser)
     shared.add_columns(parser)
     shared.add_layout(parser)
     dry_run.add_dry_run(parser)
@@ -93,6 +100,7 @@ def _load(options: argparse.Namespace) -> int:
     if files:
         objects, refused["objects"] = read_objects(files, known, options.columns, unit, layout)
     if options.queries is not None:
+        options.queries = _with_areas(options, options.queries)
         queries, refused["queries"] = read_queries(options.queries, known, unit)
     _tell_refused(options, refused, {"objects": len(objects), "queries": len(queries)})
     unknown = refused["objects"].unknown if files else {}
@@ -130,6 +138,21 @@ def _load(options: argparse.Namespace) -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(report, indent=1))
     return 0
+
+
+def _with_areas(options: argparse.Namespace, queries: Path) -> Path:
+    """The file of queries with the polygons of the areas that it names, of ``--areas`` or of the stream."""
+    from spatialstream.records.area_files import areas_of_file
+    from spatialstream.records.area_lines import with_areas
+
+    def areas() -> AreaTable:
+        if options.areas is not None:
+            return areas_of_file(options.areas, options.area_id, options.space, shared.term_rule(options))
+        return areas_of(options).table()
+
+    keep = Path(tempfile.mkdtemp(prefix="spatialstream-"))
+    atexit.register(shutil.rmtree, keep, ignore_errors=True)
+    return with_areas(queries, cache(areas), keep)
 
 
 def _tell_refused(options: argparse.Namespace, refused: Mapping[str, Refused], usable: Mapping[str, int]) -> None:

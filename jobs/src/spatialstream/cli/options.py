@@ -109,14 +109,19 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
     add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
     text = f"maximum number of words of a query, in keywords, any and none together (default {QUERY_WORDS})"
     add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=text)
-    text = f"maximum number of vertices of a polygon, in all its rings together (default {POLYGON_VERTICES:,})"
-    add("--polygon-vertices", type=count, default=POLYGON_VERTICES, metavar="N", help=text)
+    add_polygon_vertices(parser)
     ranked = listed(lambda kind: kind.is_ranked)
     add("--ranking", action="store_true", help=f"count how many objects have each word, by which {ranked} rank")
     text = (
         "a property of objects, which queries may ask of (where): NAME:keyword, :number, :time or :boolean; repeatable"
     )
     add("--property", action="append", default=[], metavar="NAME:TYPE", dest="properties", help=text)
+
+
+def add_polygon_vertices(parser: argparse.ArgumentParser) -> None:
+    """Add ``--polygon-vertices``."""
+    text = f"maximum number of vertices of a polygon, in all its rings together (default {POLYGON_VERTICES:,})"
+    parser.add_argument("--polygon-vertices", type=count, default=POLYGON_VERTICES, metavar="N", help=text)
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:

@@ -14,28 +14,35 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
+from spatialstream.cli.areas import areas_of
 from spatialstream.cli.results import print_row
 from spatialstream.connectors.program import program
-from spatialstream.model.errors import RunError, SettingError
+from spatialstream.model.areas import asked_area, with_area
+from spatialstream.model.errors import RecordError, RunError, SettingError
 from spatialstream.model.kinds import kind_of, listed
-from spatialstream.model.properties.declared import Properties
 from spatialstream.model.ranking.asked import WEIGHTINGS
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import ANY_WORDS, POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
+from spatialstream.model.terms import ANY_WORDS
+
+if TYPE_CHECKING:
+    from spatialstream.client import Areas
 
 __all__ = ["add_parser", "from_options", "read"]
 
 _WIDE = Space.planar(-1e15, -1e15, 1e15, 1e15)
 """A space that contains all coordinates."""
 
+_SOMEWHERE = {"box": [0, 0, 0, 0]}
+"""In place of an area, where a query is checked before that is looked up."""
+
 _FIELDS = (
-    *("type", "box", "circle", "polygon", "point", "keywords", "any", "none", "where"),
+    *("type", "box", "circle", "polygon", "area", "point", "keywords", "any", "none", "where"),
     *("k", "duration", "window", "step", "time", "id"),
     *("words", "radius", "half_life", "between", "weights", "expansions", "weighting"),
 )
@@ -80,6 +87,7 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     for name, form in (("box", "W S E N"), ("circle", "LON LAT METRES"), ("point", "LON LAT")):
         add(f"--{name}", nargs="+", metavar="N", help=f"{form}, separated by spaces or commas")
     add("--polygon", metavar="FILE", help="a GeoJSON file of a Polygon, a MultiPolygon, or one Feature")
+    add("--area", metavar="NAME", help="an area of the stream, see spatialstream areas")
     add("--keywords", action="append", metavar="A,B", help="an object's text must have all of these terms")
     add("--any", action="append", metavar="'A B'", help="it must have all terms of this --any, or of another --any")
     add("--none", action="append", metavar="A,B", help="it must have none of these terms")
@@ -113,19 +121,54 @@ def _query(options: argparse.Namespace) -> int:
     if not at_once and options.at_least is not None:
         raise SettingError("at-least", "works only for snapshot queries without --through-stream")
     remote = kubernetes.asked(options)
+    checked = _without_areas(records_read)
     if at_once and not remote:
-        _check_anywhere(records_read, options.space)
+        _check_anywhere(checked, options.space)
         return _ask_at_once(options, records_read)
     space, rule = options.space or WGS84, ANY_WORDS
     if remote:
         found = kubernetes.resource(kubernetes.Kubectl.of(options), options.stream)
-        space, rule = _stream_of(found["spec"], options.space)
-    records = check_queries(records_read, space, rule)
+        space, rule = kubernetes.space_and_rule(found["spec"], options.space)
+    records = check_queries(checked, space, rule)
     if not remote:
+        if checked != records_read:
+            records = check_queries(_with_areas(records_read, areas_of(options, space)), space, rule)
         return _ask(options, records, space)
+    for record, (_, given) in zip(records, records_read, strict=True):
+        record |= {"region": given["region"]} if "region" in record else {}
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     more = kubernetes.again(options, "timeout", "count", "patience", "keep", "at_least", "through_stream")
     return kubernetes.run_in_pod(options, ["--file", "-", f"--space={space}", *more], lines.encode())
+
+
+def _without_areas(records: Sequence[Place]) -> list[Place]:
+    """Queries as they are checked before their areas are looked up.
+
+    Raises:
+        SettingError: what names an area is no name.
+    """
+    try:
+        return [
+            (place, record if asked_area(record) is None else {**record, "region": _SOMEWHERE})
+            for place, record in records
+        ]
+    except RecordError as error:
+        raise SettingError("query", str(error)) from None
+
+
+def _with_areas(records: Sequence[Place], areas: Areas) -> list[Place]:
+    """Queries with the polygons of the areas that they name.
+
+    Raises:
+        SettingError: the stream does not know one.
+    """
+    found = list[Place]()
+    for place, record in records:
+        try:
+            found.append((place, with_area(record, areas.table)))
+        except RecordError as error:
+            raise SettingError(place, str(error)) from None
+    return found
 
 
 def _check_anywhere(records: Sequence[Place], space: Space | None) -> None:
@@ -146,21 +189,6 @@ def _check_anywhere(records: Sequence[Place], space: Space | None) -> None:
 def _is_snapshot(record: Any) -> bool:
     kind = kind_of(record.get("type")) if isinstance(record, dict) else None
     return kind is not None and not kind.continuous
-
-
-def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, TermRule]:
-    """The space of a SpatialStream, unless another one is given, and its term rule."""
-    terms = spec.get("terms", {})
-    words = frozenset(term for word in terms.get("stopWords", ()) for term in extract_terms(word))
-    properties = Properties.parse(f"{name}:{kind}" for name, kind in sorted(spec.get("properties", {}).items()))
-    return space or Space.parse(spec.get("space", "wgs84")), TermRule(
-        words,
-        terms.get("minLength", 1),
-        terms.get("queryWords", QUERY_WORDS),
-        terms.get("polygonVertices", POLYGON_VERTICES),
-        terms.get("ranking", False),
-        properties,
-    )
 
 
 # ------------------------------------------------------------------------------------------------------------- queries
@@ -218,8 +246,10 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     at = given.pop("point", None)
     if options.polygon is not None:
         given["polygon"] = _geometry(options.polygon)
+    if options.area is not None:
+        given["area"] = options.area
     if len(given) > 1:
-        raise SettingError([*given][-1], "give a box, a circle or a polygon, not several of them")
+        raise SettingError([*given][-1], "give a box, a circle, a polygon or an area, not several of them")
     record = {"id": options.id, "type": options.type, "t": options.time, "region": given or None}
     record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
     record["where"] = options.where
@@ -268,7 +298,7 @@ def _number_or_text(text: str | None) -> int | str | None:
 
 def _ask_at_once(options: argparse.Namespace, records: Sequence[Place]) -> int:
     """Answer snapshot queries as of the newest round, and print the answers."""
-    from spatialstream.client import Stream
+    from spatialstream.client import Areas, Stream
 
     at_least = options.at_least
     if at_least == "now":
@@ -277,6 +307,10 @@ def _ask_at_once(options: argparse.Namespace, records: Sequence[Place]) -> int:
     before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with live.store(options) as store, Stream(store) as stream:
+            if any(asked_area(record) is not None for _, record in records):
+                records = _with_areas(
+                    records, Areas(live.connection(options), options.stream, stream.space, stream.rule)
+                )
             for number, line in enumerate(stream.snapshots.lines(records, at_least, options.timeout / 1000), 1):
                 print(line, flush=True)
                 if number == options.count:

@@ -11,10 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
+from spatialstream.cli.queries import area_lines, outdated
 from spatialstream.cli.run import unknown_text
 from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError, Unavailable
@@ -46,10 +48,14 @@ def add_parser(commands: Any) -> None:
     add("--stream", dest="stored", metavar="NAME", help="name of a stream that is not on Kubernetes")
     kubernetes.add_cluster(parser)
     live.add_store(parser, None)
+    text = "the broker of a stream that is not on Kubernetes: show which queries have an older geometry of their area"
+    add("--bootstrap", default=os.environ.get(live.VARIABLES["bootstrap"]), metavar="HOST:PORT,...", help=text)
+    known = os.environ.get(live.VARIABLES["kafka_security"])
+    add("--kafka-security", type=Path, default=known, metavar="FILE", help="Kafka properties, for --bootstrap")
     add("--watch", action="store_true", help="repeat until interrupted")
     add("--every", type=shared.duration, default=5_000, metavar="TIME", help="with --watch: the interval (default 5s)")
     add("--json", action="store_true", help="print JSON, one line for each refresh")
-    parser.set_defaults(function=_status, quiet=True)
+    parser.set_defaults(function=_status, quiet=True, topic=[])
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -103,11 +109,13 @@ def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) ->
     resource = kubernetes.resource(kubectl, options.stream)
     events, slots = _events(kubectl, options.stream), _slots(kubectl, options.stream)
     unknown, most_expensive = _unknown(kubectl, options.stream), _most_expensive(kubectl, options.stream)
+    of_areas = _outdated(kubectl, options.stream)
     if options.json:
-        figures = {"unknown_fields": unknown, "most_expensive": dict(most_expensive)}
+        figures = {"unknown_fields": unknown, "most_expensive": dict(most_expensive), "outdated_queries": of_areas}
         return json.dumps({"stream": resource, "slots": slots, "events": events, **figures})
     approve = [program(), "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
-    return stream_text(resource, events, slots, time.time(), " ".join(approve), unknown, most_expensive)
+    text = stream_text(resource, events, slots, time.time(), " ".join(approve), unknown, most_expensive)
+    return "\n".join([text, *_outdated_lines(of_areas)])
 
 
 def _events(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, Any]]:
@@ -159,6 +167,18 @@ def _most_expensive(kubectl: kubernetes.Kubectl, name: str) -> list[tuple[str, i
         return []
     samples = [each for family in families for each in family.samples if each.name == "spatialstream_query_candidates"]
     return sorted(((each.labels["query"], int(each.value)) for each in samples), key=lambda pair: -pair[1])
+
+
+def _outdated(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, Any]]:
+    """The queries with another geometry than their area has, as the worker's pod says; nothing if it does not."""
+    listed = ("spatialstream", "queries", "list", "--outdated", "--json")
+    try:
+        return [
+            json.loads(line)
+            for line in kubectl.run("exec", f"{name}-worker", "-c", "driver", "--", *listed).splitlines()
+        ]
+    except (SpatialStreamError, ValueError):
+        return []
 
 
 def _metrics(kubectl: kubernetes.Kubectl, pod: str) -> str:
@@ -355,15 +375,36 @@ def _look_at_store(store: Any, options: argparse.Namespace) -> str:
     state, unknown = store.state(), read_unknown(store)
     slots, most_expensive = _store_slots(store, state.active.number), _store_most_expensive(store)
     executors = {job: asked_executors(store, job) for job in EXECUTORS}
+    of_areas = _store_outdated(options)
     if options.json:
         figures = {
             "executors": executors,
             "slots": slots,
             "unknown_fields": unknown,
             "most_expensive": dict(most_expensive),
+            "outdated_queries": of_areas,
         }
         return json.dumps(_state_record(state) | figures)
-    return store_text(options.stream, state, slots, executors, unknown, most_expensive)
+    text = store_text(options.stream, state, slots, executors, unknown, most_expensive)
+    return "\n".join([text, *_outdated_lines(of_areas)])
+
+
+def _store_outdated(options: argparse.Namespace) -> list[dict[str, Any]] | str:
+    """The queries with another geometry than their area has, or why they are not known."""
+    if options.bootstrap is None:
+        return "give --bootstrap"
+    try:
+        with live.stream(options) as stream:
+            return outdated(stream)
+    except (SettingError, Unavailable) as error:
+        return str(error)
+
+
+def _outdated_lines(found: list[dict[str, Any]] | str) -> list[str]:
+    """A part of the text, below a blank line; nothing if there is nothing to say, or nobody asked for it."""
+    if isinstance(found, str):
+        return [] if found == "give --bootstrap" else ["", f"queries of areas: not known: {found}"]
+    return ["", *lines] if (lines := area_lines(found)) else []
 
 
 def _state_record(state: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 - a :class:`Subscription` iterates over the rows of one continuous query, which it registers if needed; each row is an
   :class:`Answer`;
 - a :class:`RecordWriter` sends records on behalf of others, and reports which of them the stream rejected;
+- :class:`Areas` reads and writes the polygons that a stream knows by name;
 - a :class:`LiveSample` reads a sample of the objects as they are sent, for display;
 - :class:`Sender` sends objects, queries and watermarks at a rate, and :class:`Watch` measures the age of results;
 - for use with another Kafka client: :data:`CLOCK` and :func:`watermark` are key and value of a watermark, and
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spatialstream.client.answer import Answer
+    from spatialstream.client.areas import Areas, Loaded
     from spatialstream.client.cursor import Cursor
     from spatialstream.client.latency import Latencies, Watch
     from spatialstream.client.live_sample import LiveSample
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOCK",
     "Answer",
+    "Areas",
     "Assembler",
     "Connection",
     "Cursor",
@@ -51,6 +54,7 @@ __all__ = [
     "Folder",
     "Latencies",
     "LiveSample",
+    "Loaded",
     "PendingQueries",
     "QuerySession",
     "RecordWriter",
@@ -70,6 +74,7 @@ __all__ = [
 
 _MODULES = {
     "client.answer": ("Answer",),
+    "client.areas": ("Areas", "Loaded"),
     "client.query_session": ("QuerySession", "PendingQueries", "check_queries"),
     "client.cursor": ("Cursor",),
     "client.live_sample": ("LiveSample",),

@@ -24,4 +24,4 @@ class RegisteredQueries:
     queries: list[dict[str, Any]]
     last: int | None
     as_of: dict[str, int]
-    so_far: list[dict[str, int | None]]
+    so_far: list[dict[str, Any]]

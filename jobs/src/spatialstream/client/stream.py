@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -13,15 +13,18 @@ import numpy as np
 
 from spatialstream.actors.query_endpoint import QueryClient
 from spatialstream.client.answer import Answer
+from spatialstream.client.area_queries import AreaQuery, Refreshed, area_queries, refresh
+from spatialstream.client.areas import Areas
 from spatialstream.client.description import StreamDescription
 from spatialstream.client.registered import RegisteredQueries
 from spatialstream.client.snapshot_client import SnapshotClient
 from spatialstream.connectors.kafka import Connection
+from spatialstream.model.areas import with_area
 from spatialstream.model.errors import RecordError, Replaced, SettingError, StateError, Suspended, Unavailable
 from spatialstream.model.objects import parse_object
 from spatialstream.model.space import Space
 from spatialstream.model.times import looks_like, looks_unlike
-from spatialstream.model.typed_queries import ContinuousQuery, SnapshotQuery, as_record
+from spatialstream.model.typed_queries import ContinuousQuery, SnapshotQuery, TypedQuery, as_record
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import TimeLimits, read_limits
 from spatialstream.store.tls import TlsFiles
@@ -177,15 +180,16 @@ class Stream:
             sure: accept numeric times as ms even if they look like another unit.
 
         Raises:
-            SettingError: a query is not a snapshot query of this stream, or its time is later than the clock or looks
-                like another unit than ms; names the query, and says what would be right.
+            SettingError: a query is not a snapshot query of this stream, it is of an area that the stream does not
+                know, or its time is later than the clock or looks like another unit than ms; names the query, and says
+                what would be right.
             Unavailable: there is no answer in time; a later try may succeed.
             Suspended: the stream is suspended; raised as soon as that is known.
             Replaced: the stream has been replaced by another one of its name.
         """
         if isinstance(query, SnapshotQuery | Mapping):
-            return self.snapshots.ask(as_record(query), at_least=at_least, timeout=timeout, sure=sure)
-        records = [as_record(each) for each in query]
+            return self.snapshots.ask(self._record("query", query), at_least=at_least, timeout=timeout, sure=sure)
+        records = [self._record(f"query {number}", each) for number, each in enumerate(query)]
         return self.snapshots.ask(records, at_least=at_least, timeout=timeout, sure=sure)
 
     def register(self, query: ContinuousQuery | Mapping[str, Any], *, timeout: float = 30.0) -> dict[str, Any]:
@@ -200,7 +204,8 @@ class Stream:
             timeout: seconds within which it must be registered.
 
         Raises:
-            SettingError: it is not a continuous query of this stream, or its id belongs to another query.
+            SettingError: it is not a continuous query of this stream, it is of an area that the stream does not know,
+                or its id belongs to another query.
             Unavailable: the broker or the stream does not answer in time; the query may be registered nevertheless.
         """
         with self.watch(query, timeout=timeout) as subscription:
@@ -259,6 +264,48 @@ class Stream:
             return parse_object(dict(record), self.space, self.rule).t
         except RecordError as error:
             raise SettingError(f"object {number}", str(error)) from None
+
+    @cached_property
+    def areas(self) -> Areas:
+        """The areas that the stream knows by name; what they do may raise Unavailable.
+
+        Raises:
+            SettingError: the stream was opened without a broker.
+        """
+        return Areas(self._reached_broker(), self._name, self.space, self.rule)
+
+    def area_queries(self) -> Iterator[AreaQuery]:
+        """The registered queries of areas, and whether they have the geometry that their area has now.
+
+        Raises:
+            Unavailable: the broker or the stream does not answer in time.
+        """
+        return area_queries(self, self.areas.table())
+
+    def refresh(self, area: str, *, timeout: float = 60.0) -> Refreshed:
+        """Register those queries of an area anew that have another geometry than it has now.
+
+        All of them end at one instant of the stream's time and begin again at the same one: no object is missed, and
+        none is matched by both. A query ends when it would have ended. Windows of a CKQ and a CTQ begin empty.
+
+        Args:
+            area: the area's name.
+            timeout: seconds within which that must be done.
+
+        Raises:
+            SettingError: there is no such area.
+            Unavailable: the broker or the stream does not answer in time; some queries may be registered anew.
+        """
+        table = self.areas.table()
+        return refresh(self, self.areas.get(area), table, self._record_writer, timeout)
+
+    def _record(self, place: str, query: TypedQuery | Mapping[str, Any]) -> Mapping[str, Any]:
+        """The record of a query, with the polygon of the area that it names."""
+        try:
+            record: Mapping[str, Any] = with_area(as_record(query), lambda: self.areas.table())
+        except RecordError as error:
+            raise SettingError(place, str(error)) from None
+        return record
 
     @cached_property
     def _record_writer(self) -> RecordWriter:
@@ -320,7 +367,7 @@ class Stream:
         """
         from spatialstream.client.subscription import Subscription
 
-        given = query if isinstance(query, str) else as_record(query)
+        given = query if isinstance(query, str) else self._record("query", query)
         return Subscription(self, self._reached_broker(), self._name, given, after, cancel, patience, timeout)
 
     def _registered(self, asked: Mapping[str, Any], timeout: float, limit: int) -> RegisteredQueries:
@@ -337,7 +384,7 @@ class Stream:
                 time.sleep(_PAUSE)
             else:
                 queries = found[:limit]
-                so_far: list[dict[str, int | None]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
+                so_far: list[dict[str, Any]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
                 last = queries[-1][0] if queries else None
                 return RegisteredQueries([each[1] for each in queries], last, read_point.as_of, so_far)
 

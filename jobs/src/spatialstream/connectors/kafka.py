@@ -56,7 +56,7 @@ __all__ = [
 LARGEST_MESSAGE = 16 << 20
 """Bytes of the largest message that the topics accept."""
 
-NAMED = ("objects", "queries", "results", "rejected")
+NAMED = ("objects", "queries", "results", "rejected", "areas")
 """The topics that a stream shares with its users, who may name them differently."""
 
 INTERNAL = ("blocks", "epochs")
@@ -83,6 +83,8 @@ _SILENT = 0  # the library's own log; its errors are raised as exceptions
 _DAY = 24 * 3_600_000
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Settings of a topic from which the broker removes nothing by itself."""
+_LATEST = {"cleanup.policy": "compact"}
+"""Settings of a topic of which the broker keeps the last message of each key."""
 _COUNTS_KEPT = 5.0
 """Seconds for which the numbers of partitions are cached."""
 _BEGINS_KEPT = 1.0
@@ -205,6 +207,7 @@ class Topics:
         queries: queries and cancellations.
         results: result rows; see :mod:`spatialstream.connectors.delivery`.
         rejected: dead letters.
+        areas: areas by name, one partition; the last message of each name is kept.
         blocks: blocks for the slots, one partition each.
         epochs: announcements of epochs and records of all turns, one partition; cut by the worker.
 
@@ -220,7 +223,8 @@ class Topics:
             if topic in kinds:
                 raise SettingError("topic", f"{topic} is the topic of {kinds[topic]} and of {kind}; name another one")
             kinds[topic] = kind
-        self.objects, self.queries, self.results, self.rejected, self.blocks, self.epochs = self._names.values()
+        self.objects, self.queries, self.results, self.rejected, self.areas = (self._names[each] for each in NAMED)
+        self.blocks, self.epochs = (self._names[each] for each in INTERNAL)
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -249,6 +253,7 @@ class Topics:
             NewTopic(self.queries, 1, replicas, config=large),
             NewTopic(self.results, mergers, replicas, config=large),
             NewTopic(self.rejected, 1, replicas, config=large),
+            NewTopic(self.areas, 1, replicas, config=large | _LATEST),
             NewTopic(self.blocks, slots, replicas, config=passing),
             NewTopic(self.epochs, 1, replicas, config=large | _KEPT),
         ]
@@ -293,7 +298,7 @@ class Topics:
             self._create(admin, missing, made)
             present = self._settled(admin)
         counts = {name: len(present[name].partitions) for name in self._names.values()}
-        for topic, count in ((self.blocks, slots), (self.epochs, 1)):
+        for topic, count in ((self.blocks, slots), (self.epochs, 1), (self.areas, 1)):
             if counts[topic] != count:
                 raise SettingError(
                     "topics",
@@ -308,7 +313,7 @@ class Topics:
         with _reached(unreachable, connection, admin):
             self.check_sizes(admin)
             if create:
-                self.keep_epochs(admin)
+                self.keep(admin)
         return counts
 
     def _create(
@@ -367,6 +372,7 @@ class Topics:
             (self.results, LARGEST_MESSAGE),
             (self.rejected, _BROKERS_DEFAULT),
             (self.epochs, _BROKERS_DEFAULT),
+            (self.areas, _BROKERS_DEFAULT),
         ):
             size = int(self._settings(admin, topic)["max.message.bytes"] or 0)
             if size < least:
@@ -375,17 +381,21 @@ class Topics:
                     f"{topic} accepts messages of at most {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}",
                 )
 
-    def keep_epochs(self, admin: AdminClient) -> None:
-        """Make sure that the broker removes nothing from the topic of announcements, whoever has created it.
+    def keep(self, admin: AdminClient) -> None:
+        """Make sure that the broker removes no announcement and no area that there is, whoever created the topics.
 
         Raises:
             SettingError: it may, and does not let this client change that; says what to set.
         """
-        settings = self._settings(admin, self.epochs)
-        wrong = {name: value for name, value in _KEPT.items() if settings[name] != value}
+        for topic, kept in ((self.epochs, _KEPT), (self.areas, _LATEST)):
+            self._keep(admin, topic, kept)
+
+    def _keep(self, admin: AdminClient, topic: str, kept: Mapping[str, str]) -> None:
+        settings = self._settings(admin, topic)
+        wrong = {name: value for name, value in kept.items() if settings[name] != value}
         if not wrong:
             return
-        resource = ConfigResource(ResourceType.TOPIC, self.epochs)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         for name, value in wrong.items():
             resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
         try:
@@ -394,7 +404,7 @@ class Topics:
             if error.args[0].name() in _PASSING:
                 raise
             told = " and ".join(f"{name} to {value}" for name, value in wrong.items())
-            problem = f"{self.epochs} would lose messages that are still needed: set its {told}"
+            problem = f"{topic} would lose messages that are still needed: set its {told}"
             raise SettingError("topics", f"{problem} ({error.args[0].str()})") from None
 
     def ids(self, connection: Connection, kinds: Sequence[str]) -> dict[str, str]:

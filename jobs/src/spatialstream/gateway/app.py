@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshot_client import MOST
-from spatialstream.gateway import features, history, listing, logs
+from spatialstream.gateway import areas, features, history, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.answers import PARSED, AnswerRooms, Lines, Pieces, Room, as_collection, as_json
 from spatialstream.gateway.asyncapi import events
@@ -210,13 +210,18 @@ class Gateway:
             Endpoint("POST", "/streams/{stream}/queries", "write", self.register),
             Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
             Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
+            Endpoint("GET", "/streams/{stream}/areas", "ask", areas.listed),
+            Endpoint("POST", "/streams/{stream}/areas", "write", self.load_areas),
+            Endpoint("GET", "/streams/{stream}/areas/{area:path}", "ask", areas.show),
+            Endpoint("PUT", "/streams/{stream}/areas/{area:path}", "write", self.put_area),
+            Endpoint("DELETE", "/streams/{stream}/areas/{area:path}", "write", areas.delete),
         ]
         self.console = Console(self, pages)
         served = [*self.endpoints, *(Endpoint(*each) for each in self.console.endpoints)]
         cross_origin = Middleware(
             CORSMiddleware,
             allow_origins=list(origins),
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
             expose_headers=["Retry-After", "Next-Position"],
         )
@@ -417,7 +422,7 @@ class Gateway:
                 _check_geojson(asked)
             many = isinstance(asked, list)
             places = [(f"#/{i}", each) for i, each in enumerate(asked)] if many else [("#", asked)]
-            geographic, found = await stream.ask(places, at_least, timeout, room)
+            geographic, found = await stream.ask(await areas.resolved(stream, places), at_least, timeout, room)
             lines = Lines(found, room)
             del found
             if form == GEOJSON:
@@ -522,6 +527,18 @@ class Gateway:
         check_parameters(request, "timeout")
         timeout = duration(request, "timeout", self.limits.wait, self.limits.longest_wait)
         return _written(await self._writer(stream).cancel(request.path_params["query"], timeout), 200)
+
+    async def load_areas(self, request: Request, stream: ServedStream) -> Response:
+        """Keep the areas of a FeatureCollection."""
+        check_media_type(request, GEOJSON, JSON)
+        with self.room(request) as room:
+            return await areas.load(request, stream, await self._body(request, room))
+
+    async def put_area(self, request: Request, stream: ServedStream) -> Response:
+        """Keep an area."""
+        check_media_type(request, GEOJSON, JSON)
+        with self.room(request) as room:
+            return await areas.put(request, stream, await self._body(request, room))
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
         """Send objects; 200 after the broker has acknowledged all of them."""

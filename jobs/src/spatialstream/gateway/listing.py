@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from spatialstream.client.stream import Stream
+from spatialstream.client.stream import RegisteredQueries, Stream
 from spatialstream.gateway.access import Caller
+from spatialstream.gateway.areas import standings
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.requests import check_parameters
 from spatialstream.gateway.reviews import Reviewed
@@ -61,7 +63,7 @@ async def queries(request: Request, stream: ServedStream) -> Response:
     check_parameters(request, "after", "limit")
     limit = number_of(request, "limit", _DEFAULT_LISTED, 1, MOST_LISTED)
     after = number_of(request, "after", -1, -1, 2**63 - 1)
-    found = await stream.call(lambda opened: opened.queries(after, limit))
+    found = await stream.call(lambda opened: _listed(opened, opened.queries(after, limit)))
     record: dict[str, Any] = {"queries": found.queries, "so_far": found.so_far, "as_of": found.as_of}
     if len(found.queries) == limit:
         record["next"] = f"{request.url.path}?after={found.last}&limit={limit}"
@@ -72,10 +74,16 @@ async def query(request: Request, stream: ServedStream) -> Response:
     """One registered query."""
     check_parameters(request)
     name = request.path_params["query"]
-    found = await stream.call(lambda opened: opened.query(name))
+    found = await stream.call(lambda opened: _listed(opened, opened.query(name)))
     if not found.queries:
         raise Problem("not-found", f"no query with the id {name} is registered")
     return JSONResponse({"query": found.queries[0], "so_far": found.so_far[0], "as_of": found.as_of})
+
+
+def _listed(opened: Stream, found: RegisteredQueries) -> RegisteredQueries:
+    """A page with what there is to say of the geometries of areas."""
+    said = standings(opened, found.queries)
+    return replace(found, so_far=[{**each, **more} for each, more in zip(found.so_far, said, strict=True)])
 
 
 def number_of(request: Request, name: str, default: int, least: int, most: int) -> int:

@@ -18,6 +18,7 @@ from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
 from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.listing import MOST_LISTED
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
+from spatialstream.model.areas import Standing
 from spatialstream.model.kinds import KINDS as QUERY_KINDS
 from spatialstream.model.kinds import Kind
 from spatialstream.model.schema import OBJECT_JSON, QUERY_FIELDS, QUERY_JSON, RESULT_JSON
@@ -91,6 +92,14 @@ _LINKS = {"type": "array", "items": _LINK}
 _POINT = _object(
     type={"const": "Point"},
     coordinates={"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+)
+_NAMES = {"type": "array", "items": _TEXT}
+_AREA = _object(
+    name=_TEXT,
+    revision={"type": "integer", "description": "grows whenever the geometry changes"},
+    digest={**_TEXT, "description": "of the geometry"},
+    vertices={"type": "integer"},
+    box={"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4},
 )
 _FEATURE = _object(type={"const": "Feature"}, id=_TEXT, geometry=_POINT, properties={"type": "object"})
 _SCHEMAS = {
@@ -175,8 +184,31 @@ _SCHEMAS = {
         },
     ),
     "SoFar": _object(
+        ["rows", "last_row"],
         rows={"type": "integer", "minimum": 0, "description": "rows of the query since its registration"},
         last_row={"type": ["integer", "null"], "description": "largest t of these rows, ms"},
+        geometry={
+            "enum": [each.value for each in Standing],
+            "description": "of a query of an area: whether it has the geometry that the area has now",
+        },
+    ),
+    "Area": _AREA,
+    "Areas": _object(
+        areas={"type": "array", "items": _AREA},
+        unusable={
+            "type": "object",
+            "additionalProperties": _TEXT,
+            "description": "names of areas whose geometry cannot be used, and why",
+        },
+    ),
+    "AreaFeature": _object(type={"const": "Feature"}, id=_TEXT, geometry={"type": "object"}, properties=_ref("Area")),
+    "AreaFeatures": _object(
+        type={"const": "FeatureCollection"}, features={"type": "array", "items": _ref("AreaFeature")}
+    ),
+    "LoadedAreas": _object(
+        new={**_NAMES, "description": "names of areas that there were not before"},
+        changed={**_NAMES, "description": "of those that had another geometry, which queries of them keep"},
+        same={**_NAMES, "description": "of those that had the same"},
     ),
     "Queries": _object(
         ["queries", "so_far", "as_of"],
@@ -457,6 +489,32 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
             "200": _content("the query is cancelled", _WRITTEN),
             "202": _content("the broker has the cancellation; the stream has not processed it yet", _WRITTEN),
         },
+    },
+    "GET /streams/{stream}/areas": {
+        "summary": "The areas that the stream knows by name; as GeoJSON with their geometries",
+        "responses": {"200": _content("the areas", {JSON: _ref("Areas"), GEOJSON: _ref("AreaFeatures")})},
+    },
+    "POST /streams/{stream}/areas": {
+        "summary": "Keep the areas of a GeoJSON FeatureCollection, all or none; areas that are not in it stay",
+        "parameters": [_parameter("query", "id", "the property that has a feature's name; by default its own id")],
+        "requestBody": _body("features", GEOJSON, {"type": "object"}),
+        "responses": {"200": _content("what has changed", {JSON: _ref("LoadedAreas")})},
+    },
+    "GET /streams/{stream}/areas/{area}": {
+        "summary": "An area as a GeoJSON feature",
+        "responses": {"200": _content("the area", {GEOJSON: _ref("AreaFeature")})},
+    },
+    "PUT /streams/{stream}/areas/{area}": {
+        "summary": "Keep an area; registered queries of it keep the geometry that they have",
+        "requestBody": _body("a Polygon, a MultiPolygon, or a Feature of one of them", GEOJSON, {"type": "object"}),
+        "responses": {
+            "200": _content("there was an area of this name", {JSON: _ref("LoadedAreas")}),
+            "201": _content("there was none", {JSON: _ref("LoadedAreas")}),
+        },
+    },
+    "DELETE /streams/{stream}/areas/{area}": {
+        "summary": "Delete an area; registered queries of it keep their geometry",
+        "responses": {"200": _content("it is deleted", {JSON: _object(deleted=_TEXT)})},
     },
     "POST /streams/{stream}/objects": {
         "summary": "Send objects, all or none",

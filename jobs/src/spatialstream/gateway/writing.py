@@ -22,6 +22,7 @@ import numpy as np
 from spatialstream.client.query_session import checked_query
 from spatialstream.client.record_writer import probe_of
 from spatialstream.client.stream import Stream, TimeLimits
+from spatialstream.gateway.areas import resolved
 from spatialstream.gateway.laid_out import LaidOut
 from spatialstream.gateway.problems import Problem, of_record
 from spatialstream.gateway.rates import Shares, Taken
@@ -181,6 +182,7 @@ class Writer:
 
         Raises:
             Problem: it is not a continuous query, its id is in use, or its time looks as if it were not ms.
+            SettingError: it is of an area that the stream does not know.
             Unavailable: it may not have been sent.
         """
         by = _by(fields, caller, for_others=for_others)
@@ -191,6 +193,7 @@ class Writer:
                 raise of_record("#", "id: give either an id or an Idempotency-Key; an id is itself a key")
             fields = {**fields, "id": _id_of(key, caller, fields)}
         stream = await self._stream.opened()
+        ((_, fields),) = await resolved(self._stream, [("#", fields)])
         record, query = checked_query("#", fields, stream.space, stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
             raise of_record("#", f"type: {record['type']} is not a continuous query ({_CONTINUOUS}); POST it to /ask")

@@ -151,7 +151,7 @@ class Query:
             case Circle(x, y, radius) if ranking is None:
                 record["region"] = {"circle": [x, y, radius]}
             case Polygon() as polygon:
-                record["region"] = {"polygon": polygon.to_geojson()}
+                record["region"] = polygon.to_region()
         k, x, y = self.selection.columns
         if "at" in self.kind.fields:
             record["at"] = [x, y]

@@ -17,7 +17,7 @@ from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.space import Space, check_number
 from spatialstream.model.terms import POLYGON_VERTICES
 
-__all__ = ["Box", "Circle", "Polygon", "Region", "Regions", "parse_region"]
+__all__ = ["Box", "Circle", "Polygon", "Region", "Regions", "check_area_name", "parse_region"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,38 @@ class Circle:
 Region = Box | Circle | Polygon
 
 
-_FORM = 'must be {"box": [west, south, east, north]}, {"circle": [x, y, radius]} or {"polygon": GeoJSON}'
+_FORM = (
+    'must be {"box": [west, south, east, north]}, {"circle": [x, y, radius]}, {"polygon": GeoJSON} or {"area": name}'
+)
+_NOT_HERE = (
+    "clients, the gateway and the command line look areas up where a query is registered or asked; a record that is "
+    "read as it is gives the polygon itself"
+)
+_LONGEST_AREA = 200
 _TURN = 360.0
+
+
+def check_area_name(value: object, field: str = "area") -> str:
+    """Validate the name of an area.
+
+    Raises:
+        RecordError: it is not text of 1 to 200 bytes that can be printed, with no space at its ends.
+    """
+    if not isinstance(value, str):
+        raise RecordError(field, f"{value!r} is not the name of an area")
+    if not value.isprintable() or value != value.strip():
+        raise RecordError(field, f"{value!r} is no name: it has a control character, or a space at an end")
+    if not 1 <= (size := len(value.encode(errors="replace"))) <= _LONGEST_AREA:
+        raise RecordError(field, f"has {size} bytes; the name of an area has 1 to {_LONGEST_AREA}")
+    return value
 
 
 def parse_region(value: object, space: Space, field: str = "region", most_vertices: int = POLYGON_VERTICES) -> Region:
     """Parse a region in its JSON form.
 
     ``{"box": [w, s, e, n]}``, ``{"circle": [x, y, radius]}``, or ``{"polygon": ...}`` with a GeoJSON Polygon,
-    MultiPolygon or Feature.
+    MultiPolygon or Feature; with ``"area": name`` beside it the polygon is the geometry of that area. A name alone is
+    refused: areas are looked up before (:mod:`spatialstream.model.areas`).
 
     Args:
         value: the parsed JSON.
@@ -61,14 +84,24 @@ def parse_region(value: object, space: Space, field: str = "region", most_vertic
     Raises:
         RecordError: the form is different, or a number is out of range; the message names the field.
     """
-    if not isinstance(value, dict) or len(value) != 1 or not ({"box", "circle", "polygon"} & value.keys()):
+    if not isinstance(value, dict):
+        raise RecordError(field, _FORM)
+    area = ""
+    if "area" in value:
+        area = check_area_name(value["area"], f"{field}.area")
+        if value.keys() == {"area"}:
+            raise RecordError(f"{field}.area", f"{area!r} has not been looked up; {_NOT_HERE}")
+        value = {shape: numbers for shape, numbers in value.items() if shape != "area"}
+        if value.keys() != {"polygon"}:
+            raise RecordError(f"{field}.area", "names the geometry of a polygon; give it alone, or beside its polygon")
+    if len(value) != 1 or not ({"box", "circle", "polygon"} & value.keys()):
         raise RecordError(field, _FORM)
     ((shape, numbers),) = value.items()
     name = f"{field}.{shape}"
     if shape == "polygon":
         from spatialstream.model.polygons.geojson import known_polygon  # with shapely, which not every reader has
 
-        return known_polygon(numbers, space, name, most_vertices)
+        return known_polygon(numbers, space, name, most_vertices, area)
     wanted = 4 if shape == "box" else 3
     if not isinstance(numbers, list) or len(numbers) != wanted:
         raise RecordError(name, f"must be a list of {wanted} numbers")

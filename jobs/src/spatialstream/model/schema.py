@@ -127,18 +127,26 @@ _POLYGON = {
     "it may be cut at the antimeridian, or have longitudes beyond 180",
     "oneOf": [*_GEOMETRIES, _FEATURE],
 }
+_AREA = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 200,
+    "description": "name of an area of the stream, which is looked up where the query is registered or asked; beside a "
+    "polygon: of which area that is the geometry",
+}
 _REGION = {
     "oneOf": [
         {
             "type": "object",
-            "properties": {shape: form},
+            "properties": properties,
             "required": [shape],
             "additionalProperties": False,
         }
-        for shape, form in (
-            ("box", _NUMBERS | {"minItems": 4, "maxItems": 4}),
-            ("circle", _NUMBERS | {"minItems": 3, "maxItems": 3}),
-            ("polygon", _POLYGON),
+        for shape, properties in (
+            ("box", {"box": _NUMBERS | {"minItems": 4, "maxItems": 4}}),
+            ("circle", {"circle": _NUMBERS | {"minItems": 3, "maxItems": 3}}),
+            ("polygon", {"polygon": _POLYGON, "area": _AREA}),
+            ("area", {"area": _AREA}),
         )
     ]
 }

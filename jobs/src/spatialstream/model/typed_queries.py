@@ -18,7 +18,7 @@ from spatialstream.model.properties.condition import text_of
 from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.properties.declared import ANY_PROPERTIES
 from spatialstream.model.queries import parse_query
-from spatialstream.model.regions import parse_region
+from spatialstream.model.regions import check_area_name, parse_region
 from spatialstream.model.space import LARGEST, Space
 from spatialstream.model.terms import ANY_WORDS
 
@@ -30,6 +30,7 @@ __all__ = [
     "SKQ",
     "SRQ",
     "STQ",
+    "Area",
     "Box",
     "Cancel",
     "Circle",
@@ -44,6 +45,8 @@ __all__ = [
 
 _ANYWHERE = Space(True, -LARGEST, -LARGEST, LARGEST, LARGEST)
 """Contains the points of all spaces, and boxes across the antimeridian."""
+_SOMEWHERE = {"box": [0, 0, 0, 0]}
+"""In place of an area that has not been looked up."""
 _SEQUENCES = ("at", "keywords", "any", "none", "words", "between")
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -120,6 +123,24 @@ class Polygon:
         return {"polygon": self.geometry}
 
 
+@dataclass(frozen=True, slots=True)
+class Area:
+    """An area that the stream knows by name; it is looked up where a query of it is registered or asked.
+
+    Raises:
+        RecordError: it is no name.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_area_name(self.name, "region.area")
+
+    def to_record(self) -> dict[str, Any]:
+        """The JSON form: ``{"area": name}``."""
+        return {"area": self.name}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedQuery:
     """What all queries, and cancellations, have in common.
@@ -151,7 +172,10 @@ class TypedQuery:
             object.__setattr__(self, "region", Polygon(region))
         if isinstance(where := getattr(self, "where", None), Mapping):  # as text, so that a query is a value
             object.__setattr__(self, "where", text_of(parse_where(where, ANY_PROPERTIES)))
-        parse_query({**self._assumed, **self.to_record()}, _ANYWHERE, ANY_WORDS)
+        record = {**self._assumed, **self.to_record()}
+        if isinstance(getattr(self, "region", None), Area):
+            record["region"] = _SOMEWHERE
+        parse_query(record, _ANYWHERE, ANY_WORDS)
 
     def to_record(self) -> dict[str, Any]:
         """The JSON form: the fields that are given, and the type."""
@@ -216,7 +240,7 @@ class SRQ(_LookingBack):
 
     _type: ClassVar[str] = "SRQ"
 
-    region: Box | Circle | Polygon | Geometry
+    region: Box | Circle | Polygon | Area | Geometry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +259,7 @@ class STQ(_LookingBack):
 
     _type: ClassVar[str] = "STQ"
 
-    region: Box | Circle | Polygon | Geometry
+    region: Box | Circle | Polygon | Area | Geometry
     k: int
 
 
@@ -279,7 +303,7 @@ class CRQ(ContinuousQuery):
 
     _type: ClassVar[str] = "CRQ"
 
-    region: Box | Circle | Polygon | Geometry
+    region: Box | Circle | Polygon | Area | Geometry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +332,7 @@ class CTQ(ContinuousQuery):
 
     _type: ClassVar[str] = "CTQ"
 
-    region: Box | Circle | Polygon | Geometry
+    region: Box | Circle | Polygon | Area | Geometry
     k: int
     window: int | str | timedelta
     step: int | str | timedelta
@@ -338,7 +362,7 @@ def as_region(region: Any) -> Any:
     Raises:
         RecordError: it has a geometry that is no polygon, or not a valid one.
     """
-    if isinstance(region, Box | Circle | Polygon):
+    if isinstance(region, Box | Circle | Polygon | Area):
         return region.to_record()
     return Polygon(region).to_record() if hasattr(region, "__geo_interface__") else region
 
@@ -351,7 +375,7 @@ def _frozen(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """A value of a field as JSON has it."""
     match value:
-        case Box() | Circle() | Polygon():
+        case Box() | Circle() | Polygon() | Area():
             return value.to_record()
         case tuple() | list():
             return [_plain(each) for each in value]

@@ -106,7 +106,7 @@ def _region(regions: Regions) -> pa.StringArray:
     circle = _joined(', "region": {"circle": ', _list(regions.shape[:, :3]), "}")
     text = pc.if_else(pa.array(regions.kind == BOX), box, circle)
     if polygons := regions.polygons.distinct:
-        forms = pa.array([f', "region": {{"polygon": {json.dumps(each.to_geojson())}}}' for each in polygons])
+        forms = pa.array([f', "region": {json.dumps(each.to_region())}' for each in polygons])
         codes = pa.array(regions.polygons.codes, mask=regions.kind != POLYGON)
         text = pc.coalesce(forms.take(codes), text)
     return _where(regions.kind > 0, text)

@@ -19,10 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, desc, first, regexp_replace
 
 from spatialstream.connectors.disk import disk_errors, made
-from spatialstream.model.errors import AllRejected, SettingError
+from spatialstream.model.areas import AreaTable, read_areas
+from spatialstream.model.errors import AllRejected, RecordError, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.model.typed_queries import TypedQuery
+from spatialstream.records.area_files import areas_of_file
+from spatialstream.records.area_lines import with_areas
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.reasons import VALUES, all_rejected
 from spatialstream.spark.frame_properties import ask_properties, properties_of
@@ -118,6 +121,8 @@ def answer(
     spark: SparkSession | None = None,
     output: Path | str | None = None,
     time_unit: str | None = None,
+    areas: Mapping[str, Any] | Path | str | None = None,
+    area_id: str | None = None,
     **settings: Any,
 ) -> Answers:
     """Answer queries over objects, exactly as ``spatialstream run`` does over files.
@@ -139,13 +144,16 @@ def answer(
             With equal data and settings, the same folder gives the same rows again, without doing the work again.
         time_unit: of numeric times, in objects and in queries: ``"s"``, ``"ms"`` or ``"us"``; default: ms, and
             times that look like another unit are rejected.
+        areas: the areas that queries name: a GeoJSON FeatureCollection, or its file.
+        area_id: the property that has an area's name; None: the feature's own id.
         settings: as in :class:`~spatialstream.spark.run.RunSettings`, such as ``space``, ``slots``, ``leaves``.
 
     Returns:
         The result rows, and the records that were rejected.
 
     Raises:
-        SettingError: a setting is unusable, or a column is missing or has an unsuitable type.
+        SettingError: a setting is unusable, a column is missing or has an unsuitable type, an area is invalid, or a
+            query is of an area that is not among them.
         AllRejected: every object, or every query, was unusable; says why.
         StateError: the output folder belongs to other data or settings, or is damaged.
         RunError: the run failed for another reason.
@@ -176,6 +184,9 @@ def answer(
             folder = setup.paths.frames
             given = files if lines is None else _keep(lines, folder, "objects")
             asked = _keep(asked_lines, folder, "queries")
+            if areas is not None:
+                table = _area_table(areas, area_id, setup)
+                asked = tuple(with_areas(path, lambda: table, folder) for path in asked)
         setup = replace(setup, objects=given, queries=asked)
         summary = run(setup, session)
     rows = session.read.schema(result_schema(setup.space)).json(setup.paths.results.as_uri())
@@ -211,6 +222,15 @@ def _reasons(rejected: DataFrame, most: int) -> list[str]:
     alike = rejected.groupBy(regexp_replace("reason", VALUES, "").alias("alike"))
     commonest = alike.agg(count("*").alias("number"), first("reason").alias("reason")).orderBy(desc("number"), "alike")
     return [f"{row.number} of them such as: {row.reason}" for row in commonest.head(most)]
+
+
+def _area_table(areas: Mapping[str, Any] | Path | str, name_from: str | None, setup: RunSettings) -> AreaTable:
+    if isinstance(areas, Mapping):
+        try:
+            return AreaTable(read_areas(areas, name_from, setup.space, setup.rule))
+        except RecordError as error:
+            raise SettingError("areas", str(error)) from None
+    return areas_of_file(areas, name_from, setup.space, setup.rule)
 
 
 def _files(objects: object) -> tuple[Path, ...]:

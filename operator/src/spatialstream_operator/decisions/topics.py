@@ -2,8 +2,9 @@
 
 A stream may use another stream's topic only to read it, and only as the same kind.
 
-Several streams may read the same objects and the same queries. Any other sharing is an error: a topic of queries that
-is read as objects only yields rejected records, and rows in a topic that somebody else reads are unexpected there.
+Several streams may read the same objects, the same queries and the same areas. Any other sharing is an error: a topic
+of queries that is read as objects only yields rejected records, and rows in a topic that somebody else reads are
+unexpected there.
 Of two streams with a conflict the one that has started keeps the topic, otherwise the one that was created first.
 Topics whose names begin with another namespace belong to that namespace. When a stream is deleted, topics that another
 stream names are kept.
@@ -19,8 +20,8 @@ from dataclasses import dataclass
 
 __all__ = ["Claim", "conflict", "foreign", "spared"]
 
-_SHARED = frozenset({"objects", "queries"})
-"""Kinds that are only read; other streams may read them too, as the same kind."""
+_SHARED = frozenset({"objects", "queries", "areas"})
+"""Kinds that the jobs only read; other streams may read them too, as the same kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def test_topics_of_its_own_are_nobody_elses():
 @pytest.mark.parametrize("theirs", [*TOPIC_KINDS, *INTERNAL_KINDS])
 def test_only_what_both_read_alike_may_be_shared(kind, theirs):
     found = conflict(claim(**{kind: f"geo.first.{theirs}"}), [FIRST])
-    if kind == theirs and kind in ("objects", "queries"):
+    if kind == theirs and kind in ("objects", "queries", "areas"):
         assert found is None
     else:
         assert found == (kind, f"geo.first.{theirs} is the {theirs} topic of the stream geo.first")
@@ -80,4 +80,4 @@ def test_of_streams_that_may_run_no_two_share_what_one_of_them_writes(given):
         for kind, topic in one.topics.items():
             theirs = [k for k, t in other.topics.items() if t == topic]
             assert theirs in ([], [kind])
-            assert not theirs or kind in ("objects", "queries")
+            assert not theirs or kind in ("objects", "queries", "areas")

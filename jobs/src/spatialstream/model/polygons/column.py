@@ -20,7 +20,7 @@ class PolygonColumn:
 
     Attributes:
         codes: int32[n], the row's polygon in ``distinct``; -1 for none.
-        distinct: polygons, each once.
+        distinct: polygons, each once; equal ones of several areas are several.
     """
 
     __slots__ = ("codes", "distinct")
@@ -37,9 +37,9 @@ class PolygonColumn:
     @classmethod
     def of(cls, rows: Sequence[Polygon | None]) -> PolygonColumn:
         """Build from a sequence."""
-        number: dict[Polygon, int] = {}
-        codes = [-1 if each is None else number.setdefault(each, len(number)) for each in rows]
-        return cls(np.array(codes, np.int32), tuple(number))
+        distinct = _Distinct()
+        codes = [-1 if each is None else distinct.number(each) for each in rows]
+        return cls(np.array(codes, np.int32), distinct.polygons)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -77,12 +77,28 @@ class PolygonColumn:
     @classmethod
     def concat(cls, parts: Sequence[PolygonColumn]) -> PolygonColumn:
         """Concatenate the rows; a polygon of several parts is kept once."""
-        number: dict[Polygon, int] = {}
+        distinct = _Distinct()
         codes = []
         for part in parts:
-            places = [number.setdefault(each, len(number)) for each in part.distinct]
+            places = [distinct.number(each) for each in part.distinct]
             codes.append(np.array([*places, -1], np.int32)[part.codes])
-        return cls(np.concatenate(codes), tuple(number))
+        return cls(np.concatenate(codes), distinct.polygons)
+
+
+class _Distinct:
+    """Polygons, each once for each area of which it is, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], tuple[int, Polygon]] = {}
+
+    def number(self, polygon: Polygon) -> int:
+        """The polygon's number."""
+        return self._found.setdefault((polygon.digest, polygon.area), (len(self._found), polygon))[0]
+
+    @property
+    def polygons(self) -> tuple[Polygon, ...]:
+        """The polygons by their numbers."""
+        return tuple(polygon for _, polygon in self._found.values())
 
 
 @lru_cache(64)

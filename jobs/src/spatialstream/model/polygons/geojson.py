@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import marshal
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -85,20 +86,24 @@ def parse_polygon(
     return Polygon.of(polygons, space.geographic)
 
 
-def known_polygon(value: Any, space: Space, field: str, most_vertices: int) -> Polygon:
-    """As :func:`parse_polygon`; if the same JSON was read lately, it returns the same polygon."""
+def known_polygon(value: Any, space: Space, field: str, most_vertices: int, area: str = "") -> Polygon:
+    """As :func:`parse_polygon`, of an area; if the same JSON was read lately, it returns the same polygon."""
     try:
         form = marshal.dumps(value, 2)  # equal bytes are equal values: numbers are written as they are, with their kind
     except ValueError:  # nested too deeply, or no value of JSON
-        return parse_polygon(value, space, field, most_vertices)
+        return _of_area(parse_polygon(value, space, field, most_vertices), area)
     if len(form) > _LONGEST_KEPT:
-        return parse_polygon(value, space, field, most_vertices)
-    return _known(form, space, field, most_vertices)
+        return _of_area(parse_polygon(value, space, field, most_vertices), area)
+    return _known(form, space, field, most_vertices, area)
 
 
 @lru_cache(_KEPT)
-def _known(form: bytes, space: Space, field: str, most_vertices: int) -> Polygon:
-    return parse_polygon(marshal.loads(form), space, field, most_vertices)
+def _known(form: bytes, space: Space, field: str, most_vertices: int, area: str) -> Polygon:
+    return _of_area(parse_polygon(marshal.loads(form), space, field, most_vertices), area)
+
+
+def _of_area(polygon: Polygon, area: str) -> Polygon:
+    return replace(polygon, area=area) if area else polygon
 
 
 def _geometry(value: object, space: Space, field: str) -> tuple[dict[str, Any], str]:

@@ -23,13 +23,16 @@ _LEAST_GAP = 1e-9
 class Polygon:
     """A union of parts, each a shell without its holes, in the normal form that :meth:`of` makes.
 
-    Two polygons are equal if their normal forms are: the same rings, in whatever orientation and order.
+    Two polygons are equal if their normal forms are: the same rings, in whatever orientation and order. Of which area a
+    polygon is makes no difference.
 
     Attributes:
         points: float64[v, 2], the vertices, ring after ring; a ring's first vertex is not repeated at its end.
         rings: int32[r + 1], where each ring's vertices begin, and their number.
         parts: int32[p + 1], where each part's rings begin (the shell, then the holes), and their number.
         geographic: whether coordinates are degrees.
+        area: the name of the area (:mod:`spatialstream.model.areas`) whose geometry it was when it was looked up; "" if
+            it was given itself.
         digest: of the normal form, 16 bytes as hexadecimal digits.
     """
 
@@ -37,6 +40,7 @@ class Polygon:
     rings: Codes
     parts: Codes
     geographic: bool = True
+    area: str = ""
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,17 +75,23 @@ class Polygon:
         return len(self.points)
 
     def to_bytes(self) -> bytes:
-        """The form on the wire: number of offsets of rings, of parts, and geographic (int32); offsets; points."""
-        head = np.array([len(self.rings), len(self.parts), self.geographic], "<i4")
-        return b"".join(each.tobytes() for each in (head, self.rings, self.parts, self.points))
+        """The form on the wire: numbers of offsets of rings and of parts, geographic, and bytes of the area (int32).
+
+        Offsets, points and the area follow.
+        """
+        area = self.area.encode()
+        head = np.array([len(self.rings), len(self.parts), self.geographic, len(area)], "<i4")
+        return b"".join([*(each.tobytes() for each in (head, self.rings, self.parts, self.points)), area])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Polygon:
         """Read :meth:`to_bytes`."""
-        rings, parts, geographic = np.frombuffer(data, "<i4", 3).tolist()
-        offsets = np.frombuffer(data, "<i4", rings + parts, 12)
-        points = np.frombuffer(data, "<f8", -1, 4 * (3 + rings + parts)).reshape(-1, 2)
-        return cls(points.copy(), offsets[:rings].copy(), offsets[rings:].copy(), bool(geographic))
+        rings, parts, geographic, area = np.frombuffer(data, "<i4", 4).tolist()
+        begin, end = 4 * (4 + rings + parts), len(data) - area
+        offsets = np.frombuffer(data, "<i4", rings + parts, 16)
+        points = np.frombuffer(data, "<f8", (end - begin) // 8, begin).reshape(-1, 2)
+        name = data[end:].decode()
+        return cls(points.copy(), offsets[:rings].copy(), offsets[rings:].copy(), bool(geographic), name)
 
     @property
     def box(self) -> tuple[float, float, float, float]:
@@ -105,6 +115,10 @@ class Polygon:
         if len(parts) == 1:
             return {"type": "Polygon", "coordinates": parts[0]}
         return {"type": "MultiPolygon", "coordinates": parts}
+
+    def to_region(self) -> dict[str, Any]:
+        """The region in its JSON form, with the name of the area, if it is of one."""
+        return {"polygon": self.to_geojson()} | ({"area": self.area} if self.area else {})
 
 
 def _around(spans: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -1,0 +1,137 @@
+"""``spatialstream areas``: the polygons that a live stream knows by name; and the areas of files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spatialstream.cli import kubernetes, live
+from spatialstream.cli import options as shared
+from spatialstream.model.space import Space
+from spatialstream.model.tables import aligned
+from spatialstream.model.terms import ANY_WORDS, TermRule
+from spatialstream.records.area_files import read_geojson
+
+if TYPE_CHECKING:
+    from spatialstream.client import Areas
+
+__all__ = ["add_areas", "add_parser", "areas_of"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "areas",
+        help="load, list, show or delete the areas of a live stream",
+        description="Areas are polygons that a stream knows by name, such as the districts of a city: a query gives "
+        '{"area": NAME} as its region. They are kept in a topic of the stream. A registered query keeps the geometry '
+        "that its area had then; see spatialstream queries refresh.",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    load = _verb(verbs, "load", "load areas from a GeoJSON file", _load)
+    load.add_argument("file", metavar="FILE", help="GeoJSON: a FeatureCollection, a Feature or a geometry; - is stdin")
+    _add_names(load)
+    show = _verb(verbs, "show", "print areas as GeoJSON features", _show)
+    show.add_argument("names", nargs="+", metavar="NAME", help="name of an area")
+    listed = _verb(verbs, "list", "list the areas", _list)
+    listed.add_argument("--json", action="store_true", help="print JSON Lines")
+    delete = _verb(verbs, "delete", "delete areas; queries of them keep their geometry", _delete)
+    delete.add_argument("names", nargs="+", metavar="NAME", help="name of an area")
+
+
+def _verb(verbs: Any, name: str, told: str, function: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+    live.add_broker(parser)
+    shared.add_space(parser)
+    shared.add_polygon_vertices(parser)
+    parser.set_defaults(space=None)  # on Kubernetes the default is the SpatialStream's
+    kubernetes.add_cluster(parser)
+    parser.add_argument("--quiet", action="store_true", help="print only what was asked for, and errors")
+    parser.set_defaults(function=function)
+    return parser
+
+
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--id", metavar="PROPERTY", help="the property that has a feature's name (default: its own id)")
+    add("--name", metavar="NAME", help="name of the only area of the file")
+
+
+def add_areas(parser: argparse.ArgumentParser) -> None:
+    """Add ``--areas`` and ``--area-id``, the areas of the queries of a file."""
+    add = parser.add_argument
+    text = 'GeoJSON file of the areas that queries name, as {"area": NAME}'
+    add("--areas", type=Path, metavar="FILE", help=text)
+    add("--area-id", metavar="PROPERTY", help="the property of --areas that has an area's name (default: its own id)")
+
+
+def areas_of(options: argparse.Namespace, space: Space | None = None) -> Areas:
+    """The areas of the live stream that the options locate."""
+    from spatialstream.client import Areas
+    from spatialstream.model.space import WGS84
+
+    rule = TermRule(polygon_vertices=getattr(options, "polygon_vertices", ANY_WORDS.polygon_vertices))
+    return Areas(live.connection(options), options.stream, space or getattr(options, "space", None) or WGS84, rule)
+
+
+def _far(options: argparse.Namespace, words: Sequence[str], stdin: bytes = b"") -> int:
+    """Run the same command in a pod of the stream."""
+    found = kubernetes.resource(kubernetes.Kubectl.of(options), options.stream)
+    space, rule = kubernetes.space_and_rule(found["spec"], options.space)
+    given = [f"--space={space}", f"--polygon-vertices={rule.polygon_vertices}"]
+    return kubernetes.run_in_pod(options, [options.verb, *given, *words], stdin)
+
+
+def _load(options: argparse.Namespace) -> int:
+    geojson = read_geojson(options.file)
+    if kubernetes.asked(options):
+        return _far(options, ["-", *kubernetes.again(options, "id", "name")], json.dumps(geojson).encode())
+    loaded = areas_of(options).load(geojson, options.id, name=options.name)
+    for names, told in ((loaded.new, "new"), (loaded.changed, "changed"), (loaded.same, "unchanged")):
+        if names:
+            live.say(options, f"{told}: {', '.join(names)}")
+    if loaded.changed:
+        live.say(options, "queries of changed areas keep the geometry that they have: see spatialstream queries list")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    if kubernetes.asked(options):
+        return _far(options, kubernetes.again(options, "json"))
+    table = areas_of(options).table()
+    if options.json:
+        for each in table:
+            print(json.dumps(each.to_record(), ensure_ascii=False))
+    elif len(table):
+        rows = [
+            [each.name, f"{len(each.polygon):,}", str(each.revision), " ".join(f"{n:.6g}" for n in each.polygon.box)]
+            for each in table
+        ]
+        print("\n".join(aligned(["area", "vertices", "revision", "west south east north"], rows, right={1, 2})))
+    else:
+        live.say(options, f"{options.stream} has no areas")
+    for name, reason in table.unusable.items():
+        print(f"spatialstream: the area {name!r} cannot be used: {reason}", file=sys.stderr)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    if kubernetes.asked(options):
+        return _far(options, options.names)
+    areas = areas_of(options)
+    found = [areas.get(name) for name in options.names]
+    for each in found:
+        print(json.dumps(each.to_feature(), ensure_ascii=False))
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    if kubernetes.asked(options):
+        return _far(options, options.names)
+    areas_of(options).delete(*options.names)
+    live.say(options, f"deleted: {', '.join(options.names)}")
+    return 0
