@@ -46,6 +46,18 @@ def test_a_missing_column_is_told_with_a_command_that_helps(stops: Path, capsys:
     assert suggested in told
 
 
+def test_a_property_without_a_column_is_told_once(stops: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (stops.parent / "more.txt").write_text(STOPS)
+    properties = ["--property", "zones:keyword", "--property", "zone:keyword"]
+    assert main(["run", "--objects", str(stops.parent), "--dry-run", *COLUMNS, *properties]) == 0
+    out, err = capsys.readouterr()
+    assert err == (
+        "spatialstream: no file of objects has a column 'zones', so no object has the property zones; the files have "
+        "'stop_id', 'stop_name', 'stop_lat', 'stop_lon', 'zone'; did you mean --columns zones=zone?\n"
+    )
+    assert '"zone": "A"' in out
+
+
 def test_a_folder_is_its_files_and_says_what_it_skips(stops: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (stops.parent / "notes.pdf").write_text("")
     (stops.parent / "more.csv").write_text(STOPS)

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from spatialstream.model.errors import SettingError
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import DEFAULT_RULE
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.records import files
-from spatialstream.records.files import decode_chunk, plan, read
+from spatialstream.records.files import decode_chunk, plan, read, without_column
+from spatialstream.records.layout import InputLayout
 
 HEADER = ["id", "t", "lon", "lat", "text"]
 
@@ -274,3 +276,40 @@ def test_a_file_that_is_damaged_or_gone_is_a_setting_error_when_it_is_read(tmp_p
     path.unlink()
     with pytest.raises(SettingError, match="cannot be read"):
         decoded(chunks)
+
+
+# ---------------------------------------------------------------------------------------------------------- properties
+
+
+def told_of(paths, *declared, columns=None, layout=None):
+    rule = TermRule(properties=Properties.parse(declared))
+    return without_column(paths, rule, columns or {}, layout or InputLayout(), WGS84)
+
+
+def test_a_property_whose_column_is_in_no_file_is_told_with_the_nearest_name(tmp_path):
+    table = pa.table({"id": ["a"], "t": [1], "lon": [1.0], "lat": [2.0], "text": ["x"], "more": [{"prio": 2}]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    paths = [
+        write(tmp_path / "a.csv", b"id,t,lon,lat,text,priorty\n"),
+        write(tmp_path / "b.csv.gz", b"id,t,lon,lat,text\n"),
+        write(tmp_path / "c.txt", b"id;t;lon;lat;text;open\n"),
+        tmp_path / "a.parquet",
+    ]
+
+    assert told_of(paths, "priority:number", "open:boolean") == [
+        "no file of objects has a column 'priority', so no object has the property priority; the files have 'id', 't', "
+        "'lon', 'lat', 'text', 'priorty', 'open', 'more.prio'; did you mean --columns priority=priorty?"
+    ]
+    (told,) = told_of(paths, "level:number", columns={"level": "more.prior"})
+    assert "a column 'more.prior' for level" in told
+    assert told.endswith("did you mean --columns level=more.prio?")
+    assert told_of(paths, "level:number", columns={"level": "more.prio"}) == []
+
+
+def test_nothing_is_told_of_properties_that_json_may_have(tmp_path):
+    table = write(tmp_path / "a.csv", b"id,t,lon,lat,text\n")
+    for name, text in (("a.jsonl", b'{"id": "a"}\n'), ("a.geojson", b'{"type": "FeatureCollection", "features": []}')):
+        assert told_of([table, write(tmp_path / name, text)], "priority:number") == []
+    assert told_of([table], "priority:number")[0].endswith("give --columns priority=NAME")
+    assert told_of([table]) == []
+    assert told_of([tmp_path / "none.csv"], "priority:number") == [], "which planning says"

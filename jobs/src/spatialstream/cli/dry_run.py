@@ -28,6 +28,8 @@ def show(options: argparse.Namespace, files: Iterable[Path]) -> int:
         SettingError: one of them cannot be read, or lacks a column.
     """
     layout, rule = shared.layout(options), shared.term_rule(options)
+    files = list(files)
+    shared.tell_missing(options, files, rule)
     for path in files:
         found = preview(path, options.columns, layout, options.space, rule, options.time_unit, _SHOWN)
         print("\n".join(_lines(found)))

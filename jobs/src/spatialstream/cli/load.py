@@ -98,6 +98,7 @@ def _load(options: argparse.Namespace) -> int:
     layout = shared.layout(options)
     unit, refused = options.time_unit or "ms", dict[str, Refused]()
     if files:
+        shared.tell_missing(options, files, known.rule)
         objects, refused["objects"] = read_objects(files, known, options.columns, unit, layout)
     if options.queries is not None:
         options.queries = _with_areas(options, options.queries)

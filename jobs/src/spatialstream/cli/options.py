@@ -38,6 +38,7 @@ __all__ = [
     "input_files",
     "layout",
     "storage",
+    "tell_missing",
     "term_rule",
     "value",
 ]
@@ -211,6 +212,22 @@ def input_files(options: argparse.Namespace, paths: Sequence[Path], keep: Path |
     except OSError as error:
         raise SettingError("objects", f"the standard input cannot be kept: {error}") from None
     return [file if path == _STANDARD_INPUT else path for path in files]
+
+
+def tell_missing(options: argparse.Namespace, files: Sequence[Path], rule: TermRule) -> None:
+    """Tell, once each, which declared properties no object has because no file has their column; not with ``--quiet``.
+
+    Args:
+        options: the options.
+        files: of objects.
+        rule: the term rule, with the properties.
+    """
+    from spatialstream.records.files import without_column
+
+    if getattr(options, "quiet", False):
+        return
+    for told in without_column(files, rule, options.columns, layout(options), options.space):
+        print(f"spatialstream: {told}", file=sys.stderr)
 
 
 def layout(options: argparse.Namespace) -> InputLayout:

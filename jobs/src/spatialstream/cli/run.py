@@ -92,6 +92,7 @@ def _run(options: argparse.Namespace) -> int:
         **slots,
     )
     files = shared.input_files(options, options.objects, settings.paths.frames)
+    shared.tell_missing(options, files, settings.rule)
     queries = _with_areas(options, settings.paths.frames)
     summary = run_with_progress(replace(settings, objects=tuple(files), queries=queries), options.quiet)
     if not options.quiet:

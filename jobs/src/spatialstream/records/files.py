@@ -30,7 +30,7 @@ from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.records.columns import given_first
+from spatialstream.records.columns import columns_of, given_first
 from spatialstream.records.commonest import commonest
 from spatialstream.records.decode import (
     Decoded,
@@ -41,14 +41,15 @@ from spatialstream.records.decode import (
     decode_queries,
     object_fields,
 )
-from spatialstream.records.foreign import check_foreign, decode_foreign
+from spatialstream.records.delimited import DelimitedRecords
+from spatialstream.records.foreign import check_foreign, decode_foreign, open_input
 from spatialstream.records.formats import Kind, check_start, foreign_form, own_format
 from spatialstream.records.layout import InputLayout
-from spatialstream.records.missing import missing_column
+from spatialstream.records.missing import missing_column, missing_property
 from spatialstream.records.scan import csv_borders
-from spatialstream.records.tables import TableReader, check_table, is_own
+from spatialstream.records.tables import TableReader, check_table, column_paths, has_path, is_own
 
-__all__ = ["Chunk", "Kind", "decode_chunk", "plan", "read"]
+__all__ = ["Chunk", "Kind", "decode_chunk", "plan", "read", "without_column"]
 
 _BLOCK = 8 << 20
 _ROWS = 1 << 16
@@ -236,6 +237,54 @@ def _plan_parquet(
         if size >= chunk_bytes or group == metadata.num_row_groups - 1:
             yield Chunk(source, "parquet", False, start, group + 1, row + 1, header, size, None if own else layout)
             start, row, rows, size = group + 1, row + rows, 0, 0
+
+
+def without_column(
+    paths: Sequence[str | Path], rule: TermRule, columns: Mapping[str, str], layout: InputLayout, space: Space
+) -> list[str]:
+    """What is to be told of each declared property whose column is in no file, so that all objects lack it.
+
+    Nothing if one of the files holds JSON, whose records each have names of their own, or cannot be read, which
+    :func:`plan` says. Cost: the headers.
+    """
+    there: dict[str, None] = {}
+    absent = {name: columns_of(space, columns, rule).get(name, name) for name in rule.properties.names}
+    try:
+        for path in map(Path, paths) if absent else ():
+            if (found := _columns_in(path, columns, layout)) is None:
+                return []
+            names, schema = found
+            there |= dict.fromkeys(names)
+            absent = {
+                name: column
+                for name, column in absent.items()
+                if column not in names and not (schema is not None and has_path(schema, column))
+            }
+    except (SettingError, OSError, EOFError, zlib.error, pa.ArrowException):
+        return []
+    return [missing_property(name, column, list(there)) for name, column in absent.items() if there]
+
+
+def _columns_in(
+    path: Path, columns: Mapping[str, str], layout: InputLayout
+) -> tuple[Sequence[str], pa.Schema | None] | None:
+    """(names of the columns, schema of a Parquet file) of a file with columns; None of one with JSON."""
+    source = str(path)
+    found = foreign_form(source, columns, layout)
+    if found is not None:
+        form, compression = found
+        if form != "text":
+            return None
+        with open_input(source, compression) as file:
+            return DelimitedRecords(file, layout).header, None
+    kind, compressed = own_format(path, "objects")
+    if kind == "parquet":
+        schema = pq.read_schema(source)
+        return column_paths(schema), schema
+    if kind == "jsonl":
+        return None
+    with _open(source, compressed) as file:
+        return _header(source, file)[0], None
 
 
 # ---------------------------------------------------------------------------------------------------------------- read

@@ -10,7 +10,7 @@ from spatialstream.model.space import Space
 from spatialstream.records.decode import object_fields
 from spatialstream.records.layout import InputLayout
 
-__all__ = ["missing_column", "value_paths"]
+__all__ = ["missing_column", "missing_property", "value_paths"]
 
 _OFTEN = {
     "id": ("id", "identifier", "uuid", "key", "code", "event_id", "stop_id", "gbifid"),
@@ -46,10 +46,29 @@ def missing_column(
         layout: how the file is laid out.
     """
     meant = "" if field == column else f" for {field}"
-    shown = [*map(repr, there[:_SHOWN]), *([f"and {len(there) - _SHOWN} more"] if len(there) > _SHOWN else [])]
     near = get_close_matches(column, there, 1) if field in columns else []
     hint = f"did you mean {near[0]!r}?" if near else _suggestion(there, space, columns, layout)
-    return SettingError(setting, f"has no column {column!r}{meant}; it has {', '.join(shown)}; {hint}")
+    return SettingError(setting, f"has no column {column!r}{meant}; it has {_listed(there)}; {hint}")
+
+
+def missing_property(name: str, column: str, there: Sequence[str]) -> str:
+    """What is told of a declared property whose column no file has.
+
+    Args:
+        name: the property.
+        column: its column.
+        there: the columns that the files have.
+    """
+    meant = "" if name == column else f" for {name}"
+    near = get_close_matches(column, there, 1)
+    hint = f"did you mean --columns {name}={near[0]}?" if near else f"give --columns {name}=NAME"
+    lost = f"so no object has the property {name}"
+    return f"no file of objects has a column {column!r}{meant}, {lost}; the files have {_listed(there)}; {hint}"
+
+
+def _listed(there: Sequence[str]) -> str:
+    more = [f"and {len(there) - _SHOWN} more"] if len(there) > _SHOWN else []
+    return ", ".join([*map(repr, there[:_SHOWN]), *more])
 
 
 def _suggestion(there: Sequence[str], space: Space, columns: Mapping[str, str], layout: InputLayout) -> str:
