@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import jsonschema
 import pytest
 
 from spatialstream.gateway.app import Gateway
@@ -20,6 +21,7 @@ from spatialstream.model.properties.condition import cql2_of
 from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermRule
 from spatialstream.oracle.conditions import satisfies
 from tests.unit.client.test_snapshot_client import PLANE
 from tests.unit.gateway.http import Answer, Client, served, serving
@@ -42,6 +44,7 @@ class QuerySession:
 
     def __init__(self, objects: list[dict[str, Any]], space: Space = WGS84) -> None:
         self.objects, self.space, self.asked = objects, space, 0
+        self.rule = TermRule(properties=DECLARED)
         self.now, self.goes_on = NOW, 0
         self.retention: int | None = None
         self.largest = 1 << 30
@@ -296,10 +299,17 @@ def test_what_a_client_of_the_standard_looks_for(client: Client) -> None:
     (found,) = client("GET", links["data"]).json["collections"]
     assert found == client("GET", "/collections/s").json
     assert found["extent"]["spatial"]["bbox"] == [[-180, -90, 180, 90]]
-    there = {each["rel"]: urlsplit(each["href"]) for each in found["links"]}["items"]
-    assert client("GET", there.path).json["type"] == "FeatureCollection"
+    there = {each["rel"]: urlsplit(each["href"]) for each in found["links"]}
+    assert client("GET", there["items"].path).json["type"] == "FeatureCollection"
+    schema = client("GET", there["http://www.opengis.net/def/rel/ogc/1.0/queryables"].path)
+    assert schema.headers["content-type"] == "application/schema+json"
+    jsonschema.Draft202012Validator.check_schema(schema.json)
+    assert urlsplit(schema.json["$id"]).path == "/collections/s/queryables"
+    assert schema.json["properties"] == {"number": {"title": "number", "type": "number"}}
+    assert schema.json["additionalProperties"] is False
     assert client("GET", "/collections/flat").status == 404
     assert client("GET", "/collections/flat/items").status == 404
+    assert client("GET", "/collections/flat/queryables").status == 404
 
 
 @pytest.mark.parametrize(
@@ -336,6 +346,7 @@ def test_what_a_client_of_the_standard_looks_for(client: Client) -> None:
         ),
         *("filter-lang=ecql&filter=number%20%3C%201", "filter-lang=cql2-json&filter=number%20%3C%201"),
         *('page=["1","a",0,0,1]', "bbox-crs=EPSG:4326", "colour=red", "datetime=T", "datetime=5T"),
+        "filter-crs=EPSG:4326",
     ],
 )
 def test_what_cannot_be_used_is_named(client: Client, wrong: str) -> None:

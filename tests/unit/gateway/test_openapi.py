@@ -129,6 +129,7 @@ def test_answers_are_as_it_says(gateway: Gateway) -> None:
         for path in ("/", "/asyncapi.json", "/conformance", "/collections"):
             check(document, "GET", path, client("GET", path))
         check(document, "GET", "/collections/{stream}", client("GET", "/collections/s"))
+        check(document, "GET", "/collections/{stream}/queryables", client("GET", "/collections/s/queryables"))
         for path in ("", "?limit=1&bbox=1,2,3,4", "?bbox=1,2", "?page={}"):
             check(document, "GET", "/collections/{stream}/items", client("GET", "/collections/s/items" + path))
         for name in ("5@1.5,2.5.a", "5.b"):

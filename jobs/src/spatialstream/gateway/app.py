@@ -197,6 +197,7 @@ class Gateway:
             Endpoint("GET", "/conformance", None, features.conformance),
             Endpoint("GET", "/collections", KNOWN, self.collections),
             Endpoint("GET", "/collections/{stream}", "ask", features.collection),
+            Endpoint("GET", "/collections/{stream}/queryables", "ask", features.queryables),
             Endpoint("GET", "/collections/{stream}/items", "ask", self.items),
             Endpoint("GET", "/collections/{stream}/items/{item:path}", "ask", self.item),
             Endpoint("GET", "/streams", KNOWN, self.list_streams),

@@ -1,4 +1,6 @@
-"""Objects of streams in wgs84 for GIS tools: OGC API, Features, Part 1 (OGC 17-069r4), in GeoJSON and CRS84.
+"""Objects of streams in wgs84 for GIS tools: OGC API, Features, in GeoJSON and CRS84.
+
+There are Part 1 (OGC 17-069r4), and of Part 3 (OGC 19-079r2) filters and the properties that they may name.
 
 A stream is a collection, an object a feature. Items are sorted newest first, as the newest are the most relevant. A
 page is found by querying a window of time that grows until it holds enough objects. The end of a page is encoded in the
@@ -36,11 +38,29 @@ from spatialstream.gateway.requests import check_parameters, wanted_form
 from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, TooLarge
+from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.times import parse_time
 
-__all__ = ["CONFORMANCE", "CRS84", "MOST_ITEMS", "collection", "collections", "conformance", "item", "items", "landing"]
+__all__ = [
+    "CONFORMANCE",
+    "CRS84",
+    "MOST_ITEMS",
+    "SCHEMA",
+    "collection",
+    "collections",
+    "conformance",
+    "item",
+    "items",
+    "landing",
+    "queryables",
+]
 
-CONFORMANCE = tuple(f"http://www.opengis.net/spec/ogcapi-features-1/1.0/conf/{each}" for each in ("core", "geojson"))
+CONFORMANCE = (
+    *(f"http://www.opengis.net/spec/ogcapi-features-1/1.0/conf/{each}" for each in ("core", "geojson")),
+    *(f"http://www.opengis.net/spec/ogcapi-features-3/1.0/conf/{each}" for each in ("queryables", "filter")),
+    "http://www.opengis.net/spec/ogcapi-features-3/1.0/conf/features-filter",
+)
+"""The classes that are implemented whole. Of CQL2 there is a subset, which is none of its classes."""
 MOST_ITEMS = 10_000
 _DEFAULT_ITEMS = 10
 CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
@@ -52,6 +72,16 @@ _AHEAD = 1_000
 """ms that a clock goes on while a page is asked for, about."""
 _OPENAPI = "application/vnd.oai.openapi+json;version=3.1"
 _JSON, _HTML = "application/json", "text/html"
+SCHEMA = "application/schema+json"
+_QUERYABLES = "http://www.opengis.net/def/rel/ogc/1.0/queryables"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_FORMS: dict[PropertyType, dict[str, str]] = {
+    PropertyType.KEYWORD: {"type": "string"},
+    PropertyType.NUMBER: {"type": "number"},
+    PropertyType.TIME: {"type": "string", "format": "date-time"},
+    PropertyType.BOOLEAN: {"type": "boolean"},
+}
+"""The types of properties as JSON Schema."""
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 
@@ -115,6 +145,23 @@ async def collection(request: Request, stream: ServedStream) -> Response:
     return JSONResponse(_described(request, stream.name))
 
 
+async def queryables(request: Request, stream: ServedStream) -> Response:
+    """The properties that a filter may name, as JSON Schema."""
+    check_parameters(request, "f")
+    await _check_globe(stream)
+    declared = (await stream.opened()).rule.properties
+    path = f"/collections/{quote(stream.name, safe='')}/queryables"
+    schema = {
+        "$schema": _DIALECT,
+        "$id": str(request.base_url).rstrip("/") + path,
+        "title": stream.name,
+        "type": "object",
+        "properties": {name: {"title": name} | _FORMS[kind] for name, kind in declared.types},
+        "additionalProperties": False,
+    }
+    return JSONResponse(schema, media_type=SCHEMA)
+
+
 async def items(request: Request, stream: ServedStream, room: Room, held: ExitStack) -> Response:
     """Objects of a stream, newest first.
 
@@ -124,12 +171,13 @@ async def items(request: Request, stream: ServedStream, room: Room, held: ExitSt
         room: for what is looked through, and for the page.
         held: is closed when it has been sent.
     """
-    known = ("f", "bbox", "bbox-crs", "q", "filter", "filter-lang", "limit", "page")
+    known = ("f", "bbox", "bbox-crs", "q", "filter", "filter-crs", "filter-lang", "limit", "page")
     check_parameters(request, *known, many=["datetime"])
     limit = number_of(request, "limit", _DEFAULT_ITEMS, 1, MOST_ITEMS)
     parameters = request.query_params
-    if parameters.get("bbox-crs", CRS84) != CRS84:
-        raise _wrong("bbox-crs", f"must be {CRS84}")
+    for name in ("bbox-crs", "filter-crs"):
+        if parameters.get(name, CRS84) != CRS84:
+            raise _wrong(name, f"must be {CRS84}")
     words = _words(parameters.get("q")) | _where(parameters.get("filter"), parameters.get("filter-lang", _TEXT))
     box = _box(parameters.get("bbox"))
     first, last = _intervals(parameters.getlist("datetime"))
@@ -430,6 +478,7 @@ def _described(request: Request, name: str) -> dict[str, Any]:
         "links": [
             _link(request, path, "self", _JSON, name),
             _link(request, f"{path}/items", "items", GEOJSON, f"the objects of {name}, newest first"),
+            _link(request, f"{path}/queryables", _QUERYABLES, SCHEMA, "the properties that a filter may name"),
         ],
     }
 

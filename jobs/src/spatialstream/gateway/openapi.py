@@ -11,7 +11,7 @@ from typing import Any
 
 from spatialstream.client.cursor import PATTERN
 from spatialstream.gateway.access import RIGHTS
-from spatialstream.gateway.features import CRS84, MOST_ITEMS
+from spatialstream.gateway.features import CRS84, MOST_ITEMS, SCHEMA
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
@@ -354,6 +354,11 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "parameters": [_FORM],
         "responses": {"200": _content("the collection", {JSON: _ref("Collection")})},
     },
+    "GET /collections/{stream}/queryables": {
+        "summary": "The properties that a filter of items may name, as JSON Schema",
+        "parameters": [_FORM],
+        "responses": {"200": _content("the schema", {SCHEMA: {"type": "object"}})},
+    },
     "GET /collections/{stream}/items": {
         "summary": "Objects of a stream as features, newest first",
         "parameters": [
@@ -372,6 +377,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
             ),
             _parameter("query", "q", "words: an object must have all words of one of the parts between commas"),
             _parameter("query", "filter", "a condition on the properties that the stream declares, in CQL2"),
+            _parameter("query", "filter-crs", "coordinate reference system of the filter", {"const": CRS84}),
             _parameter(
                 *("query", "filter-lang", "language of the filter"),
                 {"enum": ["cql2-text", "cql2-json"], "default": "cql2-text"},

@@ -23,6 +23,8 @@ from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import SpatialObject
+from spatialstream.model.properties.declared import Properties
+from spatialstream.model.terms import TermRule
 from spatialstream.servers.process import await_condition
 from spatialstream.web import FOLDER
 from tests.unit.gateway.http import Client, served, serving
@@ -36,6 +38,7 @@ class Looked:
 
     def __init__(self) -> None:
         self.looks = 0
+        self.rule = TermRule(properties=Properties.parse(["country:keyword", "priority:number"]))
 
     def as_of(self) -> dict[str, int]:
         raise Unavailable("the worker is away")
@@ -131,7 +134,7 @@ def test_a_page_knows_the_kinds_of_queries_from_the_gateway(gateway: Client) -> 
         "selects": "Nearest",
         "continuous": True,
         "required": ["at", "k"],
-        "fields": ["at", "k", "keywords", "any", "none", "duration", "by", "window"],
+        "fields": ["at", "k", "keywords", "any", "none", "where", "duration", "by", "window"],
         "rows": "objects",
     }
     assert gateway("GET", "/console/kinds.js", if_none_match=module.headers["etag"]).status == 304
@@ -215,7 +218,13 @@ def test_who_only_asks_is_told_how_far_the_stream_is_and_no_more(gateway: Client
     session, watcher = (Client(gateway.port, token) for token in (ASKER, WATCHER))
     clock = session("GET", "/streams/s/console/clock")
     assert clock.status == 200
-    assert {**clock.json, "now": None} == {"space": "wgs84", "as_of": None, "answers": False, "now": None}
+    assert {**clock.json, "now": None} == {
+        "space": "wgs84",
+        "properties": {"country": "keyword", "priority": "number"},
+        "as_of": None,
+        "answers": False,
+        "now": None,
+    }
     assert clock.headers["cache-control"] == "no-store"
     assert session("GET", "/streams/s/console/inside").status == 403
     assert watcher("GET", "/streams/s/console/clock").status == 403

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
+from spatialstream.client.stream import Stream
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.console.pages import Pages
 from spatialstream.gateway.console.passing import Passing
@@ -31,7 +32,7 @@ __all__ = ["Console"]
 _LOOK_SECONDS = 1.0
 """Time for which the description of a stream is cached."""
 _LETTERS = 100
-_CLOCK = ("space", "as_of", "answers", "now")
+_CLOCK = ("space", "properties", "as_of", "answers", "now")
 
 Answer = Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
 
@@ -120,7 +121,7 @@ class Console:
         return JSONResponse(said, headers={"Cache-Control": "no-store"})
 
     async def clock(self, request: Request, stream: ServedStream) -> Response:
-        """The stream's space and progress: the part of the description that requires only ``ask``."""
+        """The stream's space, properties and progress: the part of the description that requires only ``ask``."""
         check_parameters(request)
         known = await self._look(stream)
         return JSONResponse({name: known[name] for name in _CLOCK}, headers={"Cache-Control": "no-store"})
@@ -155,8 +156,13 @@ class _Look:
                     answers = True
                 took = (time.time_ns() - began) / 1e6
                 with as_gateway():  # it is for all pages: no client may delay it
-                    known = await self._stream.call(lambda opened: opened.describe())
+                    known = await self._stream.call(_described)
                 now = time.time_ns() // 1_000_000
                 self._known = known | {"as_of": as_of, "answers": answers, "answered_ms": took, "now": now}
                 self._until = time.monotonic() + _LOOK_SECONDS
             return self._known
+
+
+def _described(opened: Stream) -> dict[str, Any]:
+    """The description of a stream, and the type of each of its properties."""
+    return opened.describe() | {"properties": dict(opened.rule.properties.types)}

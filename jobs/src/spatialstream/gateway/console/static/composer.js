@@ -16,7 +16,7 @@ const MOST_HANDLES = 60; // more corners cannot be told apart
 const PLAIN = { box: ["Left", "Bottom", "Right", "Top"], circle: ["x", "y", "Radius"], at: ["x", "y"] };
 
 export class Composer {
-  /** @param {HTMLFormElement} form @param {object} app the page: `map`, `space`, `mayWrite`, `submit(query)` */
+  /** @param {HTMLFormElement} form @param {object} app the page: `map`, `space`, `properties`, `mayWrite`, `submit(query)` */
   constructor(form, app) {
     [this.form, this.app] = [form, app];
     this.region = null;
@@ -72,6 +72,11 @@ export class Composer {
     this.once = el("button", { type: "submit", value: "once", class: "primary", text: "Run once" });
     this.register = el("button", { type: "submit", value: "continuous", class: "primary second", text: "Register" });
     this.error = el("p", { class: "error", role: "alert" });
+    this.properties = el("p", { class: "note", id: "condition-note" });
+    this.wrongCondition = el("p", { class: "error", role: "alert", id: "condition-error" });
+    this.condition = el("div", { class: "condition", hidden: true },
+      el("label", { class: "words" }, el("span", { text: "Where" }), el("input", { name: "condition", type: "text", placeholder: "any properties", autocomplete: "off", spellcheck: "false", "aria-describedby": "condition-note condition-error", oninput: () => this.#tellCondition("") })),
+      this.properties, this.wrongCondition);
     this.note = el("p", { class: "note", id: "composer-note" });
     this.instead = el("p", { class: "note", role: "status", hidden: true });
     return [
@@ -80,6 +85,7 @@ export class Composer {
       el("div", { class: "exactly" }, this.fields, this.geojson, this.byView),
       el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
       el("p", { class: "note", id: "words-note", text: "An object must have all words; a | b for either, -c for without." }),
+      this.condition,
       el("div", { class: "rows" }, this.lookBack, this.howMany, this.step, this.lifetime),
       el("div", { class: "actions" }, this.once, this.register),
       this.instead, this.note, this.error,
@@ -91,6 +97,9 @@ export class Composer {
     this.form.inert = this.app.space === null; // places have no meaning before the stream's space is known
     this.step.hidden = !this.#takes("step");
     this.howMany.hidden = !this.#takes("k");
+    const properties = Object.entries(this.app.properties ?? {});
+    this.condition.hidden = !properties.length || !this.#takes("where");
+    say(this.properties, `A condition in CQL2 on ${properties.map(([name, type]) => `${name} (${type})`).join(", ")}.`);
     this.once.hidden = this.types.once === undefined;
     this.register.hidden = this.types.continuous === undefined;
     for (const each of this.where.children) {
@@ -133,6 +142,8 @@ export class Composer {
     this.region = query.region ?? null;
     this.at = query.at ?? null;
     elements.words.value = wordsText(query);
+    elements.condition.value = typeof query.where === "object" && query.where !== null ? JSON.stringify(query.where) : (query.where ?? "");
+    this.#tellCondition("");
     if (query.k) elements.k.value = query.k;
     const choose = (select, value) => {
       if ([...select.options].some((each) => each.value === value)) select.value = value;
@@ -165,6 +176,14 @@ export class Composer {
       if (!this.region) return this.#wrong("A region is required: draw a box, a circle or a polygon on the map, or choose Everywhere.");
       query.region = this.region;
     }
+    const condition = this.condition.hidden ? "" : elements.condition.value.trim();
+    if (condition && takes(type, "where")) {
+      try {
+        query.where = condition.startsWith("{") ? JSON.parse(condition) : condition;
+      } catch (problem) {
+        return this.#tellCondition(`This is not CQL2 as JSON: ${problem.message}`);
+      }
+    }
     if (takes(type, "k")) query.k = Number(elements.k.value);
     if (how === "once") query.duration = elements.span.value;
     else {
@@ -175,6 +194,13 @@ export class Composer {
     return query;
   }
 
+  /** Says at the condition what is wrong with it. */
+  #tellCondition(text) {
+    say(this.wrongCondition, text);
+    this.form.elements.condition.setAttribute("aria-invalid", String(text !== ""));
+    return null;
+  }
+
   #wrong(text) {
     say(this.error, text);
     return null;
@@ -182,6 +208,7 @@ export class Composer {
 
   async #submit(how) {
     say(this.error, "");
+    this.#tellCondition("");
     const query = this.#query(how);
     if (query === null) return;
     const button = how === "continuous" ? this.register : this.once;
@@ -189,7 +216,8 @@ export class Composer {
     try {
       await this.app.submit(query, this.replaced);
     } catch (problem) {
-      this.#wrong(problem.errors?.[0] ? `${problem.errors[0].pointer?.replace("#/", "") ?? ""}: ${problem.errors[0].detail}`.replace(/^: /, "") : problem.message);
+      if (problem.errors?.[0]?.pointer?.endsWith("/where")) this.#tellCondition(problem.errors[0].detail);
+      else this.#wrong(problem.errors?.[0] ? `${problem.errors[0].pointer?.replace("#/", "") ?? ""}: ${problem.errors[0].detail}`.replace(/^: /, "") : problem.message);
     } finally {
       button.removeAttribute("aria-busy");
     }

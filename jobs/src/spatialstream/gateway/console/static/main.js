@@ -171,7 +171,7 @@ class App {
     if (!current()) return;
     this.#connection("session", "live");
     this.#banner(null);
-    this.space = new Space(look.space);
+    [this.space, this.properties] = [new Space(look.space), look.properties];
     this.ahead = Date.now() - look.now;
     [this.clock, this.moved, this.flowing] = [null, Date.now(), null];
     this.looked(look);
