@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import kubernetes, live
@@ -19,7 +18,7 @@ from spatialstream.records.area_files import read_geojson
 if TYPE_CHECKING:
     from spatialstream.client import Areas
 
-__all__ = ["add_areas", "add_parser", "areas_of"]
+__all__ = ["add_parser", "areas_of"]
 
 
 def add_parser(commands: Any) -> None:
@@ -59,14 +58,6 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--id", metavar="PROPERTY", help="the property that has a feature's name (default: its own id)")
     add("--name", metavar="NAME", help="name of the only area of the file")
-
-
-def add_areas(parser: argparse.ArgumentParser) -> None:
-    """Add ``--areas`` and ``--area-id``, the areas of the queries of a file."""
-    add = parser.add_argument
-    text = 'GeoJSON file of the areas that queries name, as {"area": NAME}'
-    add("--areas", type=Path, metavar="FILE", help=text)
-    add("--area-id", metavar="PROPERTY", help="the property of --areas that has an area's name (default: its own id)")
 
 
 def areas_of(options: argparse.Namespace, space: Space | None = None) -> Areas:

@@ -20,6 +20,7 @@ def add_parser(commands: Any) -> None:
         "row. Time and memory are proportional to objects times queries.",
     )
     shared.add_input(parser)
+    shared.add_areas(parser)
     shared.add_layout(parser)
     shared.add_time_unit(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the run's output folder")
@@ -36,7 +37,7 @@ def _check(options: argparse.Namespace) -> int:
 
     outcome = check_files(
         shared.input_files(options, options.objects),
-        options.queries,
+        shared.query_files(options),
         options.output / "results",
         options.space,
         rule=shared.term_rule(options),

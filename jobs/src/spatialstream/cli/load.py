@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import dry_run, live
 from spatialstream.cli import options as shared
-from spatialstream.cli.areas import add_areas, areas_of
+from spatialstream.cli.areas import areas_of
 from spatialstream.cli.run import unknown_text
 from spatialstream.model.areas import AreaTable
 from spatialstream.model.errors import AllRejected, SettingError, StateError, Unavailable
@@ -51,7 +48,7 @@ def add_parser(commands: Any) -> None:
     add("--objects", type=Path, metavar="FILE", help=text)
     text = "queries to send (default with a generated stream: queries around its objects)"
     add("--queries", type=Path, metavar="FILE", help=text)
-    add_areas(parser)
+    shared.add_areas(parser)
     shared.add_columns(parser)
     shared.add_layout(parser)
     dry_run.add_dry_run(parser)
@@ -151,9 +148,7 @@ def _with_areas(options: argparse.Namespace, queries: Path) -> Path:
             return areas_of_file(options.areas, options.area_id, options.space, shared.term_rule(options))
         return areas_of(options).table()
 
-    keep = Path(tempfile.mkdtemp(prefix="spatialstream-"))
-    atexit.register(shutil.rmtree, keep, ignore_errors=True)
-    return with_areas(queries, cache(areas), keep)
+    return with_areas(queries, cache(areas), shared.temporary())
 
 
 def _tell_refused(options: argparse.Namespace, refused: Mapping[str, Refused], usable: Mapping[str, int]) -> None:

@@ -25,10 +25,12 @@ from spatialstream.records.inputs import expanded, spooled
 from spatialstream.records.layout import InputLayout, parse_layout
 
 __all__ = [
+    "add_areas",
     "add_columns",
     "add_index",
     "add_input",
     "add_layout",
+    "add_polygon_vertices",
     "add_space",
     "add_terms",
     "add_time_unit",
@@ -37,8 +39,10 @@ __all__ = [
     "duration",
     "input_files",
     "layout",
+    "query_files",
     "storage",
     "tell_missing",
+    "temporary",
     "term_rule",
     "value",
 ]
@@ -204,11 +208,8 @@ def input_files(options: argparse.Namespace, paths: Sequence[Path], keep: Path |
         raise SettingError("objects", "- is the standard input, which can be read only once")
     if _STANDARD_INPUT not in files:
         return files
-    if keep is None:
-        keep = Path(tempfile.mkdtemp(prefix="spatialstream-"))
-        atexit.register(shutil.rmtree, keep, ignore_errors=True)
     try:
-        file = spooled(sys.stdin.buffer, keep)
+        file = spooled(sys.stdin.buffer, temporary() if keep is None else keep)
     except OSError as error:
         raise SettingError("objects", f"the standard input cannot be kept: {error}") from None
     return [file if path == _STANDARD_INPUT else path for path in files]
@@ -228,6 +229,41 @@ def tell_missing(options: argparse.Namespace, files: Sequence[Path], rule: TermR
         return
     for told in without_column(files, rule, options.columns, layout(options), options.space):
         print(f"spatialstream: {told}", file=sys.stderr)
+
+
+def add_areas(parser: argparse.ArgumentParser) -> None:
+    """Add ``--areas`` and ``--area-id``, the areas of the queries of a file."""
+    add = parser.add_argument
+    text = 'GeoJSON file of the areas that queries name, as {"area": NAME}'
+    add("--areas", type=Path, metavar="FILE", help=text)
+    add("--area-id", metavar="PROPERTY", help="the property of --areas that has an area's name (default: its own id)")
+
+
+def query_files(options: argparse.Namespace, keep: Path | None = None) -> list[Path]:
+    """The files of queries, with the polygons of the areas that they name if ``--areas`` is given.
+
+    Args:
+        options: the options.
+        keep: folder for copies of files that name any; None: a temporary one, until the program ends.
+
+    Raises:
+        SettingError: a file cannot be read, an area is invalid, or one that is named is not there.
+    """
+    if options.areas is None:
+        return list(options.queries)
+    from spatialstream.records.area_files import areas_of_file
+    from spatialstream.records.area_lines import with_areas
+
+    table = areas_of_file(options.areas, options.area_id, options.space, term_rule(options))
+    folder = temporary() if keep is None else keep
+    return [with_areas(path, lambda: table, folder) for path in options.queries]
+
+
+def temporary() -> Path:
+    """A folder that is removed when the program ends."""
+    keep = Path(tempfile.mkdtemp(prefix="spatialstream-"))
+    atexit.register(shutil.rmtree, keep, ignore_errors=True)
+    return keep
 
 
 def layout(options: argparse.Namespace) -> InputLayout:

@@ -13,7 +13,6 @@ from typing import Any
 
 from spatialstream.cli import dry_run, live
 from spatialstream.cli import options as shared
-from spatialstream.cli.areas import add_areas
 from spatialstream.model.errors import AllRejected, SettingError
 from spatialstream.records.reasons import all_rejected, common_reasons, told_reasons
 
@@ -35,7 +34,7 @@ def add_parser(commands: Any) -> None:
         "required, with --dry-run only the first.",
     )
     shared.add_input(parser, required=False)
-    add_areas(parser)
+    shared.add_areas(parser)
     shared.add_layout(parser)
     dry_run.add_dry_run(parser)
     shared.add_time_unit(parser)
@@ -93,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     files = shared.input_files(options, options.objects, settings.paths.frames)
     shared.tell_missing(options, files, settings.rule)
-    queries = _with_areas(options, settings.paths.frames)
+    queries = tuple(shared.query_files(options, settings.paths.frames))
     summary = run_with_progress(replace(settings, objects=tuple(files), queries=queries), options.quiet)
     if not options.quiet:
         print(_summary_text(summary, options.output), file=sys.stderr)
@@ -102,17 +101,6 @@ def _run(options: argparse.Namespace) -> int:
         reasons = _reasons(options.output / "rejected", sources)
         raise AllRejected("\n  ".join([all_rejected(kinds), *reasons]))
     return 0
-
-
-def _with_areas(options: argparse.Namespace, folder: Path) -> tuple[Path, ...]:
-    """The files of queries with the polygons of the areas that they name; copies are kept in a folder."""
-    from spatialstream.records.area_files import areas_of_file
-    from spatialstream.records.area_lines import with_areas
-
-    if options.areas is None:
-        return tuple(options.queries)
-    table = areas_of_file(options.areas, options.area_id, options.space, shared.term_rule(options))
-    return tuple(with_areas(path, lambda: table, folder) for path in options.queries)
 
 
 def _reasons(folder: Path, files: Iterable[Path] | None = None) -> list[str]:

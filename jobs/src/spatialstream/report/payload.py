@@ -340,7 +340,8 @@ def _region_words(region: Region | None, space: Space) -> str:
     if isinstance(region, Polygon):
         west, south, east, north = region.box
         corners = _point_words(west, south, space), _point_words(east, north, space)
-        return f"in a polygon of {len(region)} vertices, from {corners[0]} to {corners[1]}"
+        named = f"{region.area}, " if region.area else ""
+        return f"in {named}a polygon of {len(region)} vertices, from {corners[0]} to {corners[1]}"
     radius = f"{region.radius:g}"
     if space.geographic:
         radius = f"{region.radius / 1000:g} km" if region.radius >= 1_000 else f"{region.radius:g} m"

@@ -74,6 +74,7 @@ export function regionText(region, space) {
     const [x, y, radius] = region.circle;
     return `within ${distance(radius, space.geographic)} of ${place([x, y], space)}`;
   }
+  if (region.area) return `in ${region.area}`;
   if (region.polygon) {
     const rings = ringsOf(region.polygon);
     const [low, high] = corners(rings.flat());
