@@ -80,9 +80,13 @@ def test_the_examples_are_accepted(api, namespace):
         (CRQ, {"stream": None}, "spec.stream: Required value"),
         (CRQ, {"type": "SRQ"}, "supported values"),
         (CRQ, {"region": None}, "a CRQ and a CTQ require region"),
-        (CRQ, {"region": {"circle": [0, 0, 1]}}, "give box, circle or polygon"),
-        (CRQ, {"region": {"polygon": TRIANGLE}}, "give box, circle or polygon"),
-        (CRQ, {"region": {"box": None, "polygon": {"type": "Polygon"}}}, "require coordinates"),
+        (CRQ, {"region": {"circle": [0, 0, 1]}}, "give box, circle, polygon or area"),
+        (CRQ, {"region": {"polygon": TRIANGLE}}, "give box, circle, polygon or area"),
+        (
+            CRQ,
+            {"region": {"box": None, "polygon": {"type": "Polygon"}}},
+            "spec.region.polygon.coordinates: Required value",
+        ),
         (CRQ, {"region": {"box": None, "polygon": {"type": "Feature", "coordinates": [[]]}}}, "requires geometry"),
         (CRQ, {"region": {"box": None, "polygon": {"type": "Point", "coordinates": [0, 0]}}}, "Unsupported value"),
         (CRQ, {"region": {"box": [0, 0, 1]}}, "spec.region.box"),
@@ -111,7 +115,7 @@ def test_a_wrong_spec_is_refused_with_a_sentence(api, space, base, change, messa
 
 def test_the_stream_cannot_be_changed(api, space):
     api.post(queries(space="default"), wanted("fixed", CRQ, "default"))
-    with pytest.raises(RefusalError, match="delete this one, and create another one"):
+    with pytest.raises(RefusalError, match="delete this SpatialQuery and create another one"):
         api.patch(f"{queries('fixed', 'default')}?dryRun=All", {"spec": {"stream": "ships"}})
     api.vanish(queries("fixed", "default"))
 
