@@ -22,9 +22,11 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
+from spatialstream.client.areas import Areas
 from spatialstream.client.cursor import PATTERN
 from spatialstream.client.record_writer import Sent
 from spatialstream.client.stream import RegisteredQueries
+from spatialstream.connectors.kafka import Connection
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.following import EVENTS, JSON_LINES
@@ -38,6 +40,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.store.reports import TimeLimits
 from tests.lengths import examples
 from tests.unit.client import test_snapshot_client as snapshots
+from tests.unit.client.area_log import AreaLog
 from tests.unit.client.log import MemoryLog
 from tests.unit.gateway import test_writing as writing
 from tests.unit.gateway.http import Client, served, serving
@@ -47,7 +50,7 @@ from tests.unit.gateway.test_ask import Opened
 ALL, ELSEWHERE = "everything-0123456789", "everything-elsewhere-0123456789"
 ANOTHER = f"Bearer {ELSEWHERE}"
 CLOCK = 1_000
-KNOWN = {"query": "a/b\nc\n", "item": "900@0.5945513217757927,0.643705424975316.900-0"}
+KNOWN = {"query": "a/b\nc\n", "area": "mitte", "item": "900@0.5945513217757927,0.643705424975316.900-0"}
 """What there is of what paths name."""
 CHECKS = [
     checks.status_code_conformance,
@@ -79,6 +82,7 @@ BEYOND = [
     "at: .* is not a time",
     "filter: (is not a JSON object|is not CQL2|the stream declares no properties)",
     "SBQ needs a stream that counts words",
+    "features?: .*(has no|has the property)|feature [0-9]+.* (has no|has neither)",
 ]
 """What no schema can say that is wrong with a request, as it is told: how its fields go together, and what there is."""
 ANY_PARAMETER = ("GET /live", "GET /ready", "GET /openapi.json", "GET /asyncapi.json")
@@ -122,6 +126,7 @@ class Behind(Opened):
     def __init__(self, stream: Taking) -> None:
         super().__init__(stream.slots.newest, stream.slots.ask, WGS84)
         self._stream = stream
+        self.areas = Areas(Connection("nowhere:1"), "s")
 
     def limits(self) -> TimeLimits:
         return TimeLimits()
@@ -171,6 +176,10 @@ POLYGONS = [
     {"type": "MultiPolygon", "coordinates": [_HALF, [[[170, 0], [190, 0], [180, 9, 100], [170, 0]]]]},
     {"type": "Feature", "properties": None, "geometry": {"type": "Polygon", "coordinates": _HALF[:1]}},
 ]
+COLLECTION = {
+    "type": "FeatureCollection",
+    "features": [{"type": "Feature", "id": KNOWN["area"], "properties": None, "geometry": POLYGONS[0]}],
+}
 
 
 @schemathesis.serializer(JSON_LINES)
@@ -206,6 +215,10 @@ def narrowed(schema: Any) -> Any:
             result[name] = each | {"prefixItems": numbers}
     if isinstance(result.get("polygon"), dict):  # rings that are closed and do not cross are hardly drawn
         result["polygon"] = {"enum": POLYGONS}
+    if "AreaGeometry" in result:  # the schemas of the document
+        result |= {"AreaGeometry": {"enum": POLYGONS}, "AreaCollection": {"enum": [COLLECTION]}, "Area": schema["Area"]}
+    if isinstance(each := result.get("area"), dict) and each.get("type") == "string":
+        result["area"] = {"enum": [KNOWN["area"]]}
     return result
 
 
@@ -226,6 +239,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     limits = Limits(client=RateLimits(rate=0), wait=20, poll=20, longest_wait=20)  # ms: nothing more will come
     gateway = Gateway([behind], Access(tokens), limits=limits)
     with pytest.MonkeyPatch.context() as patch, serving(gateway) as nobody, requests.Session() as session:
+        AreaLog().stand_for_the_broker(patch)
         patch.setattr(ServedStream, "log", lambda _: log)
         client = Client(nobody.port, ALL)
         told = client("GET", "/openapi.json").json
@@ -242,20 +256,22 @@ def test_what_it_says_may_be_sent_is_taken(api: Api, name: str) -> None:
     statuses = Counter[int]()
     forms = [each for each in OPERATIONS[name]["responses"]["200"]["content"] if each != EVENTS]
 
-    def query() -> None:
+    def known() -> None:
         answer = api.client("POST", "/streams/s/queries", writing.CRQ | {"id": KNOWN["query"]})
         assert answer.status in (201, 202, 409)
+        answer = api.client("PUT", f"/streams/s/areas/{KNOWN['area']}", POLYGONS[0], content_type=GEOJSON)
+        assert answer.status in (200, 201)
 
     @settings(max_examples=examples(20, 200))
     @given(api.cases(name, GenerationMode.POSITIVE), st.sampled_from(forms))
     def is_taken(case: Any, form: str) -> None:
         if case.method == "DELETE":
-            query()
+            known()
         response = case.call(session=api.session, headers={"Accept": form})
         api.check(case, response, *([] if is_beyond(response) else [checks.positive_data_acceptance]))
         statuses[response.status_code] += 1
 
-    query()
+    known()
     is_taken()
     assert any(200 <= status < 300 for status in statuses), statuses
 
@@ -340,5 +356,5 @@ def test_a_parameter_that_it_does_not_have_or_has_once_is_refused(api: Api, name
     many = ("GET /streams/{stream}/results", "query"), ("GET /collections/{stream}/items", "datetime")
     once = [each for each in told if (name, each) not in many]
     for query, parameter in (("limits=1", "limits"), *((f"{each}=1&{each}=1", each) for each in once)):
-        answer = api.client(method, f"{target}?{query}", {} if method == "POST" else None)
+        answer = api.client(method, f"{target}?{query}", {} if method in ("POST", "PUT") else None)
         assert (answer.status, [each["parameter"] for each in answer.errors]) == (400, [parameter])

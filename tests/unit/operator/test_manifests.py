@@ -408,7 +408,8 @@ def test_the_environment_says_where_the_stream_is():
     assert environment["SPATIALSTREAM_ZOOKEEPER_CERTIFICATE"] == "/etc/spatialstream/zookeeper-tls/tls.crt"
     assert environment["SPATIALSTREAM_ZOOKEEPER_KEY"] == "/etc/spatialstream/zookeeper-tls/tls.key"
     assert environment["SPATIALSTREAM_TOPICS"] == (
-        "objects=geo.quakes.objects,queries=geo.quakes.queries,results=answers,rejected=geo.quakes.rejected"
+        "objects=geo.quakes.objects,queries=geo.quakes.queries,results=answers,rejected=geo.quakes.rejected,"
+        "areas=geo.quakes.areas"
     )
     assert "POD_IP" in environment
 

@@ -21,7 +21,7 @@ from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
 from spatialstream.model.areas import Standing
 from spatialstream.model.kinds import KINDS as QUERY_KINDS
 from spatialstream.model.kinds import Kind
-from spatialstream.model.schema import OBJECT_JSON, QUERY_FIELDS, QUERY_JSON, RESULT_JSON
+from spatialstream.model.schema import OBJECT_JSON, POLYGON_JSON, QUERY_FIELDS, QUERY_JSON, RESULT_JSON
 
 __all__ = ["document"]
 
@@ -205,6 +205,15 @@ _SCHEMAS = {
     "AreaFeatures": _object(
         type={"const": "FeatureCollection"}, features={"type": "array", "items": _ref("AreaFeature")}
     ),
+    "AreaGeometry": POLYGON_JSON,
+    "AreaCollection": {
+        "type": "object",
+        "properties": {
+            "type": {"const": "FeatureCollection"},
+            "features": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+        },
+        "required": ["type", "features"],
+    },
     "LoadedAreas": _object(
         new={**_NAMES, "description": "names of areas that there were not before"},
         changed={**_NAMES, "description": "of those that had another geometry, which queries of them keep"},
@@ -503,7 +512,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "POST /streams/{stream}/areas": {
         "summary": "Keep the areas of a GeoJSON FeatureCollection, all or none; areas that are not in it stay",
         "parameters": [_parameter("query", "id", "the property that has a feature's name; by default its own id")],
-        "requestBody": _body("features", GEOJSON, {"type": "object"}),
+        "requestBody": _body("features", GEOJSON, _ref("AreaCollection")),
         "responses": {"200": _content("what has changed", {JSON: _ref("LoadedAreas")})},
     },
     "GET /streams/{stream}/areas/{area}": {
@@ -512,7 +521,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     },
     "PUT /streams/{stream}/areas/{area}": {
         "summary": "Keep an area; registered queries of it keep the geometry that they have",
-        "requestBody": _body("a Polygon, a MultiPolygon, or a Feature of one of them", GEOJSON, {"type": "object"}),
+        "requestBody": _body("a Polygon, a MultiPolygon, or a Feature of one of them", GEOJSON, _ref("AreaGeometry")),
         "responses": {
             "200": _content("there was an area of this name", {JSON: _ref("LoadedAreas")}),
             "201": _content("there was none", {JSON: _ref("LoadedAreas")}),

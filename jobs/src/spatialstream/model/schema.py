@@ -17,6 +17,7 @@ __all__ = [
     "LONGEST_BY",
     "OBJECTS",
     "OBJECT_JSON",
+    "POLYGON_JSON",
     "QUERIES",
     "QUERY_FIELDS",
     "QUERY_JSON",
@@ -122,7 +123,7 @@ _FEATURE = {
     "properties": {"type": {"const": "Feature"}, "geometry": {"oneOf": _GEOMETRIES}},
     "required": ["type", "geometry"],
 }
-_POLYGON = {
+POLYGON_JSON: dict[str, Any] = {
     "description": "GeoJSON (RFC 7946). Edges are straight in longitude and latitude, borders belong to the polygon; "
     "it may be cut at the antimeridian, or have longitudes beyond 180",
     "oneOf": [*_GEOMETRIES, _FEATURE],
@@ -145,7 +146,7 @@ _REGION = {
         for shape, properties in (
             ("box", {"box": _NUMBERS | {"minItems": 4, "maxItems": 4}}),
             ("circle", {"circle": _NUMBERS | {"minItems": 3, "maxItems": 3}}),
-            ("polygon", {"polygon": _POLYGON, "area": _AREA}),
+            ("polygon", {"polygon": POLYGON_JSON, "area": _AREA}),
             ("area", {"area": _AREA}),
         )
     ]
