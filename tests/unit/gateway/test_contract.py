@@ -82,6 +82,7 @@ BEYOND = [
     "at: .* is not a time",
     "filter: (is not a JSON object|is not CQL2|the stream declares no properties)",
     "SBQ needs a stream that counts words",
+    "is no name: it has a control character",
     "features?: .*(has no|has the property)|feature [0-9]+.* (has no|has neither)",
 ]
 """What no schema can say that is wrong with a request, as it is told: how its fields go together, and what there is."""
@@ -282,7 +283,8 @@ def test_what_it_says_may_not_be_sent_is_refused(api: Api, name: str) -> None:
     @given(api.cases(name, GenerationMode.NEGATIVE))
     def is_refused(case: Any) -> None:
         response = case.call(session=api.session)
-        api.check(case, response, checks.negative_data_rejection)
+        if response.text != "Invalid HTTP request received.":  # so the server below says of headers that cannot be
+            api.check(case, response, checks.negative_data_rejection)
 
     is_refused()
 

@@ -194,7 +194,7 @@ _SCHEMAS = {
     ),
     "Area": _AREA,
     "Areas": _object(
-        areas={"type": "array", "items": _AREA},
+        areas={"type": "array", "items": _ref("Area")},
         unusable={
             "type": "object",
             "additionalProperties": _TEXT,
