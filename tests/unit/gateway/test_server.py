@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import signal
 import socket
 import ssl
 from contextlib import closing
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from spatialstream.gateway import logs, requests
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.server import listen, server_of
 from spatialstream.servers.process import await_condition
 from tests.certificates import Authority
 from tests.unit.client.broker import Topic
@@ -170,3 +172,17 @@ def test_a_duration_that_is_none_is_named() -> None:
     with pytest.raises(Problem) as refused:
         requests.duration(request, "timeout", 10_000, 60_000)
     assert refused.value.errors[0]["parameter"] == "timeout"
+
+
+def test_a_signal_before_the_event_loop_runs_ends_it_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = list[str]()
+    server = server_of(Gateway([]), serving=lambda: said.append("serving"))
+
+    def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(server.config, "get_loop_factory", interrupted)
+    with listen("127.0.0.1", 0) as sock, pytest.raises(KeyboardInterrupt):  # sent on once it has ended
+        server.run([sock])
+    assert server.started
+    assert said == []
