@@ -1,11 +1,14 @@
 """Settings for all tests."""
 
 import os
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 from spatialstream.kernels import compile_kernels
+from spatialstream.model import hashing
 
 # Deadlines and the check for slow generation measure the machine and its other work, not the code.
 UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -21,3 +24,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def kernels() -> None:
     """Compile before the first test, so that no test waits for the compiler in the middle of a stream."""
     compile_kernels()
+
+
+@pytest.fixture
+def become_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have tables seeded as those of the process of a number are, for what must not depend on the process."""
+
+    def become(number: int) -> None:
+        monkeypatch.setattr(hashing, "_PROCESS_SEED", hashing.seed_of(np.array([number])))
+
+    return become

@@ -67,7 +67,7 @@ def get(host: str, port: int, path: str, *, method: str = "GET", token: str = ""
         suppress(OSError, http.client.HTTPException),
         closing(kind(host, port, timeout=PATIENCE, **how)) as connection,
     ):
-        connection.request(method, path, b"{}" if method == "POST" else None, headers)
+        connection.request(method, path, b"{}" if method in ("POST", "PUT") else None, headers)
         answer = connection.getresponse()
         return answer.status, answer.read(1 << 20).decode(errors="replace")
     return 0, ""
@@ -102,6 +102,8 @@ OPEN = {
 
 CLOSED = (
     *("GET /collections", "GET /collections/any", "GET /collections/any/items", "GET /collections/any/items/any"),
+    *("GET /collections/any/queryables", "GET /streams/any/areas", "GET /streams/any/areas/any"),
+    *("POST /streams/any/areas", "PUT /streams/any/areas/any", "DELETE /streams/any/areas/any"),
     *("GET /streams", "GET /streams/any", "POST /streams/any/ask", "GET /streams/any/results?query=any"),
     *("GET /streams/any/results/past?query=any", "GET /streams/any/results/counts?query=any"),
     *("GET /streams/any/queries", "GET /streams/any/queries/any", "POST /streams/any/queries"),

@@ -363,7 +363,8 @@ def test_an_unusable_setting_is_refused(spark: SparkSession) -> None:
 FOREVER = 10**12
 OBJECT_TYPE = "id string, t long, lon double, lat double, text string"
 QUERY_TYPE = (
-    "id string, type string, t long, region struct<box: array<double>, circle: array<double>>, at array<double>, "
+    "id string, type string, t long, region struct<box: array<double>, circle: array<double>, "
+    "polygon: struct<type: string, coordinates: array<array<array<double>>>>>, at array<double>, "
     "keywords array<string>, any array<array<string>>, none array<string>, "
     "k long, duration long, window long, step long"
 )

@@ -220,7 +220,7 @@ def test_all_that_a_gateway_serves_is_tried() -> None:
     served = {f"{each.method} {each.path}" for each in gateway.endpoints}
     served |= {f"{method} {path}" for method, path, *_ in gateway.console.endpoints}
     asked = {each.partition("?")[0] for each in (*strangers.OPEN, *strangers.CLOSED)}
-    for name in ("stream", "item:path", "query:path"):
+    for name in ("stream", "item:path", "query:path", "area:path"):
         served = {each.replace(f"{{{name}}}", "any") for each in served}
     assert {each.replace("{path:path}", "") for each in served} == asked
 

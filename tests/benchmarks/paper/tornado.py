@@ -33,6 +33,7 @@ from spatialstream.index.version import RoutingVersion, build
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kernels import kernel
+from spatialstream.model.kinds import CODE, TYPES, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
 from spatialstream.model.regions import Box, Regions
@@ -225,8 +226,8 @@ def adapted(version: RoutingVersion, comes: Workload, strategies: tuple[str, ...
         leaves = len(version.index.leaves)
         held = np.bincount(version.index.route_objects(found), minlength=leaves).astype(np.float64)
         stand = np.bincount(version.index.route_queries(asked)[1], minlength=leaves).astype(np.float64)
-        by_type = np.zeros((6, leaves))
-        by_type[3] = stand
+        by_type = np.zeros((len(TYPES), leaves))
+        by_type[CODE[QueryType.CRQ]] = stand
         counts = LeafCounts(held, held, stand, float(72 * HOUR), by_type)
         made = propose(version, counts, known, BalanceSettings(1.01), strategy, sample=sample)
         assert made is not None

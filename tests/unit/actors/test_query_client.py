@@ -18,7 +18,7 @@ import pytest
 
 from spatialstream.actors.actor import Actor, ActorSpec
 from spatialstream.actors.query_endpoint import QueryEndpoint
-from spatialstream.actors.query_metrics import OUTCOMES
+from spatialstream.actors.query_metrics import ASKED, OUTCOMES
 from spatialstream.actors.read_point import ReadPoint
 from spatialstream.actors.registry import ActorRegistry
 from spatialstream.cli import router
@@ -97,9 +97,10 @@ class Endpoints:
         views.keep(PLACE, ~part, ListingView.of(catalogue, self.slots.turn))
 
     def answered(self) -> list[int]:
-        """Queries that actors have counted, by type."""
+        """SRQs, SKQs and STQs that actors have answered."""
         column = OUTCOMES.index("answered")
-        return [int(count) for count in np.sum([each.metrics.counts[:, column] for each in self.actors], axis=0)]
+        counts = np.sum([each.metrics.counts[:, column] for each in self.actors], axis=0)
+        return [int(counts[ASKED.index(kind)]) for kind in ("SRQ", "SKQ", "STQ")]
 
     def outcome(self, name: str) -> int:
         """Attempts of an outcome that actors have counted."""

@@ -20,26 +20,26 @@ def outcomes(counts: Counts) -> dict[str, list[int]]:
 
 
 def test_queries_are_counted_by_type_and_outcome_and_answers_by_latency() -> None:
-    metrics, (srq, skq, stq) = QueryMetrics(), ASKED
+    metrics, (srq, skq, stq, _) = QueryMetrics(), ASKED
     metrics.count([srq, stq, srq], "answered", 0.0015)
     metrics.count([skq], "answered", 3.0)
     for outcome in ("again", "failed", "abandoned"):
         metrics.count([srq, skq], outcome, 1.0)
     assert outcomes(metrics.counts) == {
-        "answered": [2, 1, 1],
-        **{name: [1, 1, 0] for name in ("again", "failed", "abandoned")},
+        "answered": [2, 1, 1, 0],
+        **{name: [1, 1, 0, 0] for name in ("again", "failed", "abandoned")},
     }
     buckets, seconds = metrics.counts[:, len(OUTCOMES) : -1], metrics.counts[:, -1]
-    assert buckets[:, LIMITS.index(0.002)].tolist() == [2, 0, 1]
-    assert buckets[:, LIMITS.index(5.0)].tolist() == [0, 1, 0]
+    assert buckets[:, LIMITS.index(0.002)].tolist() == [2, 0, 1, 0]
+    assert buckets[:, LIMITS.index(5.0)].tolist() == [0, 1, 0, 0]
     assert buckets.sum() == 4
-    assert seconds.tolist() == pytest.approx([0.003, 3.0, 0.0015])
+    assert seconds.tolist() == pytest.approx([0.003, 3.0, 0.0015, 0.0])
 
 
 def test_the_limits_are_those_of_a_histogram() -> None:
     assert list(LIMITS) == sorted(LIMITS)
     assert LIMITS[-1] == float("inf")
-    assert [*ASKED] == ["SRQ", "SKQ", "STQ"]
+    assert [*ASKED] == ["SRQ", "SKQ", "STQ", "SBQ"]
 
 
 def test_what_actors_tell_adds_up_though_they_go() -> None:

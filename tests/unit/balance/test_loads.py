@@ -14,7 +14,7 @@ from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import StateError
-from spatialstream.model.kinds import CODE
+from spatialstream.model.kinds import CODE, TYPES
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
@@ -54,7 +54,7 @@ def test_queries_count_where_they_were_counted():
     tree = build_tree(FIGURE_2, 4, J, {"spatial"})
     asked = [query("CRQ", EVERYWHERE, duration=2000), query("STQ", EVERYWHERE)]
     coarse = Statistics.of(PLANE, FIGURE_2, QueryBatch.of(asked), 1000.0, 0)
-    queries = np.zeros((6, 4))
+    queries = np.zeros((len(TYPES), 4))
     queries[CODE["STQ"]] = [6400.0, 0.0, 0.0, 0.0]
     queries[CODE["CRQ"]] = [0.0, 0.0, 5.0, 1.0]
     counts = replace(count_of([10, 20, 30, 40], arrivals=[1, 2, 3, 4], span=100.0), queries=queries)
@@ -64,7 +64,8 @@ def test_queries_count_where_they_were_counted():
 
     a_ms = 2 / 1000  # queries that come
     assert counted is not None
-    assert counted.sum(axis=1) * a_ms == pytest.approx([0.0, 0.0, 64.0, 6.0, 0.0, 0.0])  # as many as were counted
+    came = dict(zip(TYPES, counted.sum(axis=1) * a_ms, strict=True))
+    assert came == pytest.approx(dict.fromkeys(TYPES, 0.0) | {"STQ": 64.0, "CRQ": 6.0})  # as many as were counted
     stq = np.array([6400 + 16, 16, 16, 16]) * 6400 / 6464 / 100 * [10, 20, 30, 40]
     assert loads * a_ms == pytest.approx(stq + np.array([0.0, 0.0, 5 * 0.03, 0.04]))
 
@@ -72,7 +73,7 @@ def test_queries_count_where_they_were_counted():
 def test_few_snapshot_queries_say_little_and_registered_queries_all():
     tree = build_tree(FIGURE_2, 4, J, {"spatial"})
     coarse = Statistics.of(PLANE, FIGURE_2, QueryBatch.of([query("STQ", EVERYWHERE)]), 1000.0, 1)
-    queries = np.zeros((6, 4))
+    queries = np.zeros((len(TYPES), 4))
     queries[CODE["STQ"], 0] = 1.0
     counts = replace(count_of([10.0] * 4), queries=queries)
 
@@ -87,7 +88,7 @@ def test_until_a_query_is_counted_j_says_where_they_go():
     counts = count_of([1, 2, 3, 4])
 
     assert asked_of(tree, counts, J) is None
-    assert asked_of(tree, replace(counts, queries=np.zeros((6, 4))), J) is None
+    assert asked_of(tree, replace(counts, queries=np.zeros((len(TYPES), 4))), J) is None
 
 
 @given(st.data(), spaces)
@@ -95,7 +96,7 @@ def test_no_strategy_loses_what_was_counted(data, space):
     """Leaves that stay have the loads that were counted, and those of new trees are finite."""
     case = data.draw(cases(space))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    counts = replace(case.counts, queries=np.floor(9 * rng.random((6, len(case.counts)))))
+    counts = replace(case.counts, queries=np.floor(9 * rng.random((len(TYPES), len(case.counts)))))
     loads = leaf_loads(case.version, counts, case.statistics)
 
     for strategy in ("PM", "FM", "FG"):
@@ -155,8 +156,8 @@ def test_counts_of_another_version_are_refused():
         (([1.0], [1.0], [1.0]), 0.0, None),
         (([1.0], [1.0], [1.0]), np.inf, None),
         (([1.0], [1.0], [1.0]), 1.0, [[1.0]]),
-        (([1.0], [1.0], [1.0]), 1.0, [[1.0, 1.0]] * 6),
-        (([1.0], [1.0], [1.0]), 1.0, [[-1.0]] * 6),
+        (([1.0], [1.0], [1.0]), 1.0, [[1.0, 1.0]] * len(TYPES)),
+        (([1.0], [1.0], [1.0]), 1.0, [[-1.0]] * len(TYPES)),
     ],
 )
 def test_what_is_no_count_is_refused(columns, span, queries):

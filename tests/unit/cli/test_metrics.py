@@ -21,7 +21,7 @@ from spatialstream.connectors.requests import REQUESTS
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import SettingError
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
 from spatialstream.stages.ingest import Intake
@@ -38,14 +38,13 @@ from spatialstream_operator.metrics import OperatorMetrics
 from tests.unit.stream.loads import SLOTS, Hourly, load_of, loads_of, round_of, sample
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
-TYPES = {kind.value for kind in QueryType}
 BY_LEAF = {
     "spatialstream_leaf_objects": None,
     "spatialstream_leaf_checked": None,
     "spatialstream_leaf_busy_seconds": None,
     "spatialstream_leaf_held_objects": None,
     "spatialstream_leaf_continuous_queries": ("CRQ", "CTQ"),
-    "spatialstream_leaf_queries": ("SRQ", "SKQ", "STQ"),
+    "spatialstream_leaf_queries": ASKED,
 }
 """What has no series before it is known which leaves there are: name -> values of the label ``type``, if it has it."""
 
@@ -154,7 +153,7 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
         assert series or name in {*BY_LEAF, "spatialstream_actor_slots", "spatialstream_query_candidates"}, name
         for found in series.values():
             for label in {label for each in found for label, _ in each} - {"le"}:
-                wanted = types.get(name, TYPES) if label == "type" else values[label]
+                wanted = types.get(name, {*TYPES}) if label == "type" else values[label]
                 assert {dict(each)[label] for each in found} == wanted, (name, label)
 
 

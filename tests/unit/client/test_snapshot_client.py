@@ -188,7 +188,10 @@ def test_what_several_ask_is_tried_once_and_waits_for_nothing(stream: Stream) ->
         ("SRQ", "query 0: is not a JSON object"),
         ({**SRQ, "region": {"box": [0, 9, 1, 1]}}, "query 0: region.box: south 9 is greater than north 1"),
         ({**SKQ, "k": 0}, "query 0: k: 0 is out of range"),
-        ({**SKQ, "type": "CKQ"}, "query 0: type: CKQ is not a snapshot query (SRQ, SKQ or STQ); send it through the"),
+        (
+            {**SKQ, "type": "CKQ"},
+            "query 0: type: CKQ is not a snapshot query (SRQ, SKQ, STQ or SBQ); send it through",
+        ),
         ({"type": "CANCEL", "id": "x"}, "query 0: type: CANCEL is not a snapshot query"),
         ({**SRQ, "keywords": ["!"]}, "query 0: keywords: '!' has no term"),
         ({**SRQ, "id": "\ud800"}, "query 0: id: holds half of a surrogate pair"),

@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.client.areas import Areas
 from spatialstream.client.history import Log
 from spatialstream.client.record_writer import Sent
+from spatialstream.connectors.kafka import Connection
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
@@ -24,6 +26,7 @@ from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.space import WGS84
 from spatialstream.records.decode import decode_objects
 from spatialstream.servers.process import await_condition
+from tests.unit.client.area_log import AreaLog
 from tests.unit.client.log import MemoryLog
 from tests.unit.gateway.http import Client, served, serving
 from tests.unit.gateway.results import messages, opener, row
@@ -33,6 +36,8 @@ from tests.unit.gateway.test_writing import CRQ, LINE, Stream
 FILLER, OTHER = "filler-0123456789012345", "other-01234567890123456"
 FUTURE = 4 * 10**12
 MANY = 12
+SQUARE = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]}
+AREA = {"type": "Feature", "properties": {}, "geometry": SQUARE}
 SRQ = {"type": "SRQ", "region": {"box": [0, 0, 1, 1]}, "duration": 1}
 
 
@@ -63,6 +68,10 @@ class Held(Stream):
 class HeldAsker(Answering):
     stream: Held
 
+    def __init__(self, stream: Held) -> None:
+        super().__init__(stream)
+        self.areas = Areas(Connection("nowhere:1"), "s")
+
     def queries(self, after: int = -1, limit: int = 100) -> Any:
         self.stream.hold("queries", after == 7)
         return super().queries(after, limit)
@@ -79,6 +88,7 @@ class HeldAsker(Answering):
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> Held:
     held, log = Held(), MemoryLog()
+    AreaLog().stand_for_the_broker(monkeypatch)
     log.add(5, messages([row("q", 1)], 1, 0))
 
     def read(served: ServedStream) -> Log:
@@ -178,8 +188,14 @@ ASKED: list[tuple[str, str, Any]] = [
     ("POST", "/streams/s/objects", (json.dumps(LINE) + "\n").encode() * 40),
     ("GET", "/collections", None),
     ("GET", "/collections/s", None),
+    ("GET", "/collections/s/queryables", None),
     ("GET", "/collections/s/items", None),
     ("GET", "/collections/s/items/5@1.5,2.5.a", None),
+    ("POST", "/streams/s/areas", {"type": "FeatureCollection", "features": [AREA | {"id": "b"}]}),
+    ("PUT", "/streams/s/areas/a", AREA),
+    ("GET", "/streams/s/areas", None),
+    ("GET", "/streams/s/areas/a", None),
+    ("DELETE", "/streams/s/areas/a", None),
     ("GET", "/streams", None),
     ("GET", "/streams/s", None),
     ("GET", "/streams/s/console/clock", None),
@@ -199,7 +215,12 @@ def test_who_fills_everything_holds_up_nobody_else(other: Client, gateway: Gatew
     assert filler("POST", "/streams/s/queries?timeout=10ms", CRQ | {"t": FUTURE}).status == 202
     asked = {(method, path.partition("?")[0]) for method, path, _ in ASKED}
     for each in gateway.endpoints:
-        path = each.path.replace("{stream}", "s").replace("{query:path}", "q0").replace("{item:path}", "5@1.5,2.5.a")
+        path = (
+            each.path.replace("{stream}", "s")
+            .replace("{query:path}", "q0")
+            .replace("{area:path}", "a")
+            .replace("{item:path}", "5@1.5,2.5.a")
+        )
         known = (each.method, path) in asked or each.method == "DELETE" or each.right is None
         assert known, f"{path} has no test with two clients"
 

@@ -20,10 +20,12 @@ from spatialstream.index.qt.tree import SPATIAL, TEXTUAL, QTTree
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Codes
-from spatialstream.model.kinds import TYPES
+from spatialstream.model.kinds import CODE, KINDS, TYPES
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box, Circle, Region
+from spatialstream.model.selections import Best
 from spatialstream.model.space import WGS84, Space
 from tests.streams import polygon, polygons
 
@@ -40,7 +42,12 @@ def obj(name: str, x: float, y: float, terms: str = "", t: int = 0) -> SpatialOb
 
 
 def query(kind: str, region=None, keywords: str = "", *, at=(0.0, 0.0), k: int = 1, duration: int = 1000) -> Query:
-    """A query of a type; each letter of ``keywords`` is one."""
+    """A query of a type; each letter of ``keywords`` is one. The region of an SBQ is a circle around its point."""
+    if kind == "SBQ":
+        assert isinstance(region, Circle)
+        by = Ranking(tuple(sorted(keywords or WORDS[:1])), region.radius, expansions=1, half_life=1000)
+        best = Best(region.x, region.y, k, by)
+        return Query("q", 0, Predicate(region), best, Lifetime(duration, False))
     selection = {"R": Everything(), "K": Nearest(*at, k), "T": TopTerms(k)}[kind[1]]
     return Query("q", 0, Predicate(region, tuple(keywords)), selection, Lifetime(duration, kind[0] == "C"))
 
@@ -58,15 +65,22 @@ def points(space: Space) -> st.SearchStrategy[tuple[float, float]]:
 
 
 @st.composite
+def circles(draw: st.DrawFn, space: Space, centres: st.SearchStrategy[tuple[float, float]] | None = None) -> Circle:
+    """Circles of any size, some of them without area or over a pole."""
+    x, y = draw(points(space) if centres is None else centres)
+    reach = 2.1e7 if space.geographic else 8.0
+    scale = draw(st.sampled_from([0.0, 1e-6, 1e-3, 0.1, 1.0]))
+    return Circle(x, y, reach * scale * draw(st.floats(0.0, 1.0)))
+
+
+@st.composite
 def regions(draw: st.DrawFn, space: Space) -> Region:
     """Boxes, some of them across the antimeridian or without area, circles, some of them over a pole, and polygons."""
     x, y = draw(points(space))
     if draw(st.integers(0, 2)) == 0:
         return draw(polygons(space, [(x, y), draw(points(space))]))
     if draw(st.booleans()):
-        reach = 2.1e7 if space.geographic else 8.0
-        scale = draw(st.sampled_from([0.0, 1e-6, 1e-3, 0.1, 1.0]))
-        return Circle(x, y, reach * scale * draw(st.floats(0.0, 1.0)))
+        return draw(circles(space, st.just((x, y))))
     other_x, other_y = draw(st.one_of(st.just((x, y)), points(space)))
     south, north = sorted((y, other_y))
     if space.geographic:
@@ -86,7 +100,7 @@ def queries(draw: st.DrawFn, space: Space, max_size: int = 6) -> QueryBatch:
     """A few queries of any types."""
     result = []
     for kind in draw(st.lists(st.sampled_from(TYPES), max_size=max_size)):
-        region = None if kind[1] == "K" else draw(regions(space))
+        region = None if kind[1] == "K" else draw(circles(space) if kind == "SBQ" else regions(space))
         keywords = "".join(draw(words)) if kind[1] != "T" else ""
         result.append(query(kind, region, keywords, at=draw(points(space)), k=draw(st.integers(1, 5))))
     return QueryBatch.of(result)
@@ -263,9 +277,10 @@ def carry_queries(origins: Origins, old: np.ndarray) -> np.ndarray:
 def workload(cell: CellStatistics, objects: float, rate: float, h_srq: float, h_skq: float) -> float:
     """Eqn 2 in plain Python, of one partition with the statistics of its own cell."""
     total = 0.0
-    for kind in range(6):
-        visited = objects if kind < 3 else cell.lifetime[kind] * rate
-        if kind < 2:
-            visited *= sum(chance * (h_srq, h_skq)[kind] ** size for size, chance in enumerate(cell.lengths[kind]))
+    h = {CODE["SRQ"]: h_srq, CODE["SKQ"]: h_skq}
+    for kind in range(len(KINDS)):
+        visited = cell.lifetime[kind] * rate if KINDS[kind].continuous else objects
+        if kind in h:
+            visited *= sum(chance * h[kind] ** size for size, chance in enumerate(cell.lengths[kind]))
         total += cell.arrival[kind] * cell.reach[kind] * visited
     return float(total)

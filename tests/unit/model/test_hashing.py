@@ -59,21 +59,21 @@ def test_a_table_finds_what_it_holds_and_nothing_else(held, asked):
     assert found.tolist() == [position.get(value, -1) for value in sorted(held | asked)]
 
 
-def test_a_table_is_found_in_by_a_process_with_another_seed(monkeypatch):
+def test_a_table_is_found_in_by_a_process_with_another_seed(become_process):
     hashes = hash_strings(pa.array(["a", "b"]))
     table = make_table(hashes)
-    monkeypatch.setattr("spatialstream.model.hashing._PROCESS_SEED", seed_of(hashes))
+    become_process(1)
 
     assert find_all(table, hashes).tolist() == [0, 1]
 
 
-def test_no_choice_of_hashes_fills_one_part_of_a_table_under_more_than_a_few_seeds(monkeypatch):
+def test_no_choice_of_hashes_fills_one_part_of_a_table_under_more_than_a_few_seeds(become_process):
     """Numbers in steps are an arithmetic progression in the table too, which one seed in some 300 makes a long run."""
     low, high = np.arange(5000, dtype=np.uint64) << np.uint64(20), np.arange(5000, dtype=np.uint64)
     mixed = (low * np.uint64(0x9E3779B97F4A7C15)) << np.uint64(24)
     runs = []
     for i in range(100):  # named seeds: a random one would fail at random
-        monkeypatch.setattr("spatialstream.model.hashing._PROCESS_SEED", seed_of(np.array([i])))
+        become_process(i)
         runs += [longest_run(make_table(hashes).values >= 0) for hashes in (low, high, mixed)]
 
     assert np.median(runs) < 20

@@ -15,6 +15,7 @@ from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import StateError, Unavailable
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
 from spatialstream.stages.versions import save_version
@@ -159,7 +160,23 @@ def test_statistics_without_times_are_read() -> None:
 
 
 def test_queries_counted_by_leaf_are_read_as_they_were_written() -> None:
-    store, column, queries = MemoryStore(), np.ones(2), np.arange(12.0).reshape(6, 2)
+    store, column, queries = MemoryStore(), np.ones(2), np.arange(2.0 * len(TYPES)).reshape(-1, 2)
     save_load(store, LoadReport(4, LeafCounts(column, column, column, 1_000.0, queries), column, 5))
 
     np.testing.assert_array_equal(read_load(store).counts.queries, queries)
+
+
+def test_counts_of_another_release_are_those_of_its_types() -> None:
+    """One that has named no types has six, and one that names them may have more, or others."""
+    store, column = MemoryStore(), np.ones(2)
+    for named in ({}, {"types": ["CTQ", "CKQ", "CRQ", "STQ", "SKQ", "SRQ", "SOQ"]}):
+        types = named.get("types", ["SRQ", "SKQ", "STQ", "CRQ", "CKQ", "CTQ"])
+        arrays = dict.fromkeys(("objects", "arrivals", "continuous", "checked"), column)
+        arrays["queries"] = np.arange(2.0 * len(types)).reshape(-1, 2)
+        store.save_statistics("load", arrays, {"version": 4, "span": 1_000.0, "watermark": 5} | named)
+
+        found = read_load(store).counts.queries
+
+        assert found is not None
+        expected = {kind: [2.0 * place, 2.0 * place + 1.0] for place, kind in enumerate(types) if kind != "SOQ"}
+        assert dict(zip(TYPES, found.tolist(), strict=True)) == {"SBQ": [0.0, 0.0]} | expected

@@ -10,7 +10,7 @@ reached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Floats, Ints
 from spatialstream.model.errors import StateError
+from spatialstream.model.kinds import TYPES
 from spatialstream.store.base import RoutingStore
 
 __all__ = [
@@ -247,7 +248,7 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
 
 def _meta(report: LoadReport) -> dict[str, object]:
     meta = {"version": report.version, "span": report.counts.span, "watermark": report.watermark}
-    meta |= {"transfer": report.counts.transfer}
+    meta |= {"transfer": report.counts.transfer, "types": TYPES}
     return meta | {"tested": dict(report.tested)}
 
 
@@ -265,9 +266,20 @@ def read_load(store: RoutingStore) -> LoadReport:
     seconds = float(arrays["seconds"].sum()) if "seconds" in arrays else 0.0
     transfer = float(meta.get("transfer", TRANSFER))
     span = float(meta["span"])
-    counts = LeafCounts(objects, arrivals, continuous, span, arrays.get("queries"), seconds, transfer)
+    queries = _of_types(arrays["queries"], meta.get("types", _FIRST)) if "queries" in arrays else None
+    counts = LeafCounts(objects, arrivals, continuous, span, queries, seconds, transfer)
     columns = arrays["checked"], int(meta["watermark"]), arrays.get("seconds"), arrays.get("kept")
     return LoadReport(int(meta["version"]), counts, *columns, tested=meta.get("tested", {}))
+
+
+_FIRST = ("SRQ", "SKQ", "STQ", "CRQ", "CKQ", "CTQ")
+"""The types of the rows in reports of releases that did not name them."""
+
+
+def _of_types(counted: Floats, types: Sequence[str]) -> Floats:
+    """Counts of queries with a row for each type of this release, from rows of those of the release that wrote them."""
+    row = dict(zip(types, counted, strict=True))
+    return np.array([row.get(kind, np.zeros(counted.shape[1])) for kind in TYPES])
 
 
 def save_sample(store: RoutingStore, sample: Sample) -> int:

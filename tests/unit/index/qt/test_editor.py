@@ -11,6 +11,7 @@ from spatialstream.index.qt.tree import SPATIAL, TEXTUAL
 from spatialstream.index.qt.wordlists import split_words
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.hashing import hash_strings
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
@@ -116,7 +117,7 @@ def test_loads_while_editing_are_those_of_the_finished_tree(data, space):
     carried = done.origins.carry_objects(counts), done.origins.carry_objects(rate)
     assert loads == pytest.approx(statistics.workloads(cells, *carried, h))
     # where it was counted that leaves are asked so many times what J says, new ones are too
-    factor = np.arange(1.0, 7.0)[:, np.newaxis]
+    factor = np.arange(1.0, len(TYPES) + 1)[:, np.newaxis]
     before, after = (statistics.asked(statistics.cells_of(each.leaves.box)) for each in (tree, done.tree))
     asked = done.origins.carry_asked(factor * before, before, after)
     known = np.array([done.origins.carry_objects(of_type) for of_type in before]) > 0.0

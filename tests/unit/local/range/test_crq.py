@@ -14,7 +14,6 @@ from spatialstream.local.range import crq
 from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.model.expressions import Expression
-from spatialstream.model.hashing import seed_of
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, nobody
@@ -471,10 +470,10 @@ class TestCheckpoint:
         again = ContinuousRangeIndex.restore(WGS84, manifest, files.read)
         assert len(again) == len(index) == 100
 
-    def test_the_same_calls_on_equal_structures_write_equal_bytes_in_any_process(self, monkeypatch):
+    def test_the_same_calls_on_equal_structures_write_equal_bytes_in_any_process(self, become_process):
         histories = []
         for restored in (False, True):
-            monkeypatch.setattr("spatialstream.model.hashing._PROCESS_SEED", seed_of(np.array([restored])))
+            become_process(int(restored))
             files = RecordingFiles()
             index = ContinuousRangeIndex(WGS84, SMALL)
             queries, objects = random_queries(200, 12, life=40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from spatialstream.local.snapshot.rows import ObjectRows
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
-from spatialstream.model.hashing import seed_of
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
@@ -274,7 +274,7 @@ def test_dropping_hides_at_once_what_is_still_stored() -> None:
 
 
 def test_a_checkpoint_writes_each_segment_once_and_a_replay_in_another_process_writes_the_same(
-    monkeypatch: pytest.MonkeyPatch,
+    become_process: Callable[[int], None],
 ) -> None:
     written = []
 
@@ -295,7 +295,7 @@ def test_a_checkpoint_writes_each_segment_once_and_a_replay_in_another_process_w
 
     first = run(MemoryFiles())
     assert len(first) == 20
-    monkeypatch.setattr("spatialstream.model.hashing._PROCESS_SEED", seed_of(np.zeros(1)))
+    become_process(1)
     assert first == run(MemoryFiles())
 
 
