@@ -247,7 +247,7 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
 
 
 def _meta(report: LoadReport) -> dict[str, object]:
-    meta = {"version": report.version, "span": report.counts.span, "watermark": report.watermark}
+    meta: dict[str, object] = {"version": report.version, "span": report.counts.span, "watermark": report.watermark}
     meta |= {"transfer": report.counts.transfer, "types": TYPES}
     return meta | {"tested": dict(report.tested)}
 
