@@ -1,4 +1,4 @@
-"""Report of a run of the gate: ``python -m tests.gate.report STATUS SECTIONS``.
+"""Report of a run of the gate: ``python -m tests.gate.report STATUS SECTIONS SECONDS``.
 
 Reads the summaries of the suites and the times of the sections, writes ``bench-output/gate.json`` and
 ``bench-output/flaky.txt``, and prints a table, the flaky tests and the number of passed tests. It depends only on
@@ -38,7 +38,7 @@ class Section:
 
 
 def verdict(
-    commit: str, changed: bool, status: int, sections: Iterable[Section], suites: Iterable[Summary]
+    commit: str, changed: bool, status: int, seconds: int, sections: Iterable[Section], suites: Iterable[Summary]
 ) -> dict[str, Any]:
     """The content of ``gate.json``.
 
@@ -46,16 +46,17 @@ def verdict(
         commit: the commit that was checked out.
         changed: whether files differ from it.
         status: exit status of the run.
+        seconds: time that it took, parts included that a signal has ended.
         sections: the sections of the run.
         suites: the suites that have run.
     """
-    parts, ran = list(sections), list(suites)
+    ran = list(suites)
     return {
         "commit": commit,
         "changed": changed,
         "verdict": "passed" if status == 0 else "failed",
-        "minutes": _minutes(max((each.began + each.seconds for each in parts), default=0)),
-        "sections": {each.name: {"minutes": _minutes(each.seconds), "status": each.status} for each in parts},
+        "minutes": _minutes(seconds),
+        "sections": {each.name: {"minutes": _minutes(each.seconds), "status": each.status} for each in sections},
         "suites": {
             each.suite: {
                 "minutes": _minutes(each.seconds),
@@ -89,9 +90,9 @@ def told(found: Mapping[str, Any]) -> list[str]:
 
 def main(words: Sequence[str]) -> None:
     """Write and print the outcome of the run."""
-    status, sections = int(words[0]), Section.read(Path(words[1]))
+    status, seconds, sections = int(words[0]), int(words[2]), Section.read(Path(words[1]))
     suites = [Summary.read(path) for path in sorted(SUMMARIES.glob("*.json")) if path.name.count(".") == 1]
-    found = verdict(_git("rev-parse", "HEAD"), bool(_git("status", "--porcelain")), status, sections, suites)
+    found = verdict(_git("rev-parse", "HEAD"), bool(_git("status", "--porcelain")), status, seconds, sections, suites)
     OUTPUT.mkdir(exist_ok=True)
     (OUTPUT / "gate.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     flaky = [line for name, reasons in found["flaky"].items() for line in (name, *(f"    {each}" for each in reasons))]

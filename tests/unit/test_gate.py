@@ -191,10 +191,10 @@ def test_the_report_says_what_became_of_a_run(tmp_path, monkeypatch, capsys):
     Record(0, {}).write(SUMMARIES / "tests.tests.json")
     (tmp_path / "sections").write_text("0\t0\t30\tlint\n1\t30\t690\tall tests\n")
 
-    report.main(["1", str(tmp_path / "sections")])
+    report.main(["1", str(tmp_path / "sections"), "725"])
 
     found = json.loads((tmp_path / "bench-output/gate.json").read_text())
-    assert (found["verdict"], found["minutes"]) == ("failed", 12.0)
+    assert (found["verdict"], found["minutes"]) == ("failed", 12.1)
     assert found["suites"]["tests"] == {
         "minutes": 10.0,
         "processorMinutes": 15.0,
@@ -213,7 +213,7 @@ def test_the_report_says_what_became_of_a_run(tmp_path, monkeypatch, capsys):
 def test_the_report_of_a_run_that_could_not_begin(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    report.main(["1", str(tmp_path / "sections")])
+    report.main(["1", str(tmp_path / "sections"), "3"])
 
     assert json.loads((tmp_path / "bench-output/gate.json").read_text())["verdict"] == "failed"
 
