@@ -70,7 +70,21 @@ def _pod_trouble(pod: dict[str, Any]) -> list[str]:
     # the conditions repeat each other
     reasons = dict.fromkeys(f"{each.get('reason', '')} {each.get('message', '')}".strip() for each in told)
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-    return [f"pod {name} is {status.get('phase')}: " + "; ".join(filter(None, reasons))]
+    return [f"pod {name} is {status.get('phase')}: " + "; ".join(filter(None, reasons)), *_last_words(pod)]
+
+
+def _last_words(pod: dict[str, Any]) -> list[str]:
+    """The end of what containers wrote before they were started again."""
+    told = []
+    for each in pod["status"].get("containerStatuses", []):
+        if each.get("restartCount"):
+            where = ["-n", pod["metadata"]["namespace"], pod["metadata"]["name"], "-c", each["name"]]
+            try:
+                log = run(["kubectl", "logs", "--previous", "--tail=15", *where])
+            except CommandError as error:
+                log = str(error)
+            told += [f"    {each['name']}: {line}" for line in log.splitlines()]
+    return told
 
 
 def wait_for(what: str, condition: Callable[[], Any], timeout: float, state: Callable[[], object] = trouble) -> Any:
