@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -205,3 +206,23 @@ def test_a_query_that_is_registered_anew_ends_when_it_would_have() -> None:
     assert begin == {**record, "t": 30, "duration": 75, "region": area.to_region()}
     endless = {name: value for name, value in record.items() if name != "duration"}
     assert "duration" not in renewed(endless, area, 30)[1]
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "by", "told"),
+    [
+        ("", "", ""),
+        ("anna", "ben", ""),
+        ("sa/geo/mitte", "sa/geo/mitte", ""),
+        ("sa/geo/mitte", "anna", "'mitte' is kept by the SpatialArea geo/mitte; change that resource"),
+        ("sa/geo/mitte", "sa/geo/other", "'mitte' is kept by the SpatialArea geo/mitte; change that resource"),
+        ("anna", "sa/geo/mitte", "'mitte' is an area that anna has loaded; delete it there, or give another name"),
+        ("", "sa/geo/mitte", "'mitte' is an area that somebody has loaded; delete it there, or give another name"),
+    ],
+)
+def test_who_may_write_an_area(kept_by: str, by: str, told: str) -> None:
+    (area,) = read_areas(SQUARE, name="mitte")
+    areas = AreaTable([replace(area, by=kept_by)])
+    assert areas.conflict(["new", "mitte"], by) == told
+    assert areas.conflict(["new"], by) == ""
+    assert replace(area, by=kept_by).to_record().get("by", "") == kept_by
