@@ -46,6 +46,7 @@ def test_areas_of_a_collection_have_the_names_of_a_property_or_their_own_ids() -
     assert [each.name for each in read_areas(given, "name")] == ["Mitte", "Neukölln"]
     assert [each.name for each in read_areas(given, "id")] == ["3", "x"], "a property that is called id comes first"
     assert read_areas(given)[0].polygon == parse_query({**QUERY, "region": {"polygon": SQUARE}}, WGS84).predicate.region
+    assert [each.name for each in read_areas(collection(feature(SQUARE, name=" Mitte ")), "name")] == ["Mitte"]
     (one,) = read_areas(SQUARE, name="a")
     assert one == Area("a", read_areas(feature(SQUARE), name="a")[0].polygon)
     plane = Space.planar(0.0, 0.0, 1e6, 1e6)
@@ -95,6 +96,11 @@ def test_areas_of_a_collection_have_the_names_of_a_property_or_their_own_ids() -
             feature({"type": "Polygon", "coordinates": [[[52, 113], [53, 113], [53, 114], [52, 113]]]}, "a"),
             None,
             "longitude and latitude look exchanged",
+        ),
+        (
+            feature({"type": "Polygon", "coordinates": [[[391e3, 582e4], [392e3, 582e4], [392e3, 583e4]]]}, "a"),
+            None,
+            r"these look like metres of a projection, so convert them to WGS84 \(EPSG:4326\)",
         ),
     ],
 )

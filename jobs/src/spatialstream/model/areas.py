@@ -284,4 +284,6 @@ def _name_of(feature: Mapping[str, Any], place: str, name_from: str | None) -> s
         raise RecordError(place, f"{problem}: {has}")
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
+    elif isinstance(value, str):
+        value = value.strip(" ")  # as tables pad their columns
     return check_area_name(value, f"{place}, {wanted}")
