@@ -115,7 +115,9 @@ def test_a_file_of_districts_is_a_layer_and_is_kept(visit: Visit, client: Client
         feature(DELTA, code=2, name="Delta"),
         feature({"type": "Point", "coordinates": [4, 52]}, code=3, name="a point"),
     ]
+    page.get_by_role("button", name="Inside").click()
     drop(page, collection(*features))
+    expect(page.locator("#live")).to_be_visible()
     expect(panel(page).locator(".dropped")).to_contain_text("2 polygons, and 1 feature that is no polygon")
     assert drawn(page) == ["Holland", "Delta"]
     naming = panel(page).get_by_label("Names are in")

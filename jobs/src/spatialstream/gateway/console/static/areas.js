@@ -84,6 +84,8 @@ export class Areas {
 
   /** Takes a file of GeoJSON: one polygon as the region, several as a layer of the map. Throws if it has none. */
   take(name, text) {
+    if (!this.app.space) throw new Error("The stream is not known yet: drop the file again when it is.");
+    if (this.app.view !== "live") this.app.view = "live"; // where the form is
     const found = readFeatures(text);
     const areas = found.features.map((each, i) => placed(String(i + 1), each.geometry, each.properties, each.id));
     this.#drop({ name, areas, collection: found });
@@ -217,7 +219,7 @@ export class Areas {
       const up = pointOn(surface, event);
       const clicked = down !== null && Math.hypot(up[0] - down[0], up[1] - down[1]) < CLICK;
       down = null;
-      if (!clicked || this.app.composer.drawing !== null || event.target.closest(".handle, button")) return;
+      if (!clicked || this.app.view !== "live" || this.app.composer.drawing !== null || event.target.closest(".handle, button")) return;
       const area = this.under(up);
       if (area) this.app.composer.take(this.known.get(area.name) === area ? { area: area.name } : { polygon: area.geometry }, false);
     });
