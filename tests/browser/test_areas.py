@@ -107,7 +107,6 @@ def test_areas_are_drawn_and_a_click_takes_one(visit: Visit, client: Client) -> 
     assert region(page) == {"area": "Holland"}, "what is not shown is not taken"
 
 
-@pytest.mark.gate
 def test_a_file_of_districts_is_a_layer_and_is_kept(visit: Visit, client: Client) -> None:
     page = visit.page
     features = [
