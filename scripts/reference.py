@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = {
     "charts/spatialstream/files/crd.yaml": "docs/spatialstream-resource.md",
     "charts/spatialstream/files/query-crd.yaml": "docs/spatialquery-resource.md",
+    "charts/spatialstream/files/area-crd.yaml": "docs/spatialarea-resource.md",
 }
 
 Schema = dict[str, Any]
@@ -58,6 +59,14 @@ SMALLEST = {
   type: CRQ
   region:
     box: [-180, -90, 180, 90]""",
+    },
+    "SpatialArea": {
+        "name": "mitte",
+        "durations": "[Areas as resources](areas.md) explains how it is\nprocessed.",
+        "spec": """  stream: quakes
+  geometry:
+    type: Polygon
+    coordinates: [[[13.3, 52.5], [13.4, 52.5], [13.4, 52.6], [13.3, 52.5]]]""",
     },
 }
 

@@ -104,6 +104,7 @@ CLOSED = (
     *("GET /collections", "GET /collections/any", "GET /collections/any/items", "GET /collections/any/items/any"),
     *("GET /collections/any/queryables", "GET /streams/any/areas", "GET /streams/any/areas/any"),
     *("POST /streams/any/areas", "PUT /streams/any/areas/any", "DELETE /streams/any/areas/any"),
+    "POST /streams/any/areas/any/refresh",
     *("GET /streams", "GET /streams/any", "POST /streams/any/ask", "GET /streams/any/results?query=any"),
     *("GET /streams/any/results/past?query=any", "GET /streams/any/results/counts?query=any"),
     *("GET /streams/any/queries", "GET /streams/any/queries/any", "POST /streams/any/queries"),

@@ -23,6 +23,7 @@ _PLURALS = {
     "networkpolicy": "networkpolicies",
     "endpoints": "endpoints",
     "spatialquery": "spatialqueries",
+    "spatialarea": "spatialareas",
 }
 
 

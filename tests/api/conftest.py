@@ -42,10 +42,11 @@ def definition() -> dict:
 
 @pytest.fixture(scope="session")
 def api(server: ApiServer, definition: dict) -> Api:
-    """A client that may do everything, of a server that knows SpatialStreams and SpatialQueries."""
+    """A client that may do everything, of a server that knows SpatialStreams, SpatialQueries and SpatialAreas."""
     api = server.as_admin()
-    queries = yaml.safe_load((ROOT / "charts/spatialstream/files/query-crd.yaml").read_text())
-    for each in (definition, queries):
+    files = ROOT / "charts/spatialstream/files"
+    others = [yaml.safe_load((files / f"{name}-crd.yaml").read_text()) for name in ("query", "area")]
+    for each in (definition, *others):
         api.apply(each)
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each['metadata']['name']}"
 

@@ -187,7 +187,7 @@ def test_custom_resources_are_listed_too(api, ask):
 
 
 def test_who_asks_what_there_is_is_told_of_resources_that_are_installed(ask):
-    kinds = ("SpatialStream", "SpatialQuery", "Lease", "PodMonitor")
+    kinds = ("SpatialStream", "SpatialQuery", "SpatialArea", "Lease", "PodMonitor")
 
     async def act(cluster):
         return [await cluster.verbs(each) for each in kinds]

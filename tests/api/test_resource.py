@@ -190,12 +190,15 @@ def test_it_is_found_by_its_short_name(api):
     assert resources["spatialstreams"]["shortNames"] == ["sps"]
     assert resources["spatialstreams"]["singularName"] == "spatialstream"
     assert resources["spatialqueries"]["shortNames"] == ["sq"]
+    assert resources["spatialareas"]["shortNames"] == ["sarea"]
     served = {
         "spatialstreams",
         "spatialstreams/status",
         "spatialstreams/scale",
         "spatialqueries",
         "spatialqueries/status",
+        "spatialareas",
+        "spatialareas/status",
     }
     assert set(resources) == served
 

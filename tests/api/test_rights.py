@@ -77,6 +77,8 @@ NOBODY_NEEDS = [
     ("create", "spatialstreams", OWN, ""),
     ("delete", "spatialqueries", OWN, ""),
     ("create", "spatialqueries", OWN, ""),
+    ("delete", "spatialareas", OWN, ""),
+    ("create", "spatialareas", OWN, ""),
     ("create", "certificatesigningrequests", "certificates.k8s.io", ""),
 ]
 OPERATOR_NEEDS = [
@@ -87,6 +89,9 @@ OPERATOR_NEEDS = [
     ("watch", "spatialqueries", OWN, ""),
     ("patch", "spatialqueries", OWN, ""),
     ("patch", "spatialqueries", OWN, "status"),
+    ("watch", "spatialareas", OWN, ""),
+    ("patch", "spatialareas", OWN, ""),
+    ("patch", "spatialareas", OWN, "status"),
     ("create", "pods", "", ""),
     ("delete", "pods", "", ""),
     ("create", "roles", RBAC, ""),
@@ -103,6 +108,9 @@ EVERYWHERE = {
     ("watch", "spatialqueries", ""),
     ("patch", "spatialqueries", ""),
     ("patch", "spatialqueries", "status"),
+    ("watch", "spatialareas", ""),
+    ("patch", "spatialareas", ""),
+    ("patch", "spatialareas", "status"),
 }
 """Without them a namespace that is deleted would wait for ever: its roles go before its streams."""
 

@@ -399,7 +399,9 @@ def test_custom_resources_are_the_files_and_stay_if_told_to():
     def resources(values):
         return of_kind(render(OPERATOR, values), "CustomResourceDefinition")
 
-    files = [yaml.safe_load((OPERATOR / "files" / f"{name}.yaml").read_text()) for name in ("crd", "query-crd")]
+    files = [
+        yaml.safe_load((OPERATOR / "files" / f"{name}.yaml").read_text()) for name in ("crd", "query-crd", "area-crd")
+    ]
     kept = resources({})
     for each in kept:
         assert each["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
@@ -409,7 +411,7 @@ def test_custom_resources_are_the_files_and_stay_if_told_to():
 
     assert sorted(kept, key=str) == sorted(files, key=str)
     assert sorted(resources({"crds": {"keep": False}}), key=str) == sorted(files, key=str)
-    assert names(kept) == ["spatialqueries.spatialstream.dev", "spatialstreams.spatialstream.dev"]
+    assert names(kept) == [f"spatial{each}.spatialstream.dev" for each in ("areas", "queries", "streams")]
 
 
 def test_services_keep_their_data_only_when_told_to():

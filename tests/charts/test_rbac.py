@@ -17,6 +17,8 @@ OWN_RESOURCE = {
     (OWN, "spatialstreams/status"): {"patch"},
     (OWN, "spatialqueries"): {"get", "list", "watch", "patch"},
     (OWN, "spatialqueries/status"): {"patch"},
+    (OWN, "spatialareas"): {"get", "list", "watch", "patch"},
+    (OWN, "spatialareas/status"): {"patch"},
 }
 WRITE = {(OWN, "spatialstreams"): {"get", "list", "watch", "patch", "write"}}  # to register queries by the gateway
 STREAMS = {
@@ -176,12 +178,15 @@ def test_users_see_and_change_streams_by_the_roles_that_they_have():
         (OWN, "spatialstreams/scale"): {"get"},
         (OWN, "spatialqueries"): {"get", "list", "watch"},
         (OWN, "spatialqueries/status"): {"get"},
+        (OWN, "spatialareas"): {"get", "list", "watch"},
+        (OWN, "spatialareas/status"): {"get"},
     }
     change = {"create", "update", "patch", "delete", "deletecollection", "write"}
     assert rights(edit) == {
         (OWN, "spatialstreams"): change,
         (OWN, "spatialstreams/scale"): {"update", "patch"},
         (OWN, "spatialqueries"): change - {"write"},
+        (OWN, "spatialareas"): change - {"write"},
     }
     aggregate = f"{RBAC}/aggregate-to-"
     for role, into in ((view, {"view", "edit", "admin"}), (edit, {"edit", "admin"})):

@@ -78,6 +78,7 @@ class Platform:
         for namespace in (NAMESPACE, GOING, SYSTEM):
             if run(["kubectl", "get", "namespace", namespace, "--ignore-not-found"]).strip():
                 self._end("spatialqueries", namespace)
+                self._end("spatialareas", namespace)
                 self._end("spatialstreams", namespace)
         try:
             self._empty_volume()
@@ -97,6 +98,7 @@ class Platform:
             ("namespace", SYSTEM),
             ("crd", "spatialstreams.spatialstream.dev"),
             ("crd", "spatialqueries.spatialstream.dev"),
+            ("crd", "spatialareas.spatialstream.dev"),
         ):
             run(["kubectl", "delete", kind, name, "--ignore-not-found", "--timeout=180s"], timeout=200.0)
 

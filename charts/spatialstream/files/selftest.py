@@ -20,6 +20,8 @@ NEEDED = [
     (GROUP, "spatialstreams/status", "patch"),
     (GROUP, "spatialqueries", "watch"),
     (GROUP, "spatialqueries/status", "patch"),
+    (GROUP, "spatialareas", "watch"),
+    (GROUP, "spatialareas/status", "patch"),
     ("", "pods", "create"),
     ("", "pods", "deletecollection"),
     ("", "services", "patch"),
@@ -70,7 +72,7 @@ def ready():
 
 def served():
     """Whether the API server serves the custom resources."""
-    return {"spatialstreams", "spatialqueries"} <= {
+    return {"spatialstreams", "spatialqueries", "spatialareas"} <= {
         each["name"] for each in ask(f"/apis/{GROUP}/v1alpha1")["resources"]
     }
 
@@ -78,7 +80,7 @@ def served():
 def checks():
     """The checks: description, function and expected result."""
     yield "the operator is ready", ready, True
-    yield "the API server serves SpatialStreams and SpatialQueries", served, True
+    yield "the API server serves SpatialStreams, SpatialQueries and SpatialAreas", served, True
     for namespace in os.environ["NAMESPACES"].split(","):
         where = f"in namespace {namespace}" if namespace else "in all namespaces"
         for right, table in ((True, NEEDED), (False, FORBIDDEN)):

@@ -42,7 +42,7 @@ pods, although it never does.
 {{- end -}}
 
 {{/*
-What it may do in all namespaces, if it may anything there: see streams and queries, say how they are, and take its
+What it may do in all namespaces, if it may anything there: see streams, queries and areas, say how they are, and take its
 finalizer off them. In a namespace that is being deleted the roles go first, and a stream would be held for ever. Of
 (whether it also registers queries there: `write` is the gateway's, and `watch` of both).
 */}}
@@ -51,9 +51,9 @@ finalizer off them. In a namespace that is being deleted the roles go first, and
   resources: [spatialstreams]
   verbs: [get, list, watch, patch{{ if first . }}, write{{ end }}]
 - apiGroups: [spatialstream.dev]
-  resources: [spatialqueries]
+  resources: [spatialqueries, spatialareas]
   verbs: [get, list, watch, patch]
 - apiGroups: [spatialstream.dev]
-  resources: [spatialstreams/status, spatialqueries/status]
+  resources: [spatialstreams/status, spatialqueries/status, spatialareas/status]
   verbs: [patch]
 {{- end -}}

@@ -20,7 +20,7 @@ from spatialstream_operator.cluster import Cluster, Object
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.gateway import Gateway
-from spatialstream_operator.handlers import QUERIES, STREAMS
+from spatialstream_operator.handlers import AREAS, QUERIES, STREAMS
 from spatialstream_operator.health import Health
 from spatialstream_operator.kind_watcher import KindWatcher
 from spatialstream_operator.lease import Lease, account_of
@@ -55,7 +55,7 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
     posts = [
         KindWatcher(environment, watch, health, each, listen, charge)
         for each in config.namespaces or (None,)
-        for charge in (STREAMS, QUERIES)
+        for charge in (STREAMS, QUERIES, AREAS)
     ]
     try:
         if not await _until(stop, lease.acquire()):

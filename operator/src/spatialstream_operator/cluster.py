@@ -52,6 +52,7 @@ _RESOURCES: Mapping[str, tuple[str, str]] = {
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "SpatialStream": ("apis/spatialstream.dev/v1alpha1", "spatialstreams"),
     "SpatialQuery": ("apis/spatialstream.dev/v1alpha1", "spatialqueries"),
+    "SpatialArea": ("apis/spatialstream.dev/v1alpha1", "spatialareas"),
 }
 """By kind: the API path of its group and version, and its plural name. Static, so no discovery requests are needed."""
 

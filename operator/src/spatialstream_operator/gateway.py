@@ -1,4 +1,4 @@
-"""An HTTP client of the gateway, to register and cancel queries with the token of the operator's service account."""
+"""An HTTP client of the gateway, to register queries and keep areas with the token of the operator's account."""
 
 from __future__ import annotations
 
@@ -77,6 +77,21 @@ class Gateway:
                 raise
             return True
 
+    async def keep_area(self, stream: str, name: str, by: str, geometry: dict[str, Any]) -> dict[str, Any]:
+        """Have the stream know an area of an owner; return the ``area`` as it is kept, and whether it has ``changed``.
+
+        One that is as it was is not written again.
+        """
+        return await self._ask("PUT", _area(stream, name, by), geometry)
+
+    async def delete_area(self, stream: str, name: str, by: str) -> None:
+        """Have the stream know an area no more, unless it is of another owner."""
+        try:
+            await self._ask("DELETE", _area(stream, name, by))
+        except Refusal as refusal:
+            if refusal.status not in (404, 409):
+                raise
+
     async def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         try:
             headers = {"Authorization": f"Bearer {self._token.read_text('utf-8').strip()}"}
@@ -100,6 +115,10 @@ class Gateway:
 
     def _trust(self) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=self._authority) if self._authority.exists() else True
+
+
+def _area(stream: str, name: str, by: str) -> str:
+    return f"{_path(stream)}/areas/{quote(name, safe='')}?by={quote(by, safe='')}"
 
 
 def _path(stream: str, query: str = "") -> str:

@@ -15,16 +15,17 @@ from typing import Any
 
 import kopf
 
+from spatialstream_operator.areas import AreaController, remove_area
 from spatialstream_operator.cluster import ClusterError, Object
 from spatialstream_operator.controller import Controller
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.loop import Loop
-from spatialstream_operator.names import GROUP, KIND, PLURAL, QUERY_KIND, QUERY_PLURAL, VERSION
+from spatialstream_operator.names import AREA_KIND, AREA_PLURAL, GROUP, KIND, PLURAL, QUERY_KIND, QUERY_PLURAL, VERSION
 from spatialstream_operator.queries import QueryController, remove_query
 from spatialstream_operator.steps.removing import remove
 from spatialstream_operator.watch import Watch
 
-__all__ = ["FINALIZER", "QUERIES", "STREAMS", "Handlers", "ResourceKind", "settings"]
+__all__ = ["AREAS", "FINALIZER", "QUERIES", "STREAMS", "Handlers", "ResourceKind", "settings"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,11 +58,16 @@ async def _leave_streams(environment: Environment, namespace: str | None) -> Non
     environment.metrics.leave(namespace)
 
 
+async def _leave_areas(environment: Environment, namespace: str | None) -> None:
+    environment.metrics.leave_areas(namespace)
+
+
 async def _leave_queries(environment: Environment, namespace: str | None) -> None:
     environment.metrics.leave_queries(namespace)
 
 
 STREAMS = ResourceKind(KIND, PLURAL, Controller, remove, _leave_streams)
+AREAS = ResourceKind(AREA_KIND, AREA_PLURAL, AreaController, remove_area, _leave_areas)
 QUERIES = ResourceKind(QUERY_KIND, QUERY_PLURAL, QueryController, remove_query, _leave_queries)
 
 
@@ -171,7 +177,10 @@ def settings() -> kopf.OperatorSettings:
     )
     made.persistence.finalizer = FINALIZER
     made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
-    made.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, key="seen")
+    # no handler needs the difference between specs, and one with a polygon has no room in an annotation (256 KiB)
+    made.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+        prefix=GROUP, key="seen", ignored_fields=["spec"]
+    )
     made.posting.enabled = False
     made.watching.server_timeout = 300
     made.watching.client_timeout = 330

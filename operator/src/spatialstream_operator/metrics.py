@@ -15,6 +15,7 @@ JOBS = ("router", "worker")
 
 _STREAM = ("namespace", "stream")
 _QUERY = ("namespace", "query")
+_AREA = ("namespace", "area")
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -87,6 +88,9 @@ class OperatorMetrics:
     query_registered: Gauge = field(
         default_factory=lambda: _gauge("query_registered", "Whether a SpatialQuery is registered.", *_QUERY)
     )
+    area_loaded: Gauge = field(
+        default_factory=lambda: _gauge("area_loaded", "Whether a stream knows the area of a SpatialArea.", *_AREA)
+    )
     watch_lag: Gauge = field(
         default_factory=lambda: _gauge("watch_lag_seconds", "For how long the watch has been missing a listed change.")
     )
@@ -118,6 +122,7 @@ class OperatorMetrics:
             *self.desired.values(),
             self.imbalance_limit,
             *self._of_queries(),
+            self.area_loaded,
             self.watch_lag,
             self.served,
         ]
@@ -164,11 +169,19 @@ class OperatorMetrics:
         """The same for SpatialQueries."""
         _leave(self._of_queries(), namespace)
 
+    def end_area(self, namespace: str, area: str) -> None:
+        """Remove the series of a SpatialArea that is gone."""
+        self.area_loaded.remove_by_labels({"namespace": namespace, "area": area})
+
+    def leave_areas(self, namespace: str | None) -> None:
+        """The same for SpatialAreas."""
+        _leave([self.area_loaded], namespace)
+
     def _of_queries(self) -> list[Counter | Gauge]:
         return [self.query_reconciles, self.query_registered]
 
     def _of_streams(self) -> list[Counter | Gauge | Histogram]:
-        others = (self.seconds, self.watch_lag, self.served, *self._of_queries())
+        others = (self.seconds, self.watch_lag, self.served, self.area_loaded, *self._of_queries())
         return [each for each in self._all() if not any(each is other for other in others)]
 
 

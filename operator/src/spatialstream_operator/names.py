@@ -16,6 +16,8 @@ from spatialstream.model.errors import SettingError
 
 __all__ = [
     "APPROVE_ANNOTATION",
+    "AREA_KIND",
+    "AREA_PLURAL",
     "COMPONENTS",
     "COMPONENT_LABEL",
     "GROUP",
@@ -37,6 +39,8 @@ KIND = "SpatialStream"
 PLURAL = "spatialstreams"
 QUERY_KIND = "SpatialQuery"
 QUERY_PLURAL = "spatialqueries"
+AREA_KIND = "SpatialArea"
+AREA_PLURAL = "spatialareas"
 
 STREAM_LABEL = f"{GROUP}/stream"
 """Label with the stream's name, on all its objects."""

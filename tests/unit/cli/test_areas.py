@@ -11,8 +11,12 @@ import pytest
 
 from spatialstream.cli import main
 from spatialstream.cli.queries import area_lines
+from spatialstream.client.areas import Areas
+from spatialstream.connectors.kafka import Connection
+from spatialstream.model.areas import read_areas
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 from tests.unit.cli.test_query import FAR
+from tests.unit.client.area_log import AreaLog
 
 SQUARE = {"type": "Polygon", "coordinates": [[[0, 0], [8, 0], [8, 8], [0, 8], [0, 0]]]}
 
@@ -47,13 +51,62 @@ def test_on_kubernetes_areas_travel_from_the_file_with_the_streams_own_space(
     assert json.loads(stdin) == SQUARE
     for words, sent in (
         (["show", "a", "b"], ["show", *of_stream, "a", "b"]),
+        (["show"], ["show", *of_stream]),
         (["delete", "a"], ["delete", *of_stream, "a"]),
+        (["delete", "a", "--force"], ["delete", *of_stream, "a", "--force"]),
         (["list", "--json"], ["list", *of_stream, "--json"]),
     ):
         assert far(["areas", *words], capsys)[0] == ["areas", *sent, "--quiet"]
     command, _ = far(["queries", "refresh", "--area", "mitte"], capsys)
     assert command == ["queries", "refresh", "--area", "mitte", "--timeout", "60000", "--quiet"]
     assert far(["queries", "list", "--outdated"], capsys)[0] == ["queries", "list", "--outdated", "--quiet"]
+
+
+def test_on_kubernetes_a_dry_run_is_one_there_too(
+    kubectl: Kubectl, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "areas.geojsonl"
+    features = [{"type": "Feature", "id": name, "properties": {}, "geometry": SQUARE} for name in "ab"]
+    path.write_text("".join(json.dumps(each) + "\n" for each in features))
+    command, stdin = far(["areas", "load", str(path), "--dry-run", "--force"], capsys)
+    assert command[-4:] == ["-", "--force", "--dry-run", "--quiet"]
+    assert json.loads(stdin) == {"type": "FeatureCollection", "features": features}
+
+
+def test_areas_are_loaded_listed_shown_and_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AreaLog()
+    log.stand_for_the_broker(monkeypatch)
+    (tmp_path / "areas.geojson").write_text(json.dumps(SQUARE))
+
+    def told(*words: str, status: int = 0) -> tuple[str, str]:
+        assert main(["areas", *words, "--stream", "s", "--bootstrap", "nowhere:1"]) == status
+        return capsys.readouterr()
+
+    file = str(tmp_path / "areas.geojson")
+    _, said = told("load", file, "--name", "mitte", "--dry-run")
+    assert "new: mitte" in said
+    assert "nothing has been loaded" in said
+    assert log.messages == []
+    told("load", file, "--name", "mitte")
+    table, _ = told("list")
+    assert [line.split() for line in table.splitlines()] == [
+        ["area", "vertices", "revision", "west", "south", "east", "north"],
+        ["mitte", "4", "0", "0", "0", "8", "8"],
+    ]
+    Areas(Connection("nowhere:1"), "s").put(read_areas(SQUARE, name="pankow"), "sa/geo/pankow")
+    table, _ = told("list")
+    assert [line.split()[-1] for line in table.splitlines()] == ["by", "8", "sa/geo/pankow"]
+    shown, _ = told("show")
+    assert shown == "".join(told("show", name)[0] for name in ("mitte", "pankow"))
+    (tmp_path / "again.geojsonl").write_text(shown)
+    assert "unchanged: mitte" in told("load", str(tmp_path / "again.geojsonl"), "--force")[1]
+    Areas(Connection("nowhere:1"), "s").put(read_areas(SQUARE, name="spandau"), "sa/geo/spandau")
+    _, said = told("delete", "spandau", "mitte", status=2)
+    assert "area: 'spandau' is kept by the SpatialArea geo/spandau; change that resource" in said
+    told("delete", "spandau", "mitte", "--force")
+    assert [line.split()[0] for line in told("list")[0].splitlines()[1:]] == ["pankow"]
 
 
 def test_on_kubernetes_a_query_travels_with_the_name_of_its_area(

@@ -17,12 +17,17 @@ __all__ = ["AreaLog"]
 class AreaLog:
     """The topic of areas.
 
+    Args:
+        stream: name of the stream.
+
     Attributes:
+        topic: name of the topic.
         messages: keys and values.
         reads: the ranges that were read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stream: str = "s") -> None:
+        self.topic = f"{stream}.areas"
         self.messages: list[tuple[bytes, bytes | None]] = []
         self.reads: list[tuple[int, int]] = []
         self.there = True
@@ -34,8 +39,8 @@ class AreaLog:
         return dict.fromkeys(topics, 1) if self.there else {}
 
     def bounds(self, partitions: dict[str, int]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        assert list(partitions) == ["s.areas"]
-        return {"s.areas": [0]}, {"s.areas": [len(self.messages)]}
+        assert list(partitions) == [self.topic]
+        return {self.topic: [0]}, {self.topic: [len(self.messages)]}
 
     def read(self, connection: Connection, topic: str, partition: int, start: int, end: int) -> Iterator[list[Message]]:
         self.reads.append((start, end))
@@ -44,7 +49,7 @@ class AreaLog:
 
     def send(self, connection: Connection, messages: Iterable[tuple[str, int, bytes, Any]]) -> None:
         for topic, partition, key, value in messages:
-            assert (topic, partition) == ("s.areas", 0)
+            assert (topic, partition) == (self.topic, 0)
             self.messages.append((key, value))
 
     def stand_for_the_broker(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from spatialstream.client.areas import Areas, Loaded
 from spatialstream.connectors.kafka import Connection
+from spatialstream.model.areas import read_areas
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.space import Space
 from tests.unit.client.area_log import AreaLog
@@ -54,6 +55,14 @@ def test_only_what_has_changed_is_written_and_what_is_new_is_read(log: AreaLog) 
     assert [key for key, _ in log.messages[2:]] == [b"pankow", b"spandau"]
     assert [each.revision for each in mine.table()] == [0, 2, 3]
     assert log.reads == [(0, 2), (2, 4)]
+
+
+def test_what_would_change_is_told_without_a_change(log: AreaLog) -> None:
+    mine = areas()
+    mine.load(collection(mitte=SQUARE, pankow=OTHER))
+    given = collection(mitte=SQUARE, pankow=SQUARE, spandau=OTHER)
+    assert mine.load(given, dry_run=True) == Loaded(new=("spandau",), changed=("pankow",), same=("mitte",))
+    assert len(log.messages) == 2
 
 
 def test_all_or_none_are_taken(log: AreaLog) -> None:
@@ -106,3 +115,30 @@ def test_a_topic_that_is_not_there_or_was_made_anew(log: AreaLog) -> None:
     log.there = False
     with pytest.raises(Unavailable, match=r"the broker has no topic s\.areas; the router creates it"):
         mine.table()
+
+
+def test_what_a_resource_keeps_is_its_own_unless_it_is_taken_over(log: AreaLog) -> None:
+    mine, owner = areas(), "sa/geo/mitte"
+    shape = read_areas(SQUARE, name="mitte")
+    assert mine.put(shape, owner) == Loaded(new=("mitte",))
+    assert mine.put(shape, owner) == Loaded(same=("mitte",))
+    assert [(each.name, each.by) for each in areas().table()] == [("mitte", owner)]
+    kept = r"area: 'mitte' is kept by the SpatialArea geo/mitte; change that resource"
+    with pytest.raises(SettingError, match=kept):
+        mine.load(collection(pankow=SQUARE, mitte=OTHER))
+    with pytest.raises(SettingError, match=kept):
+        mine.delete("mitte")
+    assert len(log.messages) == 1, "all or none"
+    assert mine.load(collection(mitte=SQUARE), force=True).same == ("mitte",)
+    assert mine.get("mitte").by == ""
+    with pytest.raises(SettingError, match="is an area that somebody has loaded"):
+        mine.put(shape, owner)
+    mine.delete("mitte")
+    mine.put(shape, owner)
+    mine.delete("mitte", force=True)
+    assert mine.table().names == []
+
+
+def test_a_message_whose_owner_is_no_name_is_not_usable(log: AreaLog) -> None:
+    log.messages.append((b"mitte", json.dumps({"geometry": SQUARE, "by": 7}).encode()))
+    assert areas().table().unusable == {"mitte": "by: 7 is not a string"}

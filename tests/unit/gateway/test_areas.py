@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from spatialstream.actors.query_endpoint import Request
+from spatialstream.client.area_queries import Refreshed
 from spatialstream.client.areas import Areas
 from spatialstream.client.registered import RegisteredQueries
 from spatialstream.connectors.kafka import Connection
@@ -19,8 +21,9 @@ from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway
 from spatialstream.model.areas import with_area
 from spatialstream.model.errors import Unavailable
+from spatialstream.servers.process import await_condition
 from tests.unit.client.area_log import AreaLog
-from tests.unit.gateway.http import Client, served, serving
+from tests.unit.gateway.http import Answer, Client, served, serving
 from tests.unit.gateway.results import opener
 from tests.unit.gateway.test_writing import TOKEN, QuerySession, Stream
 
@@ -45,6 +48,11 @@ class Session(QuerySession):
         self.scene = scene
         self.areas = Areas(Connection("nowhere:1"), "s")
 
+    def refresh(self, area: str, *, timeout: float) -> Refreshed:
+        self.scene.refreshing.append((area, timeout))
+        self.scene.go.wait(30.0)
+        return Refreshed(("a", "b"), {f"q{i:03}": "it has been cancelled" for i in range(150)})
+
     def queries(self, after: int = -1, limit: int = 100) -> RegisteredQueries:
         so_far: list[dict[str, Any]] = [{"rows": 0, "last_row": None} for _ in self.scene.registered]
         return RegisteredQueries(self.scene.registered, 0, {"round": 7, "clock": 1_000}, so_far)
@@ -57,6 +65,8 @@ class Scene:
     stream: Stream = field(default_factory=Stream)
     registered: list[dict[str, Any]] = field(default_factory=list)
     asked: list[Request] = field(default_factory=list)
+    refreshing: list[tuple[str, float]] = field(default_factory=list)
+    go: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
@@ -73,17 +83,19 @@ def scene(log: AreaLog) -> Scene:
 
 @pytest.fixture
 def send(scene: Scene, tmp_path: Path) -> Iterator[Client]:
-    may = {"ask": ["ask"], "all": ["ask", "watch", "write"]}
+    may = {"ask": ["ask"], "all": ["ask", "watch", "write"], "operator": ["watch", "write"]}
     tokens = [{"name": n, "token": f"{n}-{TOKEN}", "rights": rights, "streams": ["s"]} for n, rights in may.items()]
     (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
     behind = served("s", lambda: Session(scene), opener(scene.stream.results), scene.stream)
-    with serving(Gateway([behind], Access(tmp_path / "tokens"))) as client:
+    with serving(Gateway([behind], Access(tmp_path / "tokens"), registrars=["operator"])) as client:
         yield Client(client.port, f"all-{TOKEN}")
 
 
 def test_areas_are_kept_listed_and_deleted(send: Client, log: AreaLog) -> None:
     answer = send("PUT", f"{PATH}/mitte", SQUARE)
-    assert (answer.status, answer.json) == (201, {"new": ["mitte"], "changed": [], "same": []})
+    area = {"name": "mitte", "revision": 0, "vertices": 4, "box": [0, 0, 8, 8], "by": "all"}
+    assert answer.status == 201
+    assert answer.json.pop("area").items() >= area.items()
     answer = send("POST", f"{PATH}?id=name", collection(mitte=OTHER, pankow=SQUARE), content_type=GEOJSON)
     assert (answer.status, answer.json) == (200, {"new": ["pankow"], "changed": ["mitte"], "same": []})
     assert send("PUT", f"{PATH}/mitte", {"type": "Feature", "geometry": OTHER}, content_type=GEOJSON).status == 200
@@ -129,6 +141,51 @@ def test_who_may_not_write_reads_areas_only(send: Client) -> None:
     assert [other("GET", path).status for path in (PATH, f"{PATH}/mitte")] == [200, 200]
     assert [other(method, f"{PATH}/mitte", SQUARE).status for method in ("PUT", "DELETE")] == [403, 403]
     assert other("POST", PATH, collection()).status == 403
+
+
+def test_what_a_resource_keeps_nobody_else_changes_and_it_takes_over_nothing(send: Client, log: AreaLog) -> None:
+    operator, by = Client(send.port, f"operator-{TOKEN}"), quote("sa/geo/mitte", safe="")
+    answer = operator("PUT", f"{PATH}/mitte?by={by}", SQUARE)
+    assert (answer.status, answer.json["area"]["by"]) == (201, "sa/geo/mitte")
+    for method, path, body in (
+        ("PUT", f"{PATH}/mitte", OTHER),
+        ("POST", f"{PATH}?id=name", collection(pankow=SQUARE, mitte=OTHER)),
+        ("DELETE", f"{PATH}/mitte", None),
+    ):
+        answer = send(method, path, body)
+        assert answer.status == 409
+        assert answer.json["detail"] == "'mitte' is kept by the SpatialArea geo/mitte; change that resource"
+    assert len(log.messages) == 1
+    answer = send("PUT", f"{PATH}/mitte?by={by}", SQUARE)
+    assert (answer.status, answer.errors[0]["parameter"]) == (400, "by")
+    send("PUT", f"{PATH}/pankow", SQUARE)
+    for method in ("PUT", "DELETE"):
+        answer = operator(method, f"{PATH}/pankow?by={by}", SQUARE)
+        assert answer.status == 409
+        assert answer.json["detail"].startswith("'pankow' is an area that all has loaded")
+    assert operator("DELETE", f"{PATH}/mitte?by={by}").status == 200
+
+
+def test_queries_of_an_area_are_registered_anew(send: Client, scene: Scene) -> None:
+    path = f"{PATH}/{quote('a/b', safe='')}/refresh"
+    assert send("POST", path).status == 404
+    send("PUT", f"{PATH}/{quote('a/b', safe='')}", SQUARE)
+    assert Client(send.port, f"ask-{TOKEN}")("POST", path).status == 403
+    assert send("POST", f"{path}?wait=1s").errors[0]["parameter"] == "wait"
+    assert scene.refreshing == []
+    first = list[Answer]()
+    asking = threading.Thread(target=lambda: first.append(send("POST", f"{path}?timeout=20s")))
+    asking.start()
+    assert await_condition(lambda: scene.refreshing == [("a/b", 20.0)], 30.0)
+    answer = send("POST", path)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    scene.go.set()
+    asking.join(30.0)
+    assert first[0].status == 200
+    told = first[0].json
+    assert (told["area"], told["refreshed"], len(told["refused"])) == ("a/b", 2, 100)
+    assert send("POST", path).status == 200
+    assert send("GET", f"{PATH}/{quote('a/b', safe='')}/refresh").status == 404, "an area may be called so"
 
 
 def test_a_registration_gets_the_polygon_of_its_area(send: Client, scene: Scene) -> None:

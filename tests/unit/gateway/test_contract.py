@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
+from spatialstream.client.area_queries import Refreshed
 from spatialstream.client.areas import Areas
 from spatialstream.client.cursor import PATTERN
 from spatialstream.client.record_writer import Sent
@@ -50,6 +51,8 @@ from tests.unit.gateway.test_ask import Opened
 ALL, ELSEWHERE = "everything-0123456789", "everything-elsewhere-0123456789"
 ANOTHER = f"Bearer {ELSEWHERE}"
 CLOCK = 1_000
+WITHIN = {"/streams/{stream}/areas/{area}/refresh": "/streams/{stream}/areas/{area}"}
+"""Paths that are of another one too: an area may be called ``a/refresh``."""
 KNOWN = {"query": "a/b\nc\n", "area": "mitte", "item": "900@0.5945513217757927,0.643705424975316.900-0"}
 """What there is of what paths name."""
 CHECKS = [
@@ -128,6 +131,10 @@ class Behind(Opened):
         super().__init__(stream.slots.newest, stream.slots.ask, WGS84)
         self._stream = stream
         self.areas = Areas(Connection("nowhere:1"), "s")
+
+    def refresh(self, area: str, *, timeout: float) -> Refreshed:
+        self.areas.get(area)
+        return Refreshed()
 
     def limits(self) -> TimeLimits:
         return TimeLimits()
@@ -341,7 +348,7 @@ def test_who_may_not_is_refused_as_it_says(api: Api, name: str) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENT["paths"])
 def test_a_method_that_it_does_not_have_is_refused(api: Api, path: str) -> None:
-    there = {method.upper() for method in DOCUMENT["paths"][path]}
+    there = {method.upper() for each in (path, WITHIN.get(path, path)) for method in DOCUMENT["paths"][each]}
     names = {"stream": "s", **KNOWN}
     target = path.format_map({name: quote(each, safe="") for name, each in names.items()})
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "X"} - there:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.client.area_queries import Refreshed
 from spatialstream.client.areas import Areas
 from spatialstream.client.history import Log
 from spatialstream.client.record_writer import Sent
@@ -75,6 +76,10 @@ class HeldAsker(Answering):
     def queries(self, after: int = -1, limit: int = 100) -> Any:
         self.stream.hold("queries", after == 7)
         return super().queries(after, limit)
+
+    def refresh(self, area: str, *, timeout: float) -> Refreshed:
+        self.areas.get(area)
+        return Refreshed()
 
     def describe(self) -> dict[str, Any]:
         return {"space": "wgs84"}
@@ -195,6 +200,7 @@ ASKED: list[tuple[str, str, Any]] = [
     ("PUT", "/streams/s/areas/a", AREA),
     ("GET", "/streams/s/areas", None),
     ("GET", "/streams/s/areas/a", None),
+    ("POST", "/streams/s/areas/a/refresh", None),
     ("DELETE", "/streams/s/areas/a", None),
     ("GET", "/streams", None),
     ("GET", "/streams/s", None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ def test_areas_of_a_collection_have_the_names_of_a_property_or_their_own_ids() -
     assert [each.name for each in read_areas(given, "name")] == ["Mitte", "Neukölln"]
     assert [each.name for each in read_areas(given, "id")] == ["3", "x"], "a property that is called id comes first"
     assert read_areas(given)[0].polygon == parse_query({**QUERY, "region": {"polygon": SQUARE}}, WGS84).predicate.region
+    assert [each.name for each in read_areas(collection(feature(SQUARE, name=" Mitte ")), "name")] == ["Mitte"]
     (one,) = read_areas(SQUARE, name="a")
     assert one == Area("a", read_areas(feature(SQUARE), name="a")[0].polygon)
     plane = Space.planar(0.0, 0.0, 1e6, 1e6)
@@ -94,6 +96,11 @@ def test_areas_of_a_collection_have_the_names_of_a_property_or_their_own_ids() -
             feature({"type": "Polygon", "coordinates": [[[52, 113], [53, 113], [53, 114], [52, 113]]]}, "a"),
             None,
             "longitude and latitude look exchanged",
+        ),
+        (
+            feature({"type": "Polygon", "coordinates": [[[391e3, 582e4], [392e3, 582e4], [392e3, 583e4]]]}, "a"),
+            None,
+            r"these look like metres of a projection, so convert them to WGS84 \(EPSG:4326\)",
         ),
     ],
 )
@@ -205,3 +212,23 @@ def test_a_query_that_is_registered_anew_ends_when_it_would_have() -> None:
     assert begin == {**record, "t": 30, "duration": 75, "region": area.to_region()}
     endless = {name: value for name, value in record.items() if name != "duration"}
     assert "duration" not in renewed(endless, area, 30)[1]
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "by", "told"),
+    [
+        ("", "", ""),
+        ("anna", "ben", ""),
+        ("sa/geo/mitte", "sa/geo/mitte", ""),
+        ("sa/geo/mitte", "anna", "'mitte' is kept by the SpatialArea geo/mitte; change that resource"),
+        ("sa/geo/mitte", "sa/geo/other", "'mitte' is kept by the SpatialArea geo/mitte; change that resource"),
+        ("anna", "sa/geo/mitte", "'mitte' is an area that anna has loaded; delete it there, or give another name"),
+        ("", "sa/geo/mitte", "'mitte' is an area that somebody has loaded; delete it there, or give another name"),
+    ],
+)
+def test_who_may_write_an_area(kept_by: str, by: str, told: str) -> None:
+    (area,) = read_areas(SQUARE, name="mitte")
+    areas = AreaTable([replace(area, by=kept_by)])
+    assert areas.conflict(["new", "mitte"], by) == told
+    assert areas.conflict(["new"], by) == ""
+    assert replace(area, by=kept_by).to_record().get("by", "") == kept_by

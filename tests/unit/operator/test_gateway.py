@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.client.areas import Areas
 from spatialstream.client.stream import RegisteredQueries as Listed
+from spatialstream.connectors.kafka import Connection
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway as Server
 from spatialstream.model.errors import Unavailable
 from spatialstream_operator.gateway import Gateway, Refusal
+from tests.unit.client.area_log import AreaLog
 from tests.unit.gateway.http import served, serving
 from tests.unit.gateway.results import opener
 from tests.unit.gateway.test_openapi import Answering
@@ -25,6 +28,10 @@ TOKEN = "everything-0123456789"
 
 class Standing(Answering):
     """What stands in a stream that takes in what it is sent."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self.areas = Areas(Connection("nowhere:1"), "geo.quakes")
 
     def query(self, name: str) -> Listed:
         known = self.stream.standing
@@ -67,6 +74,34 @@ def test_a_query_is_registered_found_and_cancelled(gateway: Gateway, stream: Str
         assert await gateway.cancel("geo.quakes", name)
         assert await gateway.cancel("geo.quakes", name)  # nothing stands: that is what was wanted
         assert await gateway.find("geo.quakes", name) is None
+
+    asyncio.run(main())
+
+
+def test_an_area_is_kept_and_deleted_in_the_name_of_its_owner(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AreaLog("geo.quakes")
+    log.stand_for_the_broker(monkeypatch)
+    square, other = ({"type": "Polygon", "coordinates": [[[0, 0], [x, 0], [x, x], [0, 0]]]} for x in (8, 9))
+    name, owner = "a/b ?", "sa/geo/mitte"
+
+    async def main() -> None:
+        for geometry, revision, changed in ((square, 0, []), (square, 0, []), (other, 1, [name])):
+            kept = await gateway.keep_area("geo.quakes", name, owner, geometry)
+            assert kept["changed"] == changed
+            wanted = {"name": name, "revision": revision, "vertices": 3, "by": owner}
+            assert kept["area"].items() >= wanted.items()
+        with pytest.raises(Refusal) as refusal:
+            await gateway.keep_area("geo.quakes", name, "sa/geo/other", square)
+        assert refusal.value.status == 409
+        await gateway.delete_area("geo.quakes", name, "sa/geo/other")  # it has nothing there: that is what was wanted
+        assert len(log.messages) == 2
+        await gateway.delete_area("geo.quakes", name, owner)
+        await gateway.delete_area("geo.quakes", name, owner)
+        assert log.messages[2:] == [(name.encode(), None)]
+        with pytest.raises(Unavailable, match="serves no stream gone"):
+            await gateway.delete_area("gone", name, owner)
 
     asyncio.run(main())
 

@@ -39,6 +39,12 @@ def test_a_stream_that_is_looked_after_is_woken_by_what_people_wish_alone(world)
     assert len(woken) == 3
 
 
+def test_no_copy_of_a_spec_is_kept_in_an_annotation(world):
+    """An annotation has 256 KiB, and a polygon of 10,000 vertices more."""
+    body = world.stream() | {"metadata": {"labels": {"a": "b"}}}
+    assert settings().persistence.diffbase_storage.build(body=kopf.Body(body)) == {"metadata": {"labels": {"a": "b"}}}
+
+
 def test_a_removal_that_is_not_done_is_asked_for_again(world):
     handlers = Handlers(world.environment, Watch())
     body = world.stream(status={"router": {"templateHash": "a"}})

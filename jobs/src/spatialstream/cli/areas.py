@@ -17,6 +17,7 @@ from spatialstream.records.area_files import read_geojson
 
 if TYPE_CHECKING:
     from spatialstream.client import Areas
+    from spatialstream.model.areas import Area
 
 __all__ = ["add_parser", "areas_of"]
 
@@ -34,12 +35,15 @@ def add_parser(commands: Any) -> None:
     load = _verb(verbs, "load", "load areas from a GeoJSON file", _load)
     load.add_argument("file", metavar="FILE", help="GeoJSON: a FeatureCollection, a Feature or a geometry; - is stdin")
     _add_names(load)
-    show = _verb(verbs, "show", "print areas as GeoJSON features", _show)
-    show.add_argument("names", nargs="+", metavar="NAME", help="name of an area")
+    _add_force(load)
+    load.add_argument("--dry-run", action="store_true", help="say what would change, and load nothing")
+    show = _verb(verbs, "show", "print areas as GeoJSON features, one a line, which load reads", _show)
+    show.add_argument("names", nargs="*", metavar="NAME", help="name of an area (default: all)")
     listed = _verb(verbs, "list", "list the areas", _list)
     listed.add_argument("--json", action="store_true", help="print JSON Lines")
     delete = _verb(verbs, "delete", "delete areas; queries of them keep their geometry", _delete)
     delete.add_argument("names", nargs="+", metavar="NAME", help="name of an area")
+    _add_force(delete)
 
 
 def _verb(verbs: Any, name: str, told: str, function: Any) -> argparse.ArgumentParser:
@@ -58,6 +62,10 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--id", metavar="PROPERTY", help="the property that has a feature's name (default: its own id)")
     add("--name", metavar="NAME", help="name of the only area of the file")
+
+
+def _add_force(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--force", action="store_true", help="even if a SpatialArea keeps one of them")
 
 
 def areas_of(options: argparse.Namespace, space: Space | None = None) -> Areas:
@@ -80,12 +88,17 @@ def _far(options: argparse.Namespace, words: Sequence[str], stdin: bytes = b"") 
 def _load(options: argparse.Namespace) -> int:
     geojson = read_geojson(options.file)
     if kubernetes.asked(options):
-        return _far(options, ["-", *kubernetes.again(options, "id", "name")], json.dumps(geojson).encode())
-    loaded = areas_of(options).load(geojson, options.id, name=options.name)
+        given = kubernetes.again(options, "id", "name", "force", "dry_run")
+        return _far(options, ["-", *given], json.dumps(geojson).encode())
+    loaded = areas_of(options).load(
+        geojson, options.id, name=options.name, force=options.force, dry_run=options.dry_run
+    )
     for names, told in ((loaded.new, "new"), (loaded.changed, "changed"), (loaded.same, "unchanged")):
         if names:
             live.say(options, f"{told}: {', '.join(names)}")
-    if loaded.changed:
+    if options.dry_run:
+        live.say(options, "nothing has been loaded: --dry-run was given")
+    elif loaded.changed:
         live.say(options, "queries of changed areas keep the geometry that they have: see spatialstream queries list")
     return 0
 
@@ -98,11 +111,7 @@ def _list(options: argparse.Namespace) -> int:
         for each in table:
             print(json.dumps(each.to_record(), ensure_ascii=False))
     elif len(table):
-        rows = [
-            [each.name, f"{len(each.polygon):,}", str(each.revision), " ".join(f"{n:.6g}" for n in each.polygon.box)]
-            for each in table
-        ]
-        print("\n".join(aligned(["area", "vertices", "revision", "west south east north"], rows, right={1, 2})))
+        print("\n".join(_table(list(table))))
     else:
         live.say(options, f"{options.stream} has no areas")
     for name, reason in table.unusable.items():
@@ -110,19 +119,30 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
+def _table(areas: Sequence[Area]) -> list[str]:
+    """A table of areas; who keeps them only if that is known of any."""
+    rows = [
+        [each.name, f"{len(each.polygon):,}", str(each.revision), " ".join(f"{n:.6g}" for n in each.polygon.box)]
+        for each in areas
+    ]
+    head = ["area", "vertices", "revision", "west south east north"]
+    if any(each.by for each in areas):
+        head, rows = [*head, "kept by"], [[*row, each.by] for row, each in zip(rows, areas, strict=True)]
+    return aligned(head, rows, right={1, 2})
+
+
 def _show(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         return _far(options, options.names)
     areas = areas_of(options)
-    found = [areas.get(name) for name in options.names]
-    for each in found:
+    for each in [areas.get(name) for name in options.names] if options.names else areas.table():
         print(json.dumps(each.to_feature(), ensure_ascii=False))
     return 0
 
 
 def _delete(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
-        return _far(options, options.names)
-    areas_of(options).delete(*options.names)
+        return _far(options, [*options.names, *kubernetes.again(options, "force")])
+    areas_of(options).delete(*options.names, force=options.force)
     live.say(options, f"deleted: {', '.join(options.names)}")
     return 0

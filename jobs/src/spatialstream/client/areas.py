@@ -1,14 +1,15 @@
 """The areas of a stream: kept in a topic of their own, so that whoever reads the stream can read them.
 
 The topic is compacted, and has one partition. The key of a message is an area's name, its value the geometry as GeoJSON
-with its digest; a message without a value deletes the area. The revision of an area is the offset of its message.
+with its digest, and who keeps it, if that is known; a message without a value deletes the area. The revision of an area
+is the offset of its message.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from spatialstream.connectors.kafka import Connection
 from spatialstream.connectors.kafka_clients import offsets, read, send
 from spatialstream.model.areas import Area, AreaTable, read_areas
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
+from spatialstream.model.queries import check_by
 from spatialstream.model.regions import check_area_name
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
@@ -75,48 +77,74 @@ class Areas:
             self._read_on()
             return self._table
 
-    def load(self, geojson: Any, id: str | None = None, *, name: str | None = None) -> Loaded:
+    def load(
+        self,
+        geojson: Any,
+        id: str | None = None,
+        *,
+        name: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Loaded:
         """Read areas from GeoJSON, and keep them; all or none are valid. Areas that are not in it stay.
 
         Args:
             geojson: the parsed JSON: a FeatureCollection, a Feature, a Polygon or a MultiPolygon.
             id: the property that has a feature's name; None: its own id.
             name: of the only area; then it needs no id.
+            force: whether to take over areas that a SpatialArea keeps.
+            dry_run: whether to write nothing, and return what would change.
 
         Raises:
-            SettingError: one of them is invalid; names the feature, and the place.
+            SettingError: one of them is invalid, which names the feature and the place; or a SpatialArea keeps it.
             Unavailable: the broker may not have all of them.
         """
         try:
-            return self.put(read_areas(geojson, id, self.space, self.rule, name))
+            found = read_areas(geojson, id, self.space, self.rule, name)
         except RecordError as error:
             raise SettingError("areas", str(error)) from None
+        return self.put(found, force=force, dry_run=dry_run)
 
-    def put(self, areas: Iterable[Area]) -> Loaded:
+    def put(self, areas: Sequence[Area], by: str = "", *, force: bool = False, dry_run: bool = False) -> Loaded:
         """Keep areas, in place of those of their names; those that are as they were are not written again.
 
+        Args:
+            areas: the areas.
+            by: who keeps them; empty: not known.
+            force: whether to take over areas that somebody else keeps (:meth:`AreaTable.conflict
+                <spatialstream.model.areas.AreaTable.conflict>`).
+            dry_run: whether to write nothing, and return what would change.
+
         Raises:
+            SettingError: somebody else keeps one of them; then none is written.
             Unavailable: the broker may not have all of them.
         """
         table, outcome, messages = self.table(), dict[str, list[str]](new=[], changed=[], same=[]), []
+        _check_owner(table, [area.name for area in areas], by, force=force)
         for area in areas:
             before = table.get(area.name)
             how = "new" if before is None else "same" if before.polygon == area.polygon else "changed"
             outcome[how].append(area.name)
-            if how != "same":
-                messages.append((self._topic, 0, area.name.encode(), _value(area)))
-        if messages:
+            if how != "same" or (force and table.conflict([area.name], by)):
+                messages.append((self._topic, 0, area.name.encode(), _value(replace(area, by=by))))
+        if messages and not dry_run:
             send(self._connection, messages)
         return Loaded(**{how: tuple(names) for how, names in outcome.items()})
 
-    def delete(self, *names: str) -> None:
+    def delete(self, *names: str, by: str = "", force: bool = False) -> None:
         """Delete areas. Queries of them keep their geometry.
 
+        Args:
+            names: of the areas.
+            by: who deletes them, as of :meth:`put`.
+            force: whether to delete areas that somebody else keeps.
+
         Raises:
-            SettingError: there is no area of one of the names; then none is deleted.
+            SettingError: there is no area of one of the names, or somebody else keeps it; then none is deleted.
             Unavailable: the broker may not have all of it.
         """
         table = self.table()
+        _check_owner(table, names, by, force=force)
         for name in names:
             if name not in table.unusable:
                 _found(table, name)
@@ -166,11 +194,17 @@ class Areas:
         if not isinstance(record, Mapping):
             raise RecordError("area", "is not a JSON object")
         (area,) = read_areas(record.get("geometry"), None, self.space, self.rule, name)
-        return replace(area, revision=revision)
+        return replace(area, revision=revision, by=check_by(record["by"]) if "by" in record else "")
 
 
 def _value(area: Area) -> bytes:
-    return json.dumps({"geometry": area.polygon.to_geojson(), "digest": area.polygon.digest}).encode()
+    owner = {"by": area.by} if area.by else {}
+    return json.dumps({"geometry": area.polygon.to_geojson(), "digest": area.polygon.digest} | owner).encode()
+
+
+def _check_owner(table: AreaTable, names: Iterable[str], by: str, *, force: bool) -> None:
+    if not force and (conflict := table.conflict(names, by)):
+        raise SettingError("area", conflict)
 
 
 def _found(table: AreaTable, name: str) -> Area:

@@ -215,7 +215,8 @@ class Gateway:
             Endpoint("POST", "/streams/{stream}/areas", "write", self.load_areas),
             Endpoint("GET", "/streams/{stream}/areas/{area:path}", "ask", areas.show),
             Endpoint("PUT", "/streams/{stream}/areas/{area:path}", "write", self.put_area),
-            Endpoint("DELETE", "/streams/{stream}/areas/{area:path}", "write", areas.delete),
+            Endpoint("DELETE", "/streams/{stream}/areas/{area:path}", "write", self.delete_area),
+            Endpoint("POST", "/streams/{stream}/areas/{area:path}/refresh", "write", self.refresh_area),
         ]
         self.console = Console(self, pages)
         served = [*self.endpoints, *(Endpoint(*each) for each in self.console.endpoints)]
@@ -533,13 +534,24 @@ class Gateway:
         """Keep the areas of a FeatureCollection."""
         check_media_type(request, GEOJSON, JSON)
         with self.room(request) as room:
-            return await areas.load(request, stream, await self._body(request, room))
+            return await areas.load(request, stream, await self._body(request, room), areas.owner(request, ()))
 
     async def put_area(self, request: Request, stream: ServedStream) -> Response:
         """Keep an area."""
         check_media_type(request, GEOJSON, JSON)
+        by = areas.owner(request, self._registrars)
         with self.room(request) as room:
-            return await areas.put(request, stream, await self._body(request, room))
+            return await areas.put(request, stream, await self._body(request, room), by)
+
+    async def delete_area(self, request: Request, stream: ServedStream) -> Response:
+        """Delete an area."""
+        return await areas.delete(request, stream, areas.owner(request, self._registrars))
+
+    async def refresh_area(self, request: Request, stream: ServedStream) -> Response:
+        """Register the queries of an area anew that have another geometry than it has now."""
+        check_parameters(request, "timeout")
+        timeout = duration(request, "timeout", self.limits.wait, self.limits.longest_wait)
+        return await areas.refresh(request, stream, self._writer(stream).refreshing, timeout)
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
         """Send objects; 200 after the broker has acknowledged all of them."""

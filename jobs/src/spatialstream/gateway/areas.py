@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
+from threading import Lock
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from spatialstream.client.area_queries import Refreshed
 from spatialstream.client.areas import Loaded
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.geojson import GEOJSON
@@ -16,11 +19,15 @@ from spatialstream.gateway.requests import check_parameters, wanted_form
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.areas import Area, asked_area, read_areas, with_area
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
+from spatialstream.model.queries import check_by
 from spatialstream.model.regions import check_area_name
 
-__all__ = ["delete", "listed", "load", "put", "resolved", "show", "standings"]
+__all__ = ["delete", "listed", "load", "owner", "put", "refresh", "resolved", "show", "standings"]
 
 JSON = "application/json"
+
+_REASONS = 100
+"""Most queries whose reasons are told when they could not be registered anew."""
 
 
 async def listed(request: Request, stream: ServedStream) -> Response:
@@ -42,39 +49,83 @@ async def show(request: Request, stream: ServedStream) -> Response:
     return JSONResponse(found.to_feature(), media_type=GEOJSON)
 
 
-async def load(request: Request, stream: ServedStream, given: Any) -> Response:
+def owner(request: Request, registrars: Collection[str]) -> str:
+    """Who keeps the areas of a request: its caller, unless it names somebody else and may do so, as the operator does.
+
+    Raises:
+        Problem: it may not, or the name cannot be stored.
+    """
+    caller, given = request.scope["state"]["caller"], request.query_params.get("by")
+    if given is not None and caller not in registrars:
+        told = f"is set by the gateway, to the caller {caller}; leave it out"
+        raise Problem("invalid", f"by: {told}", [{"parameter": "by", "detail": told}])
+    try:
+        return check_by(caller if given is None else given)
+    except RecordError as error:
+        raise Problem("forbidden", f"the caller's name cannot be stored with an area: {error.problem}") from None
+
+
+async def load(request: Request, stream: ServedStream, given: Any, by: str) -> Response:
     """Keep the areas of a FeatureCollection, all or none; areas that are not in it stay."""
     check_parameters(request, "id")
     name_from = request.query_params.get("id")
 
     def work(opened: Stream) -> Loaded:
-        return opened.areas.put(read_areas(given, name_from, opened.space, opened.rule))
+        return _put(opened, read_areas(given, name_from, opened.space, opened.rule), by)
 
-    loaded = await stream.call(lambda opened: _checked(opened, work))
-    return JSONResponse({"new": loaded.new, "changed": loaded.changed, "same": loaded.same})
+    return JSONResponse(_outcome(await stream.call(lambda opened: _checked(opened, work))))
 
 
-async def put(request: Request, stream: ServedStream, given: Any) -> Response:
+async def put(request: Request, stream: ServedStream, given: Any, by: str) -> Response:
     """Keep an area: 201 if there was none of its name, 200 if there was."""
-    check_parameters(request)
+    check_parameters(request, "by")
     name = request.path_params["area"]
 
     def work(opened: Stream) -> Loaded:
-        return opened.areas.put(read_areas(given, None, opened.space, opened.rule, check_area_name(name)))
+        return _put(opened, read_areas(given, None, opened.space, opened.rule, check_area_name(name)), by)
 
-    loaded = await stream.call(lambda opened: _checked(opened, work))
-    return JSONResponse({"new": loaded.new, "changed": loaded.changed, "same": loaded.same}, 201 if loaded.new else 200)
+    def kept(opened: Stream) -> tuple[Loaded, Area]:
+        return _checked(opened, work), _found(opened, name)
+
+    loaded, area = await stream.call(kept)
+    return JSONResponse(_outcome(loaded) | {"area": area.to_record()}, 201 if loaded.new else 200)
 
 
-async def delete(request: Request, stream: ServedStream) -> Response:
+async def refresh(request: Request, stream: ServedStream, refreshing: Lock, timeout: float) -> Response:
+    """Register the queries anew that have another geometry of an area than it has now.
+
+    Args:
+        request: the request.
+        stream: its stream.
+        refreshing: held meanwhile: what two such requests found outdated would be registered anew twice.
+        timeout: seconds within which that must be done.
+    """
+    name = request.path_params["area"]
+
+    def work(opened: Stream) -> Refreshed:
+        _found(opened, name)
+        if not refreshing.acquire(blocking=False):
+            raise Problem("try-again", "queries of an area of this stream are being registered anew already", retry=1)
+        try:
+            return opened.refresh(name, timeout=timeout)
+        finally:
+            refreshing.release()
+
+    done = await stream.call(work)
+    refused = dict(islice(done.refused.items(), _REASONS))
+    return JSONResponse({"area": name, "refreshed": len(done.queries), "refused": refused})
+
+
+async def delete(request: Request, stream: ServedStream, by: str) -> Response:
     """Delete an area; queries of it keep their geometry."""
-    check_parameters(request)
+    check_parameters(request, "by")
     name = request.path_params["area"]
 
     def work(opened: Stream) -> None:
         if name not in opened.areas.table().unusable:
             _found(opened, name)
-        opened.areas.delete(name)
+        _check_owner(opened, [name], by)
+        opened.areas.delete(name, by=by)
 
     await stream.call(work)
     return JSONResponse({"deleted": name})
@@ -121,12 +172,30 @@ def _named(place: str, record: Any) -> str | None:
         raise SettingError(place, str(error)) from None
 
 
-def _checked(opened: Stream, work: Any) -> Loaded:
+def _outcome(loaded: Loaded) -> dict[str, Any]:
+    return {"new": loaded.new, "changed": loaded.changed, "same": loaded.same}
+
+
+def _put(opened: Stream, areas: Sequence[Area], by: str) -> Loaded:
+    _check_owner(opened, [each.name for each in areas], by)
+    return opened.areas.put(areas, by)
+
+
+def _check_owner(opened: Stream, names: Sequence[str], by: str) -> None:
+    """Refuse what would take an area from somebody else.
+
+    Raises:
+        Problem: a SpatialArea keeps one of them, or the caller is one and somebody else keeps it.
+    """
+    if conflict := opened.areas.table().conflict(names, by):
+        raise Problem("conflict", conflict)
+
+
+def _checked(opened: Stream, work: Callable[[Stream], Loaded]) -> Loaded:
     try:
-        loaded: Loaded = work(opened)
+        return work(opened)
     except RecordError as error:
         raise Problem("invalid", str(error), [{"pointer": "#", "detail": str(error)}]) from None
-    return loaded
 
 
 def _found(opened: Stream, name: str) -> Area:

@@ -101,6 +101,12 @@ _AREA = _object(
     vertices={"type": "integer"},
     box={"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4},
 )
+_AREA["properties"]["by"] = {**_TEXT, "description": "who keeps it, if that is known"}
+_LOADED = _object(
+    new={**_NAMES, "description": "names of areas that there were not before"},
+    changed={**_NAMES, "description": "of those that had another geometry, which queries of them keep"},
+    same={**_NAMES, "description": "of those that had the same"},
+)
 _FEATURE = _object(type={"const": "Feature"}, id=_TEXT, geometry=_POINT, properties={"type": "object"})
 _SCHEMAS = {
     "Landing": _object(title=_TEXT, description=_TEXT, links=_LINKS),
@@ -214,10 +220,16 @@ _SCHEMAS = {
         },
         "required": ["type", "features"],
     },
-    "LoadedAreas": _object(
-        new={**_NAMES, "description": "names of areas that there were not before"},
-        changed={**_NAMES, "description": "of those that had another geometry, which queries of them keep"},
-        same={**_NAMES, "description": "of those that had the same"},
+    "LoadedAreas": _LOADED,
+    "KeptArea": {"allOf": [_ref("LoadedAreas"), _object(area=_ref("Area"))]},
+    "RefreshedQueries": _object(
+        area=_TEXT,
+        refreshed={"type": "integer", "minimum": 0, "description": "queries that are registered anew"},
+        refused={
+            "type": "object",
+            "additionalProperties": _TEXT,
+            "description": "of queries that the stream has not taken, 100 at most, why",
+        },
     ),
     "Queries": _object(
         ["queries", "so_far", "as_of"],
@@ -523,9 +535,14 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "summary": "Keep an area; registered queries of it keep the geometry that they have",
         "requestBody": _body("a Polygon, a MultiPolygon, or a Feature of one of them", GEOJSON, _ref("AreaGeometry")),
         "responses": {
-            "200": _content("there was an area of this name", {JSON: _ref("LoadedAreas")}),
-            "201": _content("there was none", {JSON: _ref("LoadedAreas")}),
+            "200": _content("there was an area of this name", {JSON: _ref("KeptArea")}),
+            "201": _content("there was none", {JSON: _ref("KeptArea")}),
         },
+    },
+    "POST /streams/{stream}/areas/{area}/refresh": {
+        "summary": "Register the queries anew that have another geometry of an area than it has now",
+        "parameters": [_TIMEOUT],
+        "responses": {"200": _content("they are registered anew", {JSON: _ref("RefreshedQueries")})},
     },
     "DELETE /streams/{stream}/areas/{area}": {
         "summary": "Delete an area; registered queries of it keep their geometry",

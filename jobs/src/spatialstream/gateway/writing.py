@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
@@ -78,6 +79,9 @@ class Writer:
         most: most bytes of objects under way.
         fresh: seconds for which the stream's clock, once known, is used.
         again: seconds after which a clock that did not come is asked for again.
+
+    Attributes:
+        refreshing: held while queries of an area are registered anew.
     """
 
     def __init__(self, stream: ServedStream, most: int, fresh: float = 1.0, again: float = 10.0) -> None:
@@ -89,6 +93,7 @@ class Writer:
         self._cancelling = Shares(_MOST_REGISTERING, "pending cancellations")
         self._clock: tuple[float, int | None] = float("-inf"), None
         self._fresh, self._again = fresh, again
+        self.refreshing = threading.Lock()
 
     @property
     def under_way(self) -> int:

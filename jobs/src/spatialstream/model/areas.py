@@ -22,7 +22,10 @@ from spatialstream.model.regions import check_area_name, parse_region
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, DEFAULT_RULE, TermRule
 
-__all__ = ["Area", "AreaTable", "Standing", "asked_area", "read_areas", "renewed", "with_area"]
+__all__ = ["RESOURCE", "Area", "AreaTable", "Standing", "asked_area", "read_areas", "renewed", "with_area"]
+
+RESOURCE = "sa/"
+"""What the owner of an area begins with if a SpatialArea keeps it; its namespace and name follow."""
 
 _SHOWN = 5
 _UNSAID = object()
@@ -36,11 +39,13 @@ class Area:
         name: its name.
         polygon: its geometry; two areas may have the same.
         revision: grows whenever the geometry changes; -1 for one that is not kept anywhere.
+        by: who keeps it: a caller of the gateway, or a resource, ``sa/NAMESPACE/NAME``; empty: not known.
     """
 
     name: str
     polygon: Polygon
     revision: int = -1
+    by: str = ""
 
     def to_region(self) -> dict[str, Any]:
         """The region of a query of this area: the polygon, and the name."""
@@ -54,7 +59,7 @@ class Area:
             "digest": self.polygon.digest,
             "vertices": len(self.polygon),
             "box": list(self.polygon.box),
-        }
+        } | ({"by": self.by} if self.by else {})
 
     def to_feature(self) -> dict[str, Any]:
         """A GeoJSON Feature: its id is the name, and its properties are :meth:`to_record`."""
@@ -119,6 +124,27 @@ class AreaTable:
         if name in self.unusable:
             raise RecordError(field, f"{name!r} has no usable geometry: {self.unusable[name]}")
         raise RecordError(field, f"{name!r} is not an area of the stream; {self._meant(name)}")
+
+    def conflict(self, names: Iterable[str], by: str) -> str:
+        """Why somebody may not write or delete the areas of these names; empty if they may.
+
+        What a resource keeps is its own, because it would write it again; and a resource does not take over what
+        somebody else has loaded.
+
+        Args:
+            names: of areas, which need not exist.
+            by: who would write them; empty: not known.
+        """
+        for name in names:
+            area = self._areas.get(name)
+            if area is None or area.by == by:
+                continue
+            if area.by.startswith(RESOURCE):
+                return f"{name!r} is kept by the SpatialArea {area.by.removeprefix(RESOURCE)}; change that resource"
+            if by.startswith(RESOURCE):
+                who = f"{area.by} has" if area.by else "somebody has"
+                return f"{name!r} is an area that {who} loaded; delete it there, or give another name"
+        return ""
 
     def _meant(self, name: str) -> str:
         by_folded = {each.casefold(): each for each in self._areas}
@@ -258,4 +284,6 @@ def _name_of(feature: Mapping[str, Any], place: str, name_from: str | None) -> s
         raise RecordError(place, f"{problem}: {has}")
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
+    elif isinstance(value, str):
+        value = value.strip(" ")  # as tables pad their columns
     return check_area_name(value, f"{place}, {wanted}")

@@ -24,13 +24,13 @@ from spatialstream_operator.decisions.rebalancing_inputs import Note
 __all__ = ["NO_GATEWAY", "Registration", "Wish", "hindrance", "news", "next_registration", "registrations"]
 
 NO_GATEWAY = (
-    "The operator has no gateway to register the query; install the chart with gateway.enabled and "
+    "The operator has no gateway to reach the stream; install the chart with gateway.enabled and "
     "gateway.access.tokenReview."
 )
 
 _STREAM = "stream"
 _DIGEST = 12
-_WARNINGS = frozenset({"Refused", "NotAllowed", "NoGateway"})
+_WARNINGS = frozenset({"Refused", "NotAllowed", "NoGateway", "NameInUse"})
 """Reasons that do not resolve themselves."""
 
 

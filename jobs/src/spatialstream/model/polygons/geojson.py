@@ -169,6 +169,8 @@ def _position(value: object, space: Space, field: str) -> tuple[float, float]:
         problem = f"latitude {y!r} is out of range; it must lie in [{space.south:g}, {space.north:g}]"
         if abs(x) <= space.north and abs(y) <= most:
             problem += "; longitude and latitude look exchanged, GeoJSON has the longitude first"
+        elif max(abs(x), abs(y)) > 2 * most:
+            problem += "; these look like metres of a projection, so convert them to WGS84 (EPSG:4326)"
         raise RecordError(field, problem)
     if abs(x) > most:
         raise RecordError(field, f"longitude {x!r} is out of range; it must lie in [{-most:g}, {most:g}]")

@@ -62,8 +62,8 @@ async function request(method, path, { body, headers = {}, signal } = {}) {
   throw new Problem(response.status, said, Number(response.headers.get("Retry-After")) || null);
 }
 
-export async function call(method, path, body, signal) {
-  const response = await request(method, path, { body, signal });
+export async function call(method, path, body, signal, headers) {
+  const response = await request(method, path, { body, signal, headers });
   try {
     return await response.json();
   } catch (error) {

@@ -1,7 +1,7 @@
 // The card of a query: what it asks for, its state, and its results.
 
 import { Problem, call, streamPath } from "./api.js";
-import { isContinuous, isInForm, nameOf, shownAs, summarize, timing } from "./query.js";
+import { byName, isContinuous, isInForm, nameOf, shownAs, summarize, timing } from "./query.js";
 import { Matches, Nearest, Value, Words } from "./views.js";
 import { el, icon, say } from "./web/dom.js";
 import { milliseconds, moment, span } from "./web/format.js";
@@ -44,7 +44,33 @@ export class QueryCard {
     [this.own, this.by, this.caughtUp] = [false, null, false]; // whether this page registered it, and who registered it
     this.before = null; // the content of the card before it showed past rows
     this.element = this.#card();
-    app.map.setRegion(this.key, query, colour);
+    this.geometry = null; // the region as it is registered: of an area, the geometry that it had then
+    this.place();
+  }
+
+  /** Draws its region: of an area, the geometry that it is registered with, or that the area has. */
+  place() {
+    this.app.map.setRegion(this.key, { ...this.query, region: this.app.areas.drawn(this.geometry ?? this.query.region) }, this.colour);
+  }
+
+  /** The name of its area; null: it is of none. */
+  get area() {
+    return this.query.region?.area ?? null;
+  }
+
+  /** Says how its geometry stands to that of its area: "current", "outdated" or "deleted". */
+  #stand(region, standing) {
+    if (JSON.stringify(region) !== JSON.stringify(this.geometry)) {
+      this.geometry = region;
+      this.place();
+    }
+    this.standing.hidden = standing === undefined || standing === "current";
+    if (standing === this.standing.dataset.geometry) return;
+    this.standing.dataset.geometry = standing ?? "";
+    const gone = standing === "deleted";
+    const renew = el("button", { type: "button", class: "link", text: "Register its queries anew", onclick: () => this.app.areas.renew(this.area) });
+    this.standing.replaceChildren(gone ? `The area ${this.area} is deleted; the query keeps its geometry.` : `The area ${this.area} has another geometry now. `,
+      ...(gone || this.app.unwritableReason() !== null ? [] : [renew]));
   }
 
   #card() {
@@ -52,6 +78,7 @@ export class QueryCard {
     const tool = (name, text, work) => el("button", { type: "button", class: "tool", title: text, onclick: work }, icon(name), el("span", { class: "hidden", text: `${text}: ${title}` }));
     this.status = el("p", { class: "status" });
     this.body = el("div", { class: "body" });
+    this.standing = el("p", { class: "standing", role: "status", hidden: true });
     this.end = tool("close", this.continuous ? "Cancel" : "Remove", () => this.#end());
     const article = el("article", { class: "card", "data-type": this.query.type, "aria-label": `${this.continuous ? "Continuous query" : "Snapshot query"}: ${title}, ${where}` },
       el("header", {},
@@ -59,10 +86,11 @@ export class QueryCard {
         el("div", { class: "title" }, el("h3", { text: title }), el("p", { text: where })),
         el("div", { class: "tools" },
           this.continuous ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Run again", () => this.ask().catch(() => {})),
-          tool("show", "Show on the map", () => this.app.map.fit(this.app.space.extent(this.query))),
+          tool("show", "Show on the map", () => this.app.map.fit(this.app.extent({ ...this.query, region: this.geometry ?? this.query.region }))),
           ...(isInForm(this.query) ? [tool("edit", "Put into the form", () => this.app.edit(this))] : []),
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
           this.end)),
+      this.standing,
       this.body,
       el("footer", {}, el("span", { class: "kind", text: `${this.continuous ? "continuous" : "snapshot"} · ${nameOf(this.query.type).toLowerCase()} · ${timing(this.query)}` }), this.status));
     article.style.setProperty("--colour", this.colour);
@@ -71,7 +99,7 @@ export class QueryCard {
 
   /** The query as a command. */
   command() {
-    const { id, ...rest } = this.query;
+    const { id, ...rest } = byName(this.query);
     const path = streamPath(this.app.stream, this.continuous ? "queries" : "ask");
     const token = this.app.usesTokens ? " -H \"Authorization: Bearer $TOKEN\"" : "";
     const body = JSON.stringify(this.continuous ? { id, ...rest } : rest).replaceAll("'", "'\\''");
@@ -161,6 +189,7 @@ export class QueryCard {
       const { query, so_far: soFar, as_of: asOf } = await call("GET", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
       if (!ACTIVE.includes(this.state)) return;
       this.by = query.by ?? null;
+      if (query.region?.area) this.#stand(query.region, soFar.geometry);
       if (soFar.rows) {
         this.rows = Math.max(this.rows, soFar.rows);
         this.view.count(soFar.rows, asOf.clock);

@@ -40,7 +40,7 @@ export class Composer {
       const [file] = event.dataTransfer?.files ?? [];
       if (!file) return;
       event.preventDefault();
-      this.#read(await file.text());
+      this.#take(() => file.text(), (text) => this.app.areas.take(file.name, text));
     });
     this.#update();
   }
@@ -62,7 +62,8 @@ export class Composer {
     this.where = el("div", { class: "where", role: "group", "aria-label": "Where" },
       draw("box", "box", "Box"), draw("circle", "circle", "Circle"), draw("polygon", "polygon", "Polygon"), draw("at", "pin", "Point"), draw("everywhere", "world", "Everywhere"));
     this.fields = el("div", { class: "numbers" });
-    this.text = el("textarea", { name: "geojson", rows: 3, spellcheck: "false", autocomplete: "off", onchange: () => this.#read(this.text.value) });
+    this.named = el("p", { class: "named", hidden: true });
+    this.text = el("textarea", { name: "geojson", rows: 3, spellcheck: "false", autocomplete: "off", onchange: () => this.#take(() => this.text.value, (text) => this.take({ polygon: readPolygon(text) })) });
     this.geojson = el("label", { class: "geojson", hidden: true }, el("span", { text: "GeoJSON: paste it, or drop a file on the page" }), this.text);
     this.byView = el("button", { type: "button", class: "link", text: "what the map shows", onclick: () => this.#fromView() });
     this.lookBack = el("label", { class: "row" }, el("span", { text: "Over the last" }), select("span", SPANS, "15m"));
@@ -82,7 +83,7 @@ export class Composer {
     return [
       el("div", { class: "kinds", role: "radiogroup", "aria-label": "What" }, [...SELECTIONS].map(radio)),
       this.where,
-      el("div", { class: "exactly" }, this.fields, this.geojson, this.byView),
+      el("div", { class: "exactly" }, this.named, this.fields, this.geojson, this.byView),
       el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
       el("p", { class: "note", id: "words-note", text: "An object must have all words; a | b for either, -c for without." }),
       this.condition,
@@ -126,7 +127,22 @@ export class Composer {
     if (this.#takes("at")) return this.at ? "at" : null;
     if (!this.region) return null;
     if (this.app.space.isEverywhere(this.region)) return "everywhere";
-    return ["box", "circle", "polygon"].find((each) => this.region[each]);
+    return ["area", "box", "circle", "polygon"].find((each) => this.region[each]);
+  }
+
+  /** Takes a region into the form. */
+  take(region, fits = true) {
+    this.#stopDrawing();
+    say(this.error, "");
+    this.region = region;
+    if (this.#takes("at")) this.form.elements.selection.value = [...SELECTIONS].find(([, types]) => takes(Object.values(types)[0], "region"))[0];
+    this.#update();
+    if (fits) this.app.map.fit(this.app.extent({ region }));
+  }
+
+  /** Draws the region anew: what it is on the map may be known only now. */
+  redraw() {
+    this.#show();
   }
 
   refresh() {
@@ -139,7 +155,7 @@ export class Composer {
     this.#replace(replaced);
     const { elements } = this.form;
     elements.selection.value = KINDS[query.type].selects;
-    this.region = query.region ?? null;
+    this.region = query.region?.area ? { area: query.region.area } : (query.region ?? null);
     this.at = query.at ?? null;
     elements.words.value = wordsText(query);
     elements.condition.value = typeof query.where === "object" && query.where !== null ? JSON.stringify(query.where) : (query.where ?? "");
@@ -152,7 +168,7 @@ export class Composer {
     choose(elements.step, query.step);
     if (isContinuous(query)) choose(elements.lifetime, query.duration ?? "");
     this.#update();
-    this.app.map.fit(this.app.space.extent(query));
+    this.app.map.fit(this.app.extent(query));
     elements.words.focus();
   }
 
@@ -173,7 +189,7 @@ export class Composer {
       if (!this.at) return this.#wrong("A place is required: choose Point and click on the map, or type its coordinates.");
       query.at = this.at;
     } else {
-      if (!this.region) return this.#wrong("A region is required: draw a box, a circle or a polygon on the map, or choose Everywhere.");
+      if (!this.region) return this.#wrong("A region is required: draw a box, a circle or a polygon on the map, choose one of the areas, or Everywhere.");
       query.region = this.region;
     }
     const condition = this.condition.hidden ? "" : elements.condition.value.trim();
@@ -231,6 +247,8 @@ export class Composer {
     const names = (space?.geographic ? FIELDS : PLAIN)[shape] ?? [];
     const values = shape === "at" ? this.at : names.length ? [...this.region[shape]] : [];
     this.geojson.hidden = shape !== "polygon";
+    this.named.hidden = shape !== "area";
+    if (shape === "area") say(this.named, `In the area ${this.region.area}`);
     if (shape === "polygon" && document.activeElement !== this.text) this.text.value = JSON.stringify(this.region.polygon);
     if (shape === "circle" && space.geographic) values[2] /= 1000;
     if (this.fields.children.length !== names.length || this.fields.dataset.shape !== shape) {
@@ -252,19 +270,14 @@ export class Composer {
     this.#show();
   }
 
-  /** Takes a polygon from a text. */
-  #read(text) {
+  /** Takes what a text has, or says what is wrong with it. */
+  async #take(read, taken) {
     say(this.error, "");
-    this.#stopDrawing();
     try {
-      this.region = { polygon: readPolygon(text) };
+      taken(await read());
     } catch (problem) {
       this.#wrong(problem.message);
-      return;
     }
-    if (this.#takes("at")) this.form.elements.selection.value = [...SELECTIONS].find(([, types]) => takes(Object.values(types)[0], "region"))[0];
-    this.#update();
-    this.app.map.fit(this.app.space.extent({ region: this.region }));
   }
 
   #fromView() {
@@ -416,9 +429,9 @@ export class Composer {
     const { map, space } = this.app;
     if (!space) return;
     const region = this.#takes("at") ? null : this.region;
-    const drawn = region && !space.isEverywhere(region) ? region : null;
+    const drawn = region && !space.isEverywhere(region) ? this.app.areas.drawn(region) : null;
     map.setDraft(drawn);
-    const places = this.#places(drawn);
+    const places = region?.area ? [] : this.#places(drawn);
     if (this.handles.length !== places.length) {
       this.#unhandled();
       this.handles = places.map((_, i) => this.#handle(i));

@@ -10,12 +10,14 @@
 import { drawShape, fitted, pointOn, shape } from "./web/canvas.js";
 import { colour, el, still } from "./web/dom.js";
 
+const LABEL = "11px system-ui, sans-serif"; // of areas
 const SLOWEST = 1_500; // ms between two pictures, where the machine takes long to draw one
 
 export class LiveMap {
   constructor(passing, past) {
     [this.passing, this.past, this.points] = [passing, past, passing]; // the last are those that are shown
     [this.space, this.regions, this.leaves, this.draft, this.placed] = [null, new Map(), [], null, new Set()];
+    this.areas = [];
     this.overlay = el("canvas", { class: "overlay", "aria-hidden": "true" });
     past.hidden = true;
   }
@@ -93,6 +95,22 @@ export class LiveMap {
     this.redraw();
   }
 
+  /** Draws areas: each with its `rings`, its `box`, its `name`, and how it is drawn. */
+  setAreas(areas) {
+    this.areas = areas.map(({ rings, ...each }) => ({ ...each, region: this.#shape({ polygon: { type: "Polygon", coordinates: rings } }) }));
+    this.redraw();
+  }
+
+  /** The names of areas that are wide enough for them. */
+  #label(context, { name, box, hue }, place) {
+    const [[left, bottom], [right, top]] = box.map(place);
+    Object.assign(context, { font: LABEL, textAlign: "center", textBaseline: "middle", lineJoin: "round", globalAlpha: 1 });
+    if (context.measureText(name).width > right - left || bottom - top < 14) return;
+    Object.assign(context, { strokeStyle: colour("ground"), lineWidth: 3, fillStyle: hue });
+    context.strokeText(name, (left + right) / 2, (top + bottom) / 2);
+    context.fillText(name, (left + right) / 2, (top + bottom) / 2);
+  }
+
   /** The region that is put together. */
   setDraft(region) {
     this.draft = region && this.#shape(region);
@@ -128,6 +146,8 @@ export class LiveMap {
     for (let shift = first; shift <= last; shift += 1) {
       const [left, top] = [width / 2 + (shift - u) * wide, height / 2 - v * wide];
       const draw = (region, style) => drawShape(context, region, [wide, wide, left, top].map((each) => each * ratio), 1 / wide, style);
+      for (const { region, ...style } of this.areas) draw(region, style);
+      for (const each of this.areas) this.#label(context, each, (at) => this.unit(at).map((part, i) => (i ? top : left) + part * wide));
       for (const { region, hue, lit, from, links } of this.regions.values()) {
         if (region) draw(region, { hue, filled: Math.min(1, 0.07 + 0.26 * lit), opacity: 0.95, width: 1.4 + 2.2 * lit });
         Object.assign(context, { strokeStyle: hue, lineWidth: 1, globalAlpha: 0.55 });

@@ -1,6 +1,7 @@
 // The page: who looks at which stream, what is asked, and what comes.
 
 import { Events, Problem, call, hasToken, keepToken, streamPath, takeToken, tryToken } from "./api.js";
+import { Areas } from "./areas.js";
 import { Composer } from "./composer.js";
 import { Inside } from "./inside.js";
 import { openMap } from "./map.js";
@@ -58,6 +59,7 @@ class App {
       tip();
     };
     this.map = openMap($("map"), this.address.map, () => $("replay").offsetHeight, { moved: () => this.save(), pointed });
+    this.areas = new Areas($("areas"), this);
     this.composer = new Composer($("composer"), this);
     this.inside = new Inside($("inside"), this);
     this.replay = new Replay($("replay"), this);
@@ -149,6 +151,7 @@ class App {
     [this.stream, this.space] = [name, null];
     $("stream").value = name;
     document.title = `${name} – spatialstream`;
+    this.areas.refresh();
     this.composer.refresh();
     this.registered.refresh();
     if (!this.rights.has("ask") && !this.rights.has("watch")) {
@@ -178,6 +181,7 @@ class App {
     await this.map.show(this.space);
     if (!current()) return;
     this.composer.refresh();
+    this.areas.begin();
     this.inside.take(look);
     this.#restore();
     if (this.address.all) await this.#all();
@@ -272,6 +276,12 @@ class App {
     if (this.rights.has("write")) return this.rights.has("watch") ? null : "Your token lacks the right to watch, so the rows of a continuous query could not be shown.";
     if (!this.usesTokens) return "This gateway is read-only: it was started without --tokens, so queries cannot be registered.";
     return "Your token lacks the right to write, so it cannot register queries.";
+  }
+
+  /** Why nothing can be written to the stream, such as an area; null: it can. */
+  unwritableReason() {
+    if (this.rights.has("write")) return null;
+    return this.usesTokens ? "Your token lacks the right to write, so areas cannot be kept." : "This gateway is read-only: it was started without --tokens.";
   }
 
   #askToken(message) {
@@ -369,6 +379,22 @@ class App {
     dialog.returnValue = "keep"; // what Escape says
     dialog.showModal();
     return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true }));
+  }
+
+  /** The corners of what a query is about, of an area those of its geometry; null: everything, or it is not known yet. */
+  extent(query) {
+    return this.space.extent({ ...query, region: this.areas.drawn(query.region) });
+  }
+
+  /** What the areas are on the map is known now. */
+  placed() {
+    this.cards.filter((each) => each.area !== null).forEach((each) => each.place());
+    this.composer.redraw();
+  }
+
+  /** Looks how the queries of an area stand to it now. */
+  standing(area) {
+    this.cards.filter((each) => each.area === area && each.active).forEach((each) => each.look());
   }
 
   #followed() {
@@ -603,6 +629,7 @@ class App {
       localStorage.setItem("spatialstream-theme", this.theme);
       document.documentElement.dataset.theme = this.theme;
       this.map.recolour();
+      this.areas.recolour();
       this.inside.redraw();
     });
     $("share").addEventListener("click", () => {
@@ -667,8 +694,9 @@ class App {
     const point = this.pointer;
     const about = point && this.space && !this.composer.drawing ? this.map.under(point) : null;
     const leaf = point && !about && this.view === "inside" ? this.map.leafAt(point) : null;
+    const area = point && !about && !leaf && !this.composer.drawing ? this.areas.under(point) : null;
     const said = about && [about.text || this.texts.get(about.id) || about.id, `${about.id} · ${moment(about.t)}`];
-    tell($("tip"), said || leaf?.lines || null, point);
+    tell($("tip"), said || leaf?.lines || (area && [area.name]) || null, point);
   }
 }
 

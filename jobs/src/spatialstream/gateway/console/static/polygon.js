@@ -5,13 +5,17 @@ import { ringsOf, rounded } from "./web/geometry.js";
 const TYPES = ["Polygon", "MultiPolygon"];
 
 /** The geometry of a text or file of GeoJSON: of a Feature, or of the only one of a collection, its own. */
-export function readPolygon(text) {
-  let value;
+export const readPolygon = (text) => polygonIn(parsed(text));
+
+function parsed(text) {
   try {
-    value = JSON.parse(text);
+    return JSON.parse(text);
   } catch (problem) {
     throw new Error(`This is not GeoJSON: ${problem.message}`);
   }
+}
+
+function polygonIn(value) {
   if (value?.type === "FeatureCollection") {
     if (value.features?.length !== 1) throw new Error(`This has ${value.features?.length ?? "no"} features; give one of them.`);
     [value] = value.features;
@@ -21,6 +25,22 @@ export function readPolygon(text) {
     throw new Error(`A Polygon, a MultiPolygon, or a Feature of one is needed; this is ${value?.type ? `a ${value.type}` : "none"}.`);
   }
   return { type: value.type, coordinates: value.coordinates };
+}
+
+/**
+ * The polygons of a text or file of GeoJSON, each `{id, properties, geometry}`, and how many of its features are `skipped`,
+ * because they are something else. Throws if there are none.
+ */
+export function readFeatures(text) {
+  const value = parsed(text);
+  if (value?.type !== "FeatureCollection" || value.features?.length === 1) {
+    const feature = value?.type === "FeatureCollection" ? value.features[0] : value;
+    return { features: [{ id: feature?.id, properties: feature?.type === "Feature" ? feature.properties : {}, geometry: polygonIn(value) }], skipped: 0 };
+  }
+  const every = Array.isArray(value.features) ? value.features : [];
+  const features = every.filter((each) => TYPES.includes(each?.geometry?.type) && Array.isArray(each.geometry.coordinates));
+  if (!features.length) throw new Error(`This has ${every.length ? `${every.length} features, and none is a polygon` : "no features"}.`);
+  return { features: features.map(({ id, properties, geometry: { type, coordinates } }) => ({ id, properties, geometry: { type, coordinates } })), skipped: every.length - features.length };
 }
 
 /** A polygon of one ring. Its longitudes do not jump: from 179 the next place to the east is 181. */

@@ -55,6 +55,9 @@ export function wordsText(query) {
   return [groups.map((each) => each.join(" ")).join(" | "), ...(query.none ?? []).map((each) => `-${each}`)].filter(Boolean).join(" ");
 }
 
+/** A query of an area with its name alone, as it was given: the stream knows the geometry. */
+export const byName = (query) => (query.region?.area ? { ...query, region: { area: query.region.area } } : query);
+
 /** Describes a query in one line. */
 export function summarize(query, space) {
   const shown = shownAs(query.type);
@@ -129,7 +132,7 @@ export function writeAddress({ stream, view, map, queries, replay }) {
   if (stream) said.set("stream", stream);
   if (view === "inside") said.set("view", view);
   if (map) said.set("map", [rounded(map.center[0], 3), rounded(map.center[1], 3), rounded(map.zoom, 2)].join());
-  if (queries.length) said.set("q", JSON.stringify(queries));
+  if (queries.length) said.set("q", JSON.stringify(queries.map(byName)));
   if (replay) {
     said.set("replay", replay.id);
     said.set("span", replay.span);

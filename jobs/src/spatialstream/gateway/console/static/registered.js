@@ -43,7 +43,16 @@ export class RegisteredQueries {
   #item({ by, ...query }, soFar) {
     const { title, where } = summarize(query, this.app.space);
     const who = by ? [" by ", el("bdi", { text: by })] : []; // whoever that is, its letters stay among themselves
-    return el("li", {}, item(`${title}, ${where}`, [`since ${moment(query.t)}`, ...who, `; ${had(soFar)}`], { class: "object tall", title: "Follow it here", onclick: () => this.app.join(query) }));
+    const { geometry } = soFar;
+    const changed = geometry === "outdated" ? "; its area has another geometry now" : geometry === "deleted" ? "; its area is deleted" : "";
+    const renew = geometry === "outdated" && this.app.unwritableReason() === null
+      ? el("button", { type: "button", class: "link", text: `Register the queries of ${query.region.area} anew`, onclick: () => this.#renew(query.region.area) }) : null;
+    return el("li", { "data-geometry": geometry }, item(`${title}, ${where}`, [`since ${moment(query.t)}`, ...who, `; ${had(soFar)}${changed}`], { class: "object tall", title: "Follow it here", onclick: () => this.app.join(query) }), renew);
+  }
+
+  async #renew(area) {
+    await this.app.areas.renew(area);
+    await this.#read();
   }
 }
 
