@@ -1,9 +1,10 @@
 """The planner's choice compared with the best of what it chooses from, by counted work, on twelve workloads.
 
-``python -m tests.benchmarks.bench_planner [NAME...] [--scale S]``, or ``make bench ARGS=planner``. Each index that the
-planner tries is built from a sample, other objects come to it and other queries are asked (:mod:`.paper.counting`), and
-the work of its slowest slot is counted: what the engine's own indexes look at and give back, weighed by the worth of
-``make paper``; and :data:`STORED` and :data:`ENTRY` for storing an object and registering a query. A choice that needs up to 15 % more than the least is right.
+``python -m tests.benchmarks.bench_planner [NAME...] [--scale S] [--seed N]``, or ``make bench ARGS=planner``. Each
+index that the planner tries is built from a sample, other objects come to it and other queries are asked
+(:mod:`.paper.counting`), and the work of its slowest slot is counted: what the engine's own indexes look at and give
+back, weighed by the worth of ``make paper``; and :data:`STORED` and :data:`ENTRY` for storing an object and registering
+a query. A choice that needs up to 15 % more than the least is right.
 
 ``--costs`` measures what :data:`~spatialstream.balance.planner.MEASURED` holds: CPU time of one core, the least of
 three.
@@ -39,12 +40,12 @@ from tests.benchmarks.paper.systems import Key, System
 from tests.benchmarks.paper.workloads import HOUR, SPACE
 
 COMING = OBJECTS
-"""Objects that come to an index: as many as the sample stands for, because queries come with them in that proportion."""
+"""Objects that come to an index: as many as the sample stands for, so that queries are as many by object."""
 RIGHT = 0.15
 """What a right choice may need more than the best, as a fraction."""
 STORED, ENTRY = 0.9, 0.27
-"""What storing an object and registering a query cost in µs, as ``--costs`` measured them, on a machine on which asking a
-slot costs what it does in the worth of ``make paper``."""
+"""What storing an object and registering a query cost in µs, as ``--costs`` measured them, on a machine on which asking
+a slot costs what it does in the worth of ``make paper``."""
 TOWN = 0.002
 """By how much a town is smaller than the world of Gau."""
 HOT = (0.0, 40.0, 12.0, 52.0)
@@ -278,13 +279,13 @@ def run() -> list[dict[str, Any]]:
     return rows
 
 
-def show(names: Iterable[str], scale: float) -> None:
+def show(names: Iterable[str], scale: float, seed: int) -> None:
     """Print the table of :mod:`docs`, and why each choice was made."""
     print("| workload | least with `qt-tree` | with `a-grid` | choice | its work | more than the least |")
     print("|---|---|---|---|---|---|")
     all_of = []
     for name in names:
-        found = judged(name, scale)
+        found = judged(name, scale, seed)
         all_of.append(found)
         print(found.row(), flush=True)
     for each in all_of:
@@ -300,6 +301,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_planner")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}; default: all")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies numbers of objects")
+    parser.add_argument("--seed", type=int, default=1, help="of objects and queries")
     parser.add_argument("--costs", action="store_true", help="measure costs")
     options = parser.parse_args()
     if unknown := set(options.names) - set(CASES):
@@ -308,7 +310,7 @@ def main() -> None:
     if options.costs:
         print(measured_costs(options.scale))
     else:
-        show(options.names or CASES, options.scale)
+        show(options.names or CASES, options.scale, options.seed)
 
 
 if __name__ == "__main__":

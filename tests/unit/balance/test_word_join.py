@@ -47,7 +47,9 @@ def test_objects_are_joined_with_the_queries_of_their_rarest_words(data, space, 
 
     found = WordJoin(space, objects, np.full(len(objects), 2.0)).matches(queries, weights, everywhere)
 
-    assert found.tolist() == pytest.approx([2.0 * each for each in expected(space, objects, queries, weights, everywhere)])
+    assert found.tolist() == pytest.approx(
+        [2.0 * each for each in expected(space, objects, queries, weights, everywhere)]
+    )
 
 
 def some() -> ObjectBatch:
@@ -65,7 +67,9 @@ def test_the_rarest_word_of_each_group_counts():
         Predicate(Box(0.0, 0.0, 4.0, 4.0), ("a", "unknown")),
     ]
     made = query("CRQ", Box(0.0, 0.0, 1.0, 1.0), "a")
-    queries = QueryBatch.of([Query(f"q{i}", 0, each, made.selection, made.lifetime) for i, each in enumerate(predicates)])
+    queries = QueryBatch.of(
+        [Query(f"q{i}", 0, each, made.selection, made.lifetime) for i, each in enumerate(predicates)]
+    )
     join, ones = WordJoin(PLANE, objects, np.ones(100)), np.ones(1)
 
     assert [join.matches(queries.take(np.array([i])), ones).sum() for i in range(4)] == [10, 60, 30, 0]
@@ -85,14 +89,18 @@ def test_of_very_many_pairs_some_stand_for_all(monkeypatch):
 @pytest.mark.parametrize("space", [WGS84, PLANE])
 def test_a_circle_reaches_to_the_k_th_object_with_the_word(space):
     objects, at = some(), (0.0, 0.0)
-    queries = QueryBatch.of([query("SKQ", None, word, at=at, k=k) for word, k in (("a", 7), ("c", 10), ("c", 11), ("", 1))])
+    queries = QueryBatch.of(
+        [query("SKQ", None, word, at=at, k=k) for word, k in (("a", 7), ("c", 10), ("c", 11), ("", 1))]
+    )
 
     found = WordJoin(space, objects, np.ones(100)).reach(queries)
 
     assert found.kind.tolist() == [CIRCLE, CIRCLE, EVERYWHERE, CIRCLE]
     for i, word, k in ((0, "a", 7), (1, "c", 10)):
         distances = sorted(
-            space.distance(*at, float(objects.x[j]), float(objects.y[j])) for j in range(100) if word in objects.terms[j]
+            space.distance(*at, float(objects.x[j]), float(objects.y[j]))
+            for j in range(100)
+            if word in objects.terms[j]
         )
         assert found.shape[i, 2] == pytest.approx(distances[k - 1], rel=1e-9)
 

@@ -32,6 +32,8 @@ __all__ = ["TRANSFER", "LeafCounts", "asked_of", "expected", "imbalance", "leaf_
 _FEW = 64.0
 """Weight of J's distribution of a type's snapshot queries over leaves, in queries."""
 
+_UNKNOWN = UnitTimes()
+
 TRANSFER = 30e-6
 """Time of moving a continuous query to another slot, in seconds, until it is measured: some 140,000 moved in 4 s
 (docs/performance.md)."""
@@ -66,7 +68,7 @@ class LeafCounts:
     queries: Floats | None = None
     seconds: float = 0.0
     transfer: float = TRANSFER
-    times: UnitTimes = UnitTimes()
+    times: UnitTimes = _UNKNOWN
 
     def __post_init__(self) -> None:
         """Validate the counts."""

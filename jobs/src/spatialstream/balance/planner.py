@@ -2,8 +2,9 @@
 
 Kinds differ in how they divide space, and a stream's objects and queries decide which division pays. The planner tries:
 it builds each kind that adapts to a sample, with 1, 4, 16 and 64 leaves a slot, from one half of a sample of the stream
-and routes the other half with it. The halves follow from the records' ids, so an index is judged by records that it
-was not built from. What comes to each slot is counted:
+and routes the other half with it; and then the other way round, because which leaves share a slot is partly chance. The
+halves follow from the records' ids, so an index is judged by records that it was not built from. What comes to each
+slot is counted:
 
 - ``objects``, and ``entries``: registrations of continuous queries, one for each slot that they are registered at; like
   objects they count less the longer ago they were;
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ import numpy as np
 from spatialstream.balance.attribution import UnitTimes
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.balance.word_join import WordJoin
+from spatialstream.index.base import GlobalIndex
 from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, Kind
 from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.sample import Sample
@@ -112,6 +114,8 @@ MEASURED = Costs(object=2.3, entry=0.64, match=0.13, candidate=0.036, ask=64.0, 
 class Option:
     """An index that was tried, and what comes to its slowest slot, of all that the sample stands for.
 
+    Figures are the mean of two tries, see the module.
+
     Attributes:
         kind: its kind.
         wanted: leaves that it was built for.
@@ -168,18 +172,22 @@ def plan(sample: Sample, slots: int, settings: BalanceSettings, costs: Costs = M
         SettingError: the sample has too few objects.
     """
     if len(sample.objects) < ENOUGH:
-        raise SettingError(
-            "sample", f"a plan needs at least {ENOUGH:,} objects, and there are {len(sample.objects):,}"
-        )
-    build_from, judge = _halves(sample)
-    trial = _Trial(judge, slots, costs)
-    statistics = build_from.statistics()
-    table = tuple(
-        trial.option(kind.name, leaves, kind.implementation.build(build_from.objects, leaves, statistics))
-        for kind in _kinds()
-        for leaves in _leaves(slots, settings.leaves)
-    )
-    return _decided(table)
+        raise SettingError("sample", f"a plan needs at least {ENOUGH:,} objects, and there are {len(sample.objects):,}")
+    one, other = _halves(sample)
+    ways = [(each, each.statistics(), _Trial(judge, slots, costs)) for each, judge in ((one, other), (other, one))]
+    table = []
+    for kind in _kinds():
+        for leaves in _leaves(slots, settings.leaves):
+            build = kind.implementation.build
+            found = [trial.counts(build(half.objects, leaves, statistics)) for half, statistics, trial in ways]
+            table.append(Option(kind.name, leaves, *_means(found)))
+    return _decided(tuple(table))
+
+
+def _means(found: list[tuple[int, Floats]]) -> tuple[Any, ...]:
+    """The mean of two tries: leaves, and the other figures of an option."""
+    leaves = round(sum(each for each, _ in found) / len(found))
+    return leaves, *np.mean([figures for _, figures in found], axis=0).tolist()
 
 
 def first_plan(
@@ -279,7 +287,9 @@ class _Trial:
             return judge.queries.take(rows), asked[rows]
 
         standing, weight = some(STANDING[code])
-        ago = np.maximum(np.minimum(standing.duration, judge.now - standing.t), 0)  # counts() do not decay before the end
+        ago = np.maximum(
+            np.minimum(standing.duration, judge.now - standing.t), 0
+        )  # counts() do not decay before the end
         self._standing = standing, weight * np.exp(-ago / judge.memory)
         self._asked = some(~STANDING[code] & ~_NEAREST[code])
         self._matches = join.matches(*some(STANDING[code] & ~_EVERYWHERE[code]))
@@ -291,29 +301,23 @@ class _Trial:
         self._nearest, self._nearest_weight = nearest.take(rows), weight[rows] * len(nearest) / max(len(rows), 1)
         self._circles = join.reach(self._nearest)
 
-    def option(self, kind: str, wanted: int, index: Any) -> Option:
-        """What an index costs, its leaves given to slots as those of a new stream are."""
-        slots, costs = self._slots, self._costs
+    def counts(self, index: GlobalIndex) -> tuple[int, Floats]:
+        """The leaves of an index, and the figures of an :class:`Option` from ``seconds`` on.
+
+        Leaves are given to slots as those of a new stream are.
+        """
+        slots = self._slots
         version = RoutingVersion(0, index, karmarkar_karp(index.leaves.load, slots), slots)
         owner = version.route_objects(self._objects)
         objects, matches, candidates, found = (
-            np.bincount(owner, each, slots)
-            for each in (self._weights, self._matches, self._candidates, self._found)
+            np.bincount(owner, each, slots) for each in (self._weights, self._matches, self._candidates, self._found)
         )
         entries = self._sent(version, *self._standing)
         asks = self._sent(version, *self._asked) + self._reached(version)
-        micros = (
-            costs.object * objects
-            + costs.entry * entries
-            + costs.match * matches
-            + costs.candidate * candidates
-            + costs.ask * asks
-            + costs.found * found
-        )
-        slowest = int(micros.argmax())
-        counts = (float(each[slowest]) for each in (objects, entries, matches, candidates, asks, found))
-        times = 1e-6 * float(micros[slowest]), 1e-6 * float(micros.mean())
-        return Option(kind, wanted, len(index.leaves), *times, *counts)
+        columns = np.stack([objects, entries, matches, candidates, asks, found])
+        seconds = 1e-6 * np.array(astuple(self._costs)) @ columns
+        slowest = int(seconds.argmax())
+        return len(index.leaves), np.array([seconds[slowest], seconds.mean(), *columns[:, slowest]])
 
     def _sent(self, version: RoutingVersion, queries: QueryBatch, weights: Floats) -> Floats:
         row, slot = version.route_queries(queries)

@@ -186,8 +186,8 @@ def propose(
         number: number of the new version; by default the next one.
         sample: the sample that J was computed from. Without a large enough one, no index is rebuilt; SM and SH need
             some object in it.
-        kind: the kind of index that a rebuild makes, or :data:`~spatialstream.index.kinds.AUTO`: the planner chooses it;
-            None: the version's.
+        kind: the kind of index that a rebuild makes, or :data:`~spatialstream.index.kinds.AUTO`: the planner chooses
+            it; None: the version's.
 
     Returns:
         The proposal. None if ``strategy`` is "auto" and load is balanced or no strategy improves the balance.
@@ -202,7 +202,9 @@ def propose(
         raise SettingError("index", f"a rebuild makes no index of kind {kind}: {adapting}, or {AUTO}")
     known = _strategies(version, kind)
     if strategy not in ("auto", *known):
-        raise SettingError("strategy", f"{strategy!r} is not one of kind {version.index.kind}: auto, {', '.join(known)}")
+        raise SettingError(
+            "strategy", f"{strategy!r} is not one of kind {version.index.kind}: auto, {', '.join(known)}"
+        )
     number = version.number + 1 if number is None else number
     work = _Attempts(version, counts, statistics, settings, number, sample, kind)
     if strategy != "auto":

@@ -159,4 +159,3 @@ def _draw(options: argparse.Namespace, picture: str) -> None:
     write_file(options, options.svg, picture)
     if not options.quiet:
         print(f"picture: {options.svg}", file=sys.stderr)
-
