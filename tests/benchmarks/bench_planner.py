@@ -16,6 +16,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ COMING = OBJECTS
 """Objects that come to an index: as many as the sample stands for, so that queries are as many by object."""
 RIGHT = 0.15
 """What a right choice may need more than the best, as a fraction."""
-STORED, ENTRY = 0.9, 0.27
+STORED, ENTRY = 0.82, 0.27
 """What storing an object and registering a query cost in µs, as ``--costs`` measured them, on a machine on which asking
 a slot costs what it does in the worth of ``make paper``."""
 TOWN = 0.002
@@ -234,16 +235,21 @@ def measured_costs(scale: float = 1.0) -> Costs:
         index.register(np.arange(len(asked)), asked)
         return index
 
+    def ranged(asked: QueryBatch) -> Any:
+        return standing(ContinuousRangeIndex(SPACE), asked)
+
     def passed(index: Any) -> None:
         for part in parts:
             list(index.match(part))
 
-    crq, few, ckq = queries("CRQ", n // 2), queries("CRQ", 1), queries("CKQ", 1_000)
+    crq, few, ckq = queries("CRQ", n // 2), queries("CRQ", n // 20), queries("CKQ", 1_000)
     stored = _least(lambda: None, filled) / n
-    looked = _least(lambda: standing(ContinuousRangeIndex(SPACE), few), passed) / n
     entry = _least(lambda: ContinuousRangeIndex(SPACE), lambda index: standing(index, crq)) / len(crq)
-    matched = _least(lambda: standing(ContinuousRangeIndex(SPACE), crq), passed) - looked * n
-    match = matched / join.matches(crq, np.ones(len(crq))).sum()
+    # many queries and few: what differs is due to their pairs, and the rest to the objects
+    times = [_least(partial(ranged, some), passed) for some in (crq, few)]
+    pairs = [join.matches(some, np.ones(len(some))).sum() for some in (crq, few)]
+    match = (times[0] - times[1]) / (pairs[0] - pairs[1])
+    looked = (times[1] - match * pairs[1]) / n
     alone = _least(lambda: standing(ContinuousNearestIndex(SPACE), queries("CKQ", 1)), passed)
     nearest = _least(lambda: standing(ContinuousNearestIndex(SPACE), ckq), passed) - alone
     candidate = nearest / join.matches(ckq, np.ones(len(ckq)), everywhere=True).sum()

@@ -81,7 +81,7 @@ def test_of_very_many_pairs_some_stand_for_all(monkeypatch):
     queries = QueryBatch.of([made] * 64)
     whole = WordJoin(PLANE, objects, np.ones(100)).matches(queries, np.ones(64))
     monkeypatch.setattr(word_join, "PAIRS", 800)
-    monkeypatch.setattr(word_join, "_CHUNK", 200)
+    monkeypatch.setattr(word_join, "CHUNK", 200)
 
     assert WordJoin(PLANE, objects, np.ones(100)).matches(queries, np.ones(64)).tolist() == whole.tolist()
 

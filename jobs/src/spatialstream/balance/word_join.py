@@ -24,12 +24,13 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
-__all__ = ["PAIRS", "WordJoin"]
+__all__ = ["CHUNK", "PAIRS", "WordJoin"]
 
 PAIRS = 4_000_000
 """Maximum number of pairs that are looked at in one join."""
 
-_CHUNK = 1 << 19
+CHUNK = 1 << 19
+"""Pairs that are looked at together, about."""
 _NO_WORD = -1
 
 
@@ -74,7 +75,7 @@ class WordJoin:
         stride = max(1, -(-int(groups.count.sum()) // PAIRS))
         chosen = np.arange(0, len(groups.query), stride)
         ends = np.cumsum(groups.count[chosen])
-        for part in np.split(chosen, np.flatnonzero(np.diff(ends // _CHUNK)) + 1):
+        for part in np.split(chosen, np.flatnonzero(np.diff(ends // CHUNK)) + 1):
             query = np.repeat(groups.query[part], groups.count[part])
             row = self._rows[runs(groups.first[part], groups.count[part])]
             weight = weights[query] * stride
@@ -113,7 +114,8 @@ class WordJoin:
         """As :func:`spatialstream.model.geometry.distance`, of many."""
         x, y = self._objects.x[row], self._objects.y[row]
         if not self._space.geographic:
-            return np.hypot(x - at[0], y - at[1])
+            plane: Floats = np.hypot(x - at[0], y - at[1])
+            return plane
         south, north, along = np.radians(at[1]), np.radians(y), np.radians(x - at[0])
         half = np.sin((north - south) / 2.0) ** 2 + np.cos(south) * np.cos(north) * np.sin(along / 2.0) ** 2
         distances: Floats = 2.0 * EARTH_RADIUS_M * np.arcsin(np.sqrt(np.minimum(half, 1.0)))

@@ -106,8 +106,8 @@ class RoutingState:
     ) -> RoutingState:
         """The state of a new stream: its first version is active from epoch 0 on."""
         first, nobody = Binding(number, 0), frozenset[int]()
-        more = {"incarnation": incarnation, "kind": kind, "reason": reason}
-        return cls(first, None, (first,), nobody, nobody, number, slots, origin, **more)
+        bare = cls(first, None, (first,), nobody, nobody, number, slots, origin, incarnation=incarnation)
+        return replace(bare, kind=kind, reason=reason)
 
     def at(self, epoch: int) -> int:
         """Number of the version that routes an epoch.

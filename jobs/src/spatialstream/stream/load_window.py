@@ -163,7 +163,9 @@ class LoadWindow:
         spent = Spent.of(load.get("spent", {}))
         sample.seconds[leaves] += object_seconds(spent, objects, checked, matches)
         asks = sum(count for kind, count in load.get("queries", {}).items() if kind in SNAPSHOT)
-        sample.tally.add(Tally(spent, *(int(column.sum()) for column in (objects, checked, matches)), asks))
+        if "leaves" not in load:  # objects of several versions came, which are not counted
+            spent = Spent(queries=spent.queries)
+        sample.tally.add(Tally(spent, int(objects.sum()), int(checked.sum()), int(matches.sum()), asks))
 
     def _queries(self, load: Mapping[str, Any], sample: _Sample) -> None:
         found = [(kind, cells) for kind in SNAPSHOT if (cells := _cells(load, "leaf_queries", kind)) is not None]
