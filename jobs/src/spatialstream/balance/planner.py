@@ -39,13 +39,14 @@ from spatialstream.index.base import GlobalIndex
 from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, Kind
 from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.sample import Sample
+from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Floats, Ints, Words
 from spatialstream.model.errors import SettingError
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import STANDING, Route, having
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
@@ -174,7 +175,7 @@ def plan(sample: Sample, slots: int, settings: BalanceSettings, costs: Costs = M
     if len(sample.objects) < ENOUGH:
         raise SettingError("sample", f"a plan needs at least {ENOUGH:,} objects, and there are {len(sample.objects):,}")
     one, other = _halves(sample)
-    ways = [(each, each.statistics(), _Trial(judge, slots, costs)) for each, judge in ((one, other), (other, one))]
+    ways = [(each, _statistics(each), _Trial(judge, slots, costs)) for each, judge in ((one, other), (other, one))]
     table = []
     for kind in _kinds():
         for leaves in _leaves(slots, settings.leaves):
@@ -182,6 +183,16 @@ def plan(sample: Sample, slots: int, settings: BalanceSettings, costs: Costs = M
             found = [trial.counts(build(half.objects, leaves, statistics)) for half, statistics, trial in ways]
             table.append(Option(kind.name, leaves, *_means(found)))
     return _decided(tuple(table))
+
+
+def _statistics(half: Sample) -> Statistics:
+    """J of a half, with one STQ over the whole space, which tells leaves apart that no query concerns.
+
+    That of a new stream's index has one too (:func:`spatialstream.index.version.build`).
+    """
+    everywhere = QueryBatch.of([Query("", half.now, Predicate(), TopTerms(1), Lifetime(0))])
+    weights = half.weights[0], np.append(half.weights[1], 1.0)
+    return replace(half, queries=QueryBatch.concat([half.queries, everywhere]), weights=weights).statistics()
 
 
 def _means(found: list[tuple[int, Floats]]) -> tuple[Any, ...]:
