@@ -141,7 +141,8 @@ class EmbeddedStream:
         objects = self._history() if self._history else sample(self._storage, runs, ObjectBatch, _SAMPLE)
         queries = sample(self._storage, runs, QueryBatch, _SAMPLE)
         rows = [sum(run.rows for run in runs if run.kind == kind) for kind in ("objects", "queries")]
-        each = rows[0] / max(len(objects), 1) or 1.0, rows[1] / max(len(queries), 1) or 1.0
+        known = len(objects) if self._history else rows[0]
+        each = known / max(len(objects), 1), rows[1] / max(len(queries), 1)
         queries = queries.take(np.flatnonzero(queries.code != CANCEL))
         settings = self._settings
         given = settings.space, objects, queries
