@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.balance.loads import LeafCounts
+from spatialstream.balance.planner import Plan
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
@@ -28,7 +29,7 @@ from spatialstream.connectors.contracts import Storage
 from spatialstream.connectors.delivery import Assembler, Deduplicator
 from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
-from spatialstream.index.kinds import DEFAULT, kind_named
+from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, kind_named
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import Conflict, Lost, NoStorage, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -95,7 +96,7 @@ class Simulation:
         chaos: probability that a process crashes before a step; an owner's state is lost with a quarter of it.
         checkpoints: probability that a turn ends with a checkpoint.
         beside: whether turns continue while a checkpoint is being written.
-        index: kind of the global index.
+        index: kind of the global index; ``auto``: each version's is a random one.
     """
 
     def __init__(
@@ -291,21 +292,26 @@ class Simulation:
             known, active = sample.statistics(2), self.store.load(self.store.state().active.number)
             columns = [np.array([self.random.randrange(100) for _ in active.mapping], np.float64) for _ in range(3)]
             wanted = BalanceSettings(2.0, leaves=self.random.choice([1, 16, 40]))
-            strategies = kind_named(self.index).strategies
-            strategy = "rebuild" if self.index == DEFAULT else self.random.choice(strategies)
+            strategies = kind_named(active.index.kind).strategies
+            strategy = "rebuild" if self.index in (DEFAULT, AUTO) else self.random.choice(strategies)
             if strategy != "rebuild":
                 self.moved += 1
                 proposal = propose(active, LeafCounts(*columns, 1_000.0), known, wanted, strategy, number, sample)
                 assert proposal is not None
                 return proposal.version
-            made = rebuild(active, LeafCounts(*columns, 1_000.0), sample, known, wanted)
+            into = None if self.index != AUTO else Plan(self._kind(), self.random.choice([1, 4, 16]), "")
+            made = rebuild(active, LeafCounts(*columns, 1_000.0), sample, known, wanted, into)
             self.rebuilt += 1
             return RoutingVersion(number, made.index, made.mapping, active.slots)
         leaves = self.random.choice([1, 4, 7, 16, 40])
         given = self.work_settings.space, objects, queries, leaves, self.settings.slots
-        version = build(*given, number=number, kind=self.index)
+        version = build(*given, number=number, kind=self._kind())
         slots = [self.random.randrange(self.settings.slots) for _ in version.mapping]
         return RoutingVersion(number, version.index, pa.array(slots, pa.int32()).to_numpy().copy(), version.slots)
+
+    def _kind(self) -> str:
+        """The kind of the next index."""
+        return self.random.choice([*KINDS]) if self.index == AUTO else self.index
 
     def rebalance(self) -> None:
         """Publish a new version, or withdraw the pending one."""

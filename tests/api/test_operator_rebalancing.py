@@ -191,6 +191,29 @@ def test_a_tree_that_was_adjusted_is_built_anew_once_enough_has_been_seen(operat
         assert store.state().last == 2
 
 
+def test_a_planned_index_is_a_qt_tree_until_enough_has_been_seen(operator, played, known):
+    stream = played(index={"kind": "auto"}, rebalance={"rebuildAfter": 2_000})
+    known(stream, loads=LEVEL)
+    with stream.store() as store:
+        begun(stream, store)
+        stream.until(lambda status: status["routing"].get("kind") == "qt-tree", "it begins with a QT-tree")
+        assert "reason" not in stream.status["routing"]
+
+        report_skew(store, store.load(0), 2_000)
+
+        pending = eventually(lambda: store.state().pending, "it is planned", now=lambda: stream.status)
+        assert (pending.record["strategy"], pending.record["kind"]) == ("rebuild", store.load(1).index.kind)
+        adopted(store)
+        known(stream, loads=LEVEL, version=1)
+        routing = stream.until(lambda status: status["routing"].get("reason"), "the status says why")
+        assert "the slowest slot of" in routing
+        assert stream.status["routing"]["kind"] == pending.record["kind"]
+        stream.tells("IndexPlanned")
+        looks = operator.looks(stream)
+        eventually(lambda: operator.looks(stream) >= looks + 3, "it is looked at again")
+        assert len(stream.events("IndexPlanned")) == 1
+
+
 def test_a_proposal_waits_for_its_approval(operator, played, known):
     stream = played(rebalance={"mode": "approve"})
     known(stream, loads=SKEW)

@@ -20,8 +20,8 @@ from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.streams import random_stream
 
 
-def rebalance(stream: LiveStream, strategy: str) -> bool:
-    """Publish a proposal by the strategy, if there can be one now."""
+def rebalance(stream: LiveStream, strategy: str, kind: str | None = None) -> bool:
+    """Publish a proposal by the strategy, if there can be one now; a rebuild makes an index of the kind."""
     store = stream.store
     state = store.state()
     if state.pending is not None:
@@ -34,8 +34,8 @@ def rebalance(stream: LiveStream, strategy: str) -> bool:
     if sample is None or len(sample.objects) < ENOUGH or load.version != state.active.number:
         return False
     version = store.load(load.version)
-    number, known = state.last + 1, sample.statistics()
-    proposal = propose(version, load.counts, known, BalanceSettings(), strategy, number=number, sample=sample)
+    given = version, load.counts, sample.statistics(), BalanceSettings()
+    proposal = propose(*given, strategy, state.last + 1, sample, kind)
     if proposal is None:
         return False
     try:
@@ -67,3 +67,27 @@ def test_all_types_while_rebalancing(servers: Servers, tmp_path: Path) -> None:
             ends = bounds(consumer, stream.connection.topics("exact").results)
         assert len(ends) == 2
         assert all(end > 0 for _, end in ends.values())
+
+
+@pytest.mark.timeout(2400)
+def test_all_types_while_kinds_of_index_follow_each_other(servers: Servers, tmp_path: Path) -> None:
+    """A QT-tree becomes an A-Grid, which is adjusted by SM and SH; then the planner chooses."""
+    drawn = random_stream(6, 6_000, 40, WGS84)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted(drawn.queries, key=lambda each: each.t)
+    kinds = ["qt-tree"]
+    with LiveStream(servers, "kinds", tmp_path, WGS84, 3) as stream:
+        sending = stream.send(objects, queries, rate=100.0, lasting=True)
+        for strategy, kind in (("rebuild", "a-grid"), ("SM", None), ("SH", None), ("rebuild", "auto")):
+            before = stream.store.state().active.number
+            assert await_condition(lambda: rebalance(stream, strategy, kind), PATIENCE)  # noqa: B023
+            assert await_condition(lambda: stream.store.state().active.number > before, PATIENCE)  # noqa: B023
+            kinds.append(stream.store.state().kind)
+        assert kinds[:4] == ["qt-tree", "a-grid", "a-grid", "a-grid"]
+        state = stream.store.state()
+        assert stream.store.load(state.active.number).index.kind == state.kind
+        assert "the slowest slot of" in state.reason
+        stream.sending.rate = 0.0  # the rest as fast as can be
+        sending.join()
+        assert differences(stream, objects, queries) == []
+        assert stream.results.repeated == 0

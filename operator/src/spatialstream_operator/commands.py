@@ -84,7 +84,7 @@ def driver_command(spec: StreamSpec, names: StreamNames, job: str, executors: in
 def _router(spec: StreamSpec) -> list[str]:
     return [
         *(() if spec.router.executors else ("--cores", str(spec.router.cores))),
-        *("--index", spec.index.kind.name),
+        *("--index", spec.index.kind),
         *("--leaves", str(spec.index.leaves)),
         *("--object-partitions", str(spec.kafka.object_partitions)),
         *(() if spec.kafka.replication is None else ("--replicas", str(spec.kafka.replication))),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spatialstream.balance.settings import FORMS, BalanceSettings
-from spatialstream.index.kinds import DEFAULT, KINDS, Kind
+from spatialstream.index.kinds import AUTO, CHOICES, DEFAULT, KINDS, STRATEGIES
 from spatialstream.model.errors import SettingError
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import Space
@@ -198,12 +198,12 @@ class Index:
     """The global index.
 
     Attributes:
-        kind: its kind.
+        kind: its kind, or :data:`~spatialstream.index.kinds.AUTO`.
         leaves: of the first index.
         balance: λ, ε, the most leaves, and the form of ĥ.
     """
 
-    kind: Kind
+    kind: str
     leaves: int
     balance: BalanceSettings
 
@@ -221,8 +221,23 @@ class Index:
             name = {"leaves": "maxLeaves"}.get(error.setting, error.setting)
             path = name if name.startswith(fields.path) else fields.at(name)
             raise SettingError(path, error.problem) from None
-        kind = KINDS[fields.one_of("kind", tuple(KINDS), DEFAULT)]
+        kind = fields.one_of("kind", CHOICES, DEFAULT)
         return cls(kind, fields.whole("leaves", 64, 1), balance)
+
+    @property
+    def rebuilt(self) -> str | None:
+        """The kind of index that a rebuild makes, or AUTO; None: the kind that the stream has."""
+        return self.kind if self.kind == AUTO or KINDS[self.kind].adapts else None
+
+    def strategies(self, active: str = "") -> tuple[str, ...]:
+        """The strategies that balance the stream's load, in the order of trying them.
+
+        Args:
+            active: kind of the index that the stream has; "": not known.
+        """
+        wanted = [each.name for each in KINDS.values() if each.adapts] if self.kind == AUTO else [self.kind]
+        known = {each for name in (*wanted, active) if name in KINDS for each in KINDS[name].strategies}
+        return tuple(each for each in STRATEGIES if each in known)
 
 
 @dataclass(frozen=True, slots=True)

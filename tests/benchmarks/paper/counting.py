@@ -99,31 +99,10 @@ def snapshot(system: System, queries: QueryBatch, layout: str = "slot", tries: i
             index a slot, in the order of its leaves; what it would look at is counted on those of leaves, no time is.
         tries: how often; CPU times are the least.
     """
-    units, n = system.units(layout), len(queries)
-    pruned = layout != "slot"
-    kind = str(queries[0].type)
-    routing = Routing(units.version, two_phase=True)
+    n, kind = len(queries), str(queries[0].type)
     wall = time.monotonic()
-    row, unit = routing.route_queries(queries)
-    first = _Phase(units, row, unit)
-    if pruned and kind != "SKQ":
-        kept = covers(system, queries, row, unit)
-        row, unit = row[kept], unit[kept]
-    number, (since, whole) = np.arange(n), reach(queries, None, None)
-    views = [store.view() for store in units.stores]
-    for each in np.unique(unit).tolist():
-        mine = row[unit == each].astype(np.int64)
-        asked = taken(queries, mine)
-
-        def ask(u: int = each, mine: Any = mine, asked: QueryBatch = asked) -> list[Block]:
-            looked_at = since[mine], whole[mine]
-            return list(answer(u, views[u], asked, number[mine], looked_at, two_phase=True))
-
-        first.add(each, asked.to_arrow().nbytes, len(mine), views[each], ask, tries)
-    phases, partials = [first], first.rows
-    if (second := second_phase(partials, routing, SPACE)) is not None:
-        phases.append(_second(system, queries, units, second.rows, views, pruned, tries))
-        partials = partials + phases[1].rows
+    phases = asking(system, queries, layout, tries)
+    first, partials = phases[0], [row for phase in phases for row in phase.rows]
     wall = time.monotonic() - wall
 
     if layout == "sorted":
@@ -145,6 +124,34 @@ def snapshot(system: System, queries: QueryBatch, layout: str = "slot", tries: i
         "wall": wall,
         "digest": digest(queries, partials),
     }
+
+
+def asking(system: System, queries: QueryBatch, layout: str = "slot", tries: int = 1) -> list[_Phase]:
+    """Ask a batch of snapshot queries of one type: one phase, or two; see :func:`snapshot`."""
+    units = system.units(layout)
+    pruned = layout != "slot"
+    kind = str(queries[0].type)
+    routing = Routing(units.version, two_phase=True)
+    row, unit = routing.route_queries(queries)
+    first = _Phase(units, row, unit)
+    if pruned and kind != "SKQ":
+        kept = covers(system, queries, row, unit)
+        row, unit = row[kept], unit[kept]
+    number, (since, whole) = np.arange(len(queries)), reach(queries, None, None)
+    views = [store.view() for store in units.stores]
+    for each in np.unique(unit).tolist():
+        mine = row[unit == each].astype(np.int64)
+        asked = taken(queries, mine)
+
+        def ask(u: int = each, mine: Any = mine, asked: QueryBatch = asked) -> list[Block]:
+            looked_at = since[mine], whole[mine]
+            return list(answer(u, views[u], asked, number[mine], looked_at, two_phase=True))
+
+        first.add(each, asked.to_arrow().nbytes, len(mine), views[each], ask, tries)
+    phases = [first]
+    if (second := second_phase(first.rows, routing, SPACE)) is not None:
+        phases.append(_second(system, queries, units, second.rows, views, pruned, tries))
+    return phases
 
 
 class _Phase:
@@ -321,10 +328,36 @@ def passed(
     tries: int = 2,
 ) -> Counts:
     """Let objects pass continuous queries, of one type, at slots of which each gets some of both: rows of theirs."""
-    slots, n, kind = len(objects_of), len(stream), str(queries[0].type)
+    n, kind = len(stream), str(queries[0].type)
+    wall = time.monotonic()
+    counts = passing(stream, queries, objects_of, queries_of, tries)
+    work = worth(kind, counts)
+    result = {name: float(values.sum()) / n for name, values in counts.items()}
+    return result | {
+        "slots": float(sum(map(len, queries_of))) / len(queries),
+        "work": float(work.sum()) / n,
+        "work_slowest": float(work.max()) / n,
+        "skew": float(work.max() / max(work.mean(), 1e-9)),
+        "cpu": 1e6 * float(counts["seconds"].sum()) / n,
+        "cpu_slowest": 1e6 * float(counts["seconds"].max()) / n,
+        "throughput": 1e6 * n / float(work.max()),
+        "cpu_throughput": n / float(counts["seconds"].max()),
+        "wall": time.monotonic() - wall,
+        "digest": float(counts["results"].sum()) if kind == "CRQ" else 0.0,
+    }
+
+
+def passing(
+    stream: ObjectBatch,
+    queries: QueryBatch,
+    objects_of: list[npt.NDArray[np.int64]],
+    queries_of: list[npt.NDArray[np.int64]],
+    tries: int = 1,
+) -> dict[str, npt.NDArray[Any]]:
+    """The counts of :func:`passed` by slot."""
+    slots, kind = len(objects_of), str(queries[0].type)
     counts = {name: np.zeros(slots) for name in ("objects", "candidates", "results", "bytes", "seconds", "queries")}
     counts["seconds"][:] = np.inf
-    wall = time.monotonic()
     for each in range(slots):
         mine = queries_of[each]
         parts = [part for part in _parts(stream, objects_of[each]) if len(part)]
@@ -341,20 +374,7 @@ def passed(
             counts["candidates"][each] = looked_at[0]
             counts["results"][each] = results
             counts["seconds"][each] = min(counts["seconds"][each], seconds)
-    work = worth(kind, counts)
-    result = {name: float(values.sum()) / n for name, values in counts.items()}
-    return result | {
-        "slots": float(sum(map(len, queries_of))) / len(queries),
-        "work": float(work.sum()) / n,
-        "work_slowest": float(work.max()) / n,
-        "skew": float(work.max() / max(work.mean(), 1e-9)),
-        "cpu": 1e6 * float(counts["seconds"].sum()) / n,
-        "cpu_slowest": 1e6 * float(counts["seconds"].max()) / n,
-        "throughput": 1e6 * n / float(work.max()),
-        "cpu_throughput": n / float(counts["seconds"].max()),
-        "wall": time.monotonic() - wall,
-        "digest": float(counts["results"].sum()) if kind == "CRQ" else 0.0,
-    }
+    return counts
 
 
 _STANDING: dict[str, Callable[..., Any]] = {

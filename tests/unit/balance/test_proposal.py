@@ -2,18 +2,22 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.balance.attribution import UnitTimes
 from spatialstream.balance.explanation import explanation
 from spatialstream.balance.loads import imbalance, slot_loads
+from spatialstream.balance.planner import plan
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.a_grid.a_grid import AGrid
 from spatialstream.index.grid.grid import build_grid
+from spatialstream.index.kinds import AUTO
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import SettingError, StateError
@@ -187,6 +191,49 @@ def test_a_grid_is_reallocated_but_neither_adjusted_nor_rebuilt():
     for strategy in ("FG", "rebuild"):
         with pytest.raises(SettingError, match=f"strategy: '{strategy}' is not one of kind grid: auto, PM, FM"):
             propose(version, counts, statistics, LAX, strategy)
+
+
+def test_a_rebuild_may_make_another_kind_of_index():
+    version, counts, statistics = skewed([10.0] * 16, [0, 1] * 8, 2)
+    sample = Sample.of(
+        PLANE, ObjectBatch.of([obj(f"o{i}", i % 40 / 10, i // 40 / 10, t=i) for i in range(1_600)]),
+        QueryBatch.of([]), 1_600.0,
+    )  # fmt: skip
+    given_ = version, counts, statistics, LAX, "rebuild", 9, sample
+
+    assert propose(*given_).version.index.kind == "qt-tree"
+    other = propose(*given_, "a-grid")
+    assert (other.version.index.kind, other.version.number, other.reason) == ("a-grid", 9, "")
+    assert other.origins.carry_objects(counts.objects).sum() == pytest.approx(counts.objects.sum())
+    record = other.to_record()
+    assert (record["kind"], record["reason"], record["strategy"]) == ("a-grid", "", "rebuild")
+    planned, chosen = propose(*given_, AUTO), plan(sample, 2, LAX)
+    assert (planned.version.index.kind, planned.reason) == (chosen.kind, chosen.reason)
+    assert planned.reason in explanation(planned)
+    assert abs(len(planned.version.index.leaves) - chosen.leaves) <= 3
+    with pytest.raises(SettingError, match="index: a rebuild makes no index of kind grid: qt-tree, a-grid, or auto"):
+        propose(*given_, "grid")
+
+    grid = RoutingVersion(3, build_grid(ObjectBatch.of([]), 16, statistics), version.mapping, 2)
+    assert propose(grid, *given_[1:], "qt-tree").version.index.kind == "qt-tree"
+
+
+def test_what_slots_measured_decides_a_plan():
+    """Where a snapshot query takes all the time, fewer leaves are asked; else more leaves share the objects."""
+    version, counts, statistics = skewed([10.0] * 16, [0, 1] * 8, 2)
+    rng = np.random.default_rng(6)
+    places = np.clip(rng.normal(1.2, 0.5, (3_000, 2)), 0.0, 4.0).tolist()
+    wide = [query("SRQ", Box(x, 0.0, min(x + 1.0, 4.0), 4.0)) for x, _ in places[:300]]
+    asked = QueryBatch.of([replace(each, id=f"q{i}") for i, each in enumerate(wide)])
+    sample = Sample.of(
+        PLANE, ObjectBatch.of([obj(f"o{i}", x, y, t=i) for i, (x, y) in enumerate(places)]), asked, 3_000.0
+    )
+
+    def leaves(times):
+        found = propose(version, replace(counts, times=times), statistics, LAX, "rebuild", 9, sample, AUTO)
+        return len(found.version.index.leaves)
+
+    assert leaves(UnitTimes(ask=1.0)) < leaves(UnitTimes(object=1.0))
 
 
 def hot_a_grid():

@@ -284,3 +284,26 @@ def test_an_a_grid_is_split_and_merged_or_shifted_and_refuses_fg(
     assert "SH, from version 0 to 1" in capsys.readouterr().out
     assert rebalance("--strategy", "FG") == 2
     assert "'FG' is not one of kind a-grid: auto, PM, FM, SM, SH, rebuild" in capsys.readouterr().err
+
+
+def test_another_kind_of_index_is_made_by_a_rebuild_alone(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rebalance("--index", "a-grid") == 2
+    assert "index: another kind of index is made by a rebuild; give --strategy rebuild too" in capsys.readouterr().err
+    with MemoryStore(memory) as store:
+        report_skew(store, first_version(), 2_000)
+
+    published = []
+    for kind in ("a-grid", "auto"):
+        assert main(["rebalance", "--stream", "quakes", "--no-wait", "--strategy", "rebuild", "--index", kind]) == 0
+        with MemoryStore(memory) as store:
+            state = store.state()
+            assert state.pending is not None
+            published.append((store.load(state.pending.number).index.kind, state.pending.record["reason"]))
+            for stage in STAGES:
+                store.acknowledge(state.pending.number, stage, range(state.slots))
+            store.activate(state.pending.number, 10 * state.pending.number)
+            after = store.state()
+            assert (after.kind, after.reason) == published[-1]
+            report_skew(store, store.load(after.active.number), 2_000)
+    assert published[0] == ("a-grid", "")
+    assert "the slowest slot of" in published[1][1]

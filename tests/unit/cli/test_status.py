@@ -274,7 +274,14 @@ def test_status_of_a_store(store: MemoryStore, capsys: pytest.CaptureFixture[str
     objects = counted(store)
     assert main(["status", "quakes", "--zookeeper", "zk:2181", "--json"]) == 0
     known = json.loads(capsys.readouterr().out)
-    assert known["active"] == {"version": 0, "epoch": 0, "proposal": "", "rebuilt": None}
+    assert known["active"] == {
+        "version": 0,
+        "epoch": 0,
+        "proposal": "",
+        "rebuilt": None,
+        "kind": "qt-tree",
+        "reason": "",
+    }
     assert [known["pending"], known["executors"]] == [None, {"router": None, "worker": None}]
     mapping = some_version()[0].mapping
     assert [each["objects"] for each in known["slots"]] == [objects[mapping == slot].sum() for slot in range(3)]

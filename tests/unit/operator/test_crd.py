@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.kinds import DEFAULT, KINDS
+from spatialstream.index.kinds import CHOICES, DEFAULT
 from spatialstream.model.times import TIME_LIMIT, parse_duration
 from spatialstream_operator.commands import spark_properties
 from spatialstream_operator.manifests.merge import OWNED_BY_OPERATOR, OWNED_IN_CONTAINER
@@ -98,8 +98,8 @@ def test_fields_that_cannot_be_changed_have_a_rule_for_it():
 def test_the_kinds_of_index_are_those_that_there_are():
     kind = spec_field("index.kind")
 
-    assert tuple(kind["enum"]) == tuple(KINDS)
-    assert kind["default"] == parse({}).index.kind.name == DEFAULT
+    assert tuple(kind["enum"]) == CHOICES
+    assert kind["default"] == parse({}).index.kind == DEFAULT
 
 
 @given(st.from_regex(DURATION, fullmatch=True))

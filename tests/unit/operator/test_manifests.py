@@ -451,6 +451,7 @@ CHANGES = {
     "zookeeper.tlsSecret.clientCertificate": False,
     "prometheus.url": "http://other:9090",
     "index.imbalance": 3.0,
+    "index.kind": "auto",
     "index.similarity": 0.25,
     "index.similarityForm": "printed",
     "index.maxLeaves": 2048,

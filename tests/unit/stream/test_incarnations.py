@@ -9,12 +9,14 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.keys import block_key, key_of_incarnation, key_within
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
+from spatialstream.index.kinds import AUTO, DEFAULT
 from spatialstream.index.version import build
 from spatialstream.model.errors import RunError, StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
@@ -22,6 +24,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.stages.versions import load_version
 from spatialstream.store.memory import MemoryStore
+from spatialstream.store.state import RoutingState
 from spatialstream.stream.bootstrap import FirstIndex, check_incarnation, claim, ensure_first_version, locked
 from spatialstream.stream.engine import Inline
 from spatialstream.stream.job import WorkerJob
@@ -110,20 +113,40 @@ def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoin
     start(store, tmp_path, "one")  # a router that has run before needs no store
 
 
-def test_a_stream_keeps_its_kind_of_index(tmp_path: Path) -> None:
+def test_the_kind_of_index_is_that_of_a_new_stream_and_no_restart_changes_it(tmp_path: Path) -> None:
     store, storage = MemoryStore(), Folder(tmp_path)
     ensure_first_version(store, storage, SETTINGS, FirstIndex("grid", 4), 0.0, "one")
-    assert store.load(0).index.kind == load_version(storage, 0).index.kind == "grid"
-    ensure_first_version(store, storage, SETTINGS, FirstIndex(None, 4), 0.0, "one")
-    refused = "the index of s is of kind grid, which it keeps: it cannot become qt-tree"
-    with pytest.raises(StateError, match=refused):
-        ensure_first_version(store, storage, SETTINGS, FirstIndex("qt-tree", 4), 0.0, "one")
-    (tmp_path / "epochs").mkdir()
-    (tmp_path / "epochs" / "000000007.json").touch()
-    ensure_first_version(store, storage, SETTINGS, FirstIndex("grid", 4), 0.0, "one")
-    store.reachable = False  # a router that has run before needs no store, and its checkpoint has the kind too
-    with pytest.raises(StateError, match=refused):
-        ensure_first_version(store, storage, SETTINGS, FirstIndex("qt-tree", 4), 0.0, "one")
+    assert store.load(0).index.kind == load_version(storage, 0).index.kind == store.state().kind == "grid"
+    for kind in (None, "qt-tree", AUTO, "grid"):
+        said: list[str] = []
+        ensure_first_version(store, storage, SETTINGS, FirstIndex(kind, 4), 0.0, "one", said.append)
+        assert store.load(store.state().active.number).index.kind == "grid"
+        assert ["is of kind grid" in each for each in said] == ([True] if kind == "qt-tree" else [])
+
+
+def test_a_planned_stream_begins_with_what_suits_its_history(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    lines = [
+        json.dumps({"id": f"o{i}", "t": i, "lon": lon, "lat": lat, "terms": ["a"]})
+        for i, (lon, lat) in enumerate(random.normal(20.0, 4.0, (1_500, 2)).tolist())
+    ]
+    history, few = tmp_path / "history.jsonl", tmp_path / "few.jsonl"
+    history.write_text("\n".join(lines))
+    few.write_text("\n".join(lines[:99]))
+    said: list[str] = []
+
+    def begun(first: FirstIndex, name: str) -> RoutingState:
+        store = MemoryStore()
+        ensure_first_version(store, Folder(tmp_path / name), SETTINGS, first, 0.0, "one", said.append)
+        assert store.load(0).index.kind == store.state().kind
+        return store.state()
+
+    state = begun(FirstIndex(AUTO, 4, history), "a")
+    assert "the slowest slot of" in state.reason
+    assert said == [f"index: {state.reason}"]
+    assert "at least 1,000 objects, and there are 99" in begun(FirstIndex(AUTO, 4, few), "b").reason
+    assert begun(FirstIndex(AUTO, 4), "c").kind == DEFAULT
+    assert begun(FirstIndex("a-grid", 4, history), "d").reason == ""
 
 
 def test_blocks_of_other_incarnations_are_not_a_slots_own() -> None:

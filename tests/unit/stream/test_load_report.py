@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spatialstream.balance.attribution import UnitTimes
 from spatialstream.balance.loads import LeafCounts, slot_loads
 from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
@@ -164,6 +165,15 @@ def test_queries_counted_by_leaf_are_read_as_they_were_written() -> None:
     save_load(store, LoadReport(4, LeafCounts(column, column, column, 1_000.0, queries), column, 5))
 
     np.testing.assert_array_equal(read_load(store).counts.queries, queries)
+
+
+def test_what_slots_measured_is_read_as_it_was_written() -> None:
+    store, column, times = MemoryStore(), np.ones(2), UnitTimes(1e-6, 2e-7, 3e-4)
+    save_load(store, LoadReport(4, LeafCounts(column, column, column, 1_000.0, times=times), column, 5))
+    assert read_load(store).counts.times == times
+    arrays, meta = store.load_statistics(LOAD) or ({}, {})
+    store.save_statistics(LOAD, arrays, {name: value for name, value in meta.items() if name != "times"})
+    assert read_load(store).counts.times == UnitTimes(), "an earlier release wrote it"
 
 
 def test_counts_of_another_release_are_those_of_its_types() -> None:

@@ -90,6 +90,22 @@ def test_the_times_of_leaves_add_up(rebalances: float, stream: Stream, tmp_path:
     assert whole
 
 
+def test_the_times_of_objects_matches_and_queries_add_up(stream: Stream, tmp_path: Path) -> None:
+    window, spent, matches, asks = LoadWindow(10**12, None), 0.0, 0, 0
+    for record, version, loads in reported(stream, tmp_path, 0.0):
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
+        for load in loads.values():
+            spent += sum(seconds for part, seconds in load["spent"].items() if part == "queries" or "leaves" in load)
+            matches += sum(load.get("leaf_matches", ()))
+            asks += sum(load.get("queries", {}).get(kind, 0) for kind in SNAPSHOT)
+    counts = window.counts()
+    assert counts is not None
+    times = counts.times
+    assert min(times.object, times.match, times.ask) > 0.0
+    assert times.object * counts.arrivals.sum() + times.match * matches + times.ask * asks == pytest.approx(spent)
+
+
 def test_registered_queries_are_counted_by_type(stream: Stream, tmp_path: Path) -> None:
     """The census of the first round, and what has been registered since: no second one comes in so few rounds."""
     window = LoadWindow(600_000, None)

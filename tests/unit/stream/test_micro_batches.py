@@ -17,13 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spatialstream.balance.planner import first_plan
 from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.result_files import ResultFiles
+from spatialstream.index.kinds import AUTO, DEFAULT
 from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stages.versions import load_version
 from spatialstream.stream.embedded import embedded_world
 from spatialstream.stream.micro_batches import LocalStream, WaitingClock, intakes_of_part
 from spatialstream.stream.settings import StreamSettings
@@ -369,6 +373,29 @@ def test_micro_batches_that_go_back_are_refused(tmp_path: Path) -> None:
     assert process.stream is not None
     with pytest.raises(StateError, match="damaged"):
         process.stream.micro_batch(0, lambda task: ())
+
+
+def test_an_index_can_be_planned_from_history(tmp_path: Path) -> None:
+    stream = random_stream(1, 2_000, 0)
+    found = {}
+    for name, history, index in (
+        ("planned", ObjectBatch.of(stream.objects), AUTO),
+        ("few", ObjectBatch.of(stream.objects[:50]), AUTO),
+        ("fixed", ObjectBatch.of(stream.objects), "a-grid"),
+    ):
+        (tmp_path / name).mkdir()
+        process = started(tmp_path / name, [])
+        begun = process.begin(leaves=8, index=index, history=lambda: history)  # noqa: B023
+        begun.recover()
+        begun.finish()
+        assert process.begin(index=index).last is not None, "it is started again with the same option"
+        found[name] = load_version(process.storage, 0).index
+    setup, objects = process.setup, ObjectBatch.of(stream.objects)
+    expected = first_plan(AUTO, 8, setup.slots, setup.space, objects, QueryBatch.of([]))
+    assert (found["planned"].kind, expected.reason != "") == (expected.kind, True)
+    assert abs(len(found["planned"].leaves) - expected.leaves) <= 3
+    assert (found["few"].kind, abs(len(found["few"].leaves) - 8) <= 3) == (DEFAULT, True)
+    assert found["fixed"].kind == "a-grid"
 
 
 def test_the_tree_is_made_of_what_history_gives_and_only_once(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ Cost: O(leaves).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["OBJECT", "Spent", "object_seconds", "spread"]
+__all__ = ["OBJECT", "Spent", "Tally", "UnitTimes", "object_seconds", "spread"]
 
 OBJECT = 8.0
 """Fixed cost of an object (looking up its terms and its cell), in candidates: 250 ns per object and 30 ns per candidate
@@ -45,6 +45,61 @@ class Spent:
     def of(cls, record: Mapping[str, float]) -> Self:
         """Build from a mapping by the names of the parts; missing parts are 0."""
         return cls(**{part.name: float(record.get(part.name, 0.0)) for part in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTimes:
+    """What slots took, in seconds each; 0 where none came.
+
+    Attributes:
+        object: for an object, without the CRQs that it may match.
+        match: for a match of a CRQ, with all candidates that were checked.
+        ask: for a snapshot query, with what it found.
+    """
+
+    object: float = 0.0
+    match: float = 0.0
+    ask: float = 0.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """The parts of the time of some slots in some rounds, and what it was spent for.
+
+    Attributes:
+        spent: the time.
+        objects, checked, matches: objects that came, candidates that were checked for them, and their matches.
+        asks: snapshot queries that came.
+    """
+
+    spent: Spent = field(default_factory=Spent)
+    objects: int = 0
+    checked: int = 0
+    matches: int = 0
+    asks: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Add those of others."""
+        for part in fields(Spent):
+            setattr(self.spent, part.name, getattr(self.spent, part.name) + getattr(other.spent, part.name))
+        for name in ("objects", "checked", "matches", "asks"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def times(self) -> UnitTimes:
+        """The times of each."""
+        looked = OBJECT * self.objects
+        share = looked / (looked + self.checked) if looked else 0.0
+        spent = self.spent
+        return UnitTimes(
+            _each(spent.objects + share * spent.match, self.objects),
+            _each(spent.results + (1.0 - share) * spent.match, self.matches),
+            _each(spent.queries, self.asks),
+        )
+
+
+def _each(seconds: float, count: int) -> float:
+    return seconds / count if count else 0.0
 
 
 def spread(seconds: float, weight: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spatialstream.balance.attribution import UnitTimes
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.partition import imbalance
 from spatialstream.index.statistics import Statistics
@@ -30,6 +31,8 @@ __all__ = ["TRANSFER", "LeafCounts", "asked_of", "expected", "imbalance", "leaf_
 
 _FEW = 64.0
 """Weight of J's distribution of a type's snapshot queries over leaves, in queries."""
+
+_UNKNOWN = UnitTimes()
 
 TRANSFER = 30e-6
 """Time of moving a continuous query to another slot, in seconds, until it is measured: some 140,000 moved in 4 s
@@ -52,6 +55,7 @@ class LeafCounts:
             every leaf). None: not counted.
         seconds: time of the slots that this load took, see :mod:`~spatialstream.balance.attribution`; 0: not known.
         transfer: β of Tornado, the time of moving a continuous query to another slot, in seconds.
+        times: what the slots took for each object, match and snapshot query.
 
     Raises:
         StateError: the columns have different lengths, or contain an invalid count.
@@ -64,6 +68,7 @@ class LeafCounts:
     queries: Floats | None = None
     seconds: float = 0.0
     transfer: float = TRANSFER
+    times: UnitTimes = _UNKNOWN
 
     def __post_init__(self) -> None:
         """Validate the counts."""

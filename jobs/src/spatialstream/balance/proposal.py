@@ -21,11 +21,12 @@ import numpy as np
 from spatialstream.balance.adjusting import adjust
 from spatialstream.balance.fm import full_mapping, moved_queries
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
+from spatialstream.balance.planner import ENOUGH, MEASURED, Plan, plan
 from spatialstream.balance.pm import partial_mapping
-from spatialstream.balance.rebuild import ENOUGH, rebuild
+from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.base import Changes, GlobalIndex
-from spatialstream.index.kinds import STRATEGIES, kind_named
+from spatialstream.index.kinds import AUTO, KINDS, STRATEGIES, kind_named
 from spatialstream.index.origins import Origins
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
@@ -81,6 +82,7 @@ class Proposal:
         moves: the leaves that change slot.
         changes: what was changed in the index; of a rebuilt index, what it consists of.
         note: a note on the outcome of the strategy; "" if there is none.
+        reason: why the planner chose this kind of index, a sentence; "" if it did not choose.
     """
 
     id: str
@@ -94,6 +96,7 @@ class Proposal:
     moves: Moves
     changes: Changes
     note: str
+    reason: str = ""
 
     @property
     def base(self) -> int:
@@ -154,6 +157,8 @@ class Proposal:
             "queries_moved": self.queries_moved,
             "changes": dict(self.changes.counts),
             "note": self.note,
+            "kind": self.version.index.kind,
+            "reason": self.reason,
         }
 
 
@@ -168,6 +173,7 @@ def propose(
     strategy: str = "auto",
     number: int | None = None,
     sample: Sample | None = None,
+    kind: str | None = None,
 ) -> Proposal | None:
     """Propose a version that restores load balance.
 
@@ -180,24 +186,36 @@ def propose(
         number: number of the new version; by default the next one.
         sample: the sample that J was computed from. Without a large enough one, no index is rebuilt; SM and SH need
             some object in it.
+        kind: the kind of index that a rebuild makes, or :data:`~spatialstream.index.kinds.AUTO`: the planner chooses
+            it; None: the version's.
 
     Returns:
         The proposal. None if ``strategy`` is "auto" and load is balanced or no strategy improves the balance.
 
     Raises:
-        SettingError: the index does not have the strategy, or one is requested that needs a larger sample.
+        SettingError: the index does not have the strategy, one is requested that needs a larger sample, or no index of
+            the kind can be rebuilt.
         StateError: the counts are not those of the version's leaves.
     """
-    kind = kind_named(version.index.kind)
-    if strategy not in ("auto", *kind.strategies):
+    if kind is not None and kind != AUTO and not kind_named(kind).adapts:
+        adapting = ", ".join(each.name for each in KINDS.values() if each.adapts)
+        raise SettingError("index", f"a rebuild makes no index of kind {kind}: {adapting}, or {AUTO}")
+    known = _strategies(version, kind)
+    if strategy not in ("auto", *known):
         raise SettingError(
-            "strategy", f"{strategy!r} is not one of kind {kind.name}: auto, {', '.join(kind.strategies)}"
+            "strategy", f"{strategy!r} is not one of kind {version.index.kind}: auto, {', '.join(known)}"
         )
     number = version.number + 1 if number is None else number
-    work = _Attempts(version, counts, statistics, settings, number, sample)
+    work = _Attempts(version, counts, statistics, settings, number, sample, kind)
     if strategy != "auto":
         return work.attempt(strategy)
     return work.best()
+
+
+def _strategies(version: RoutingVersion, kind: str | None) -> list[str]:
+    """The strategies of a version's index, and a rebuild into another kind."""
+    own = kind_named(version.index.kind).strategies
+    return [each for each in STRATEGIES if each in own or (each == "rebuild" and kind is not None)]
 
 
 class _Attempts:
@@ -211,7 +229,9 @@ class _Attempts:
         settings: BalanceSettings,
         number: int,
         sample: Sample | None,
+        kind: str | None,
     ) -> None:
+        self.kind = kind
         self.version, self.counts, self.statistics = version, counts, statistics
         self.settings, self.number, self.sample = settings, number, sample
         self.loads = leaf_loads(version, counts, statistics)
@@ -222,7 +242,7 @@ class _Attempts:
         if imbalance(before) <= self.settings.imbalance:
             return None
         tried = []
-        for strategy in usable(STRATEGIES, self.version, self.sample):
+        for strategy in usable(STRATEGIES, self.version, self.sample, self.kind):
             proposal = self.attempt(strategy)
             if proposal.balanced:
                 return proposal
@@ -263,10 +283,23 @@ class _Attempts:
             found = 0 if sample is None else len(sample.objects)
             problem = f"a rebuild needs at least {ENOUGH:,} sampled objects, and there are {found:,}"
             raise SettingError("strategy", f"{problem}; try again later")
-        made = rebuild(self.version, self.counts, sample, self.statistics, self.settings)
+        planned = self._planned(sample)
+        made = rebuild(self.version, self.counts, sample, self.statistics, self.settings, planned)
         note = f"from {len(sample.objects):,} objects and {len(sample.queries):,} queries"
+        reason = "" if planned is None else planned.reason
+        if reason:
+            note += f"; {reason}"
         index, changes = made.index, made.index.composition()
-        return self._proposal("rebuild", index, made.mapping, index.leaves.load, made.origins, changes, note)
+        proposal = self._proposal("rebuild", index, made.mapping, index.leaves.load, made.origins, changes, note)
+        return replace(proposal, reason=reason)
+
+    def _planned(self, sample: Sample) -> Plan | None:
+        """The kind and number of leaves of a rebuilt index; None: as the version's, see :func:`rebuild`."""
+        if self.kind == AUTO:
+            return plan(sample, self.version.slots, self.settings, MEASURED.of(self.counts.times))
+        if self.kind in (None, self.version.index.kind):
+            return None
+        return Plan(self.kind, len(self.version.index.leaves), "")
 
     def _proposal(
         self,
@@ -298,14 +331,16 @@ class _Attempts:
         )
 
 
-def usable(strategies: Sequence[str], version: RoutingVersion, sample: Sample | None) -> list[str]:
-    """The strategies that can be applied to a version with this sample."""
-    kind, objects = kind_named(version.index.kind), 0 if sample is None else len(sample.objects)
-    missing = set(STRATEGIES) - set(kind.strategies)
+def usable(
+    strategies: Sequence[str], version: RoutingVersion, sample: Sample | None, kind: str | None = None
+) -> list[str]:
+    """The strategies that can be applied to a version with this sample; ``kind`` as in :func:`propose`."""
+    objects = 0 if sample is None else len(sample.objects)
+    missing = set(STRATEGIES) - set(_strategies(version, kind))
     if objects < ENOUGH:
         missing.add("rebuild")
     if not objects:
-        missing |= kind.implementation.sampled
+        missing |= kind_named(version.index.kind).implementation.sampled
     return [each for each in strategies if each not in missing]
 
 

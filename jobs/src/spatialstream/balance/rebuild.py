@@ -3,7 +3,9 @@
 FG changes the existing tree where necessary. A tree that was built without knowledge of the stream, or for a different
 one, is better rebuilt: QTtreeConstruction gets the sampled objects, and J of the sampled queries, among which active
 continuous queries do not decay. The new tree has as many leaves as the old one; more, up to the stream's limit, if that
-number does not allow an even distribution.
+number does not allow an even distribution. Or else its kind and number of leaves are those of a plan
+(:mod:`~spatialstream.balance.planner`): kinds of index may follow each other in a stream, because objects stay where
+they are, and queries go by the versions of the objects that they look for.
 
 Counts of the old leaves are carried over by routing the sampled objects with both trees: the objects and arrivals of an
 old leaf are distributed over new leaves like its sampled objects. Its continuous queries are distributed likewise, by
@@ -26,6 +28,7 @@ import numpy.typing as npt
 
 from spatialstream.balance.fm import full_mapping
 from spatialstream.balance.loads import LeafCounts, asked_of, expected, imbalance, slot_loads
+from spatialstream.balance.planner import ENOUGH, Plan
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.kinds import kind_named
@@ -37,9 +40,6 @@ from spatialstream.model.arrays import Codes, Flags, Floats
 from spatialstream.model.queries import QueryBatch
 
 __all__ = ["ENOUGH", "SLACK", "Rebuilt", "rebuild", "settle"]
-
-ENOUGH = 1_000
-"""Minimum number of sampled objects for a rebuild."""
 
 SLACK = 0.1
 """Maximum deviation of a slot's load from the mean, as a fraction of it, when leaves are moved back."""
@@ -67,9 +67,14 @@ class Rebuilt:
 
 
 def rebuild(
-    version: RoutingVersion, counts: LeafCounts, sample: Sample, statistics: Statistics, settings: BalanceSettings
+    version: RoutingVersion,
+    counts: LeafCounts,
+    sample: Sample,
+    statistics: Statistics,
+    settings: BalanceSettings,
+    plan: Plan | None = None,
 ) -> Rebuilt:
-    """Build an index of the same kind for the current stream.
+    """Build an index for the current stream.
 
     Args:
         version: the active version.
@@ -77,9 +82,11 @@ def rebuild(
         sample: a sample of the stream with at least :data:`ENOUGH` objects.
         statistics: J of the sample.
         settings: λ and the maximum number of leaves.
+        plan: the kind of the index, and how many leaves it is to have, exactly if the planner chose it; None: the same
+            kind, see the module.
     """
-    build = kind_named(version.index.kind).implementation.build
-    slots, leaves = version.slots, len(version.index.leaves)
+    build = kind_named(version.index.kind if plan is None else plan.kind).implementation.build
+    slots, leaves = version.slots, len(version.index.leaves) if plan is None else plan.leaves
     asked = asked_of(version.index, counts, statistics)
     known = expected(version.index, statistics)
     while True:
@@ -93,7 +100,7 @@ def rebuild(
         loads = statistics.workloads(cells, objects, rate, index.coverage(statistics, cells), now)
         mapping = full_mapping(loads, slots, origins, version.mapping, counts.continuous)
         even = imbalance(slot_loads(loads, mapping, slots)) <= min(_EVEN, settings.imbalance)
-        if even or 4 * leaves > settings.leaves or len(index.leaves) < leaves:
+        if even or (plan is not None and plan.table) or 4 * leaves > settings.leaves or len(index.leaves) < leaves:
             break
         leaves *= 4
     settled = settle(mapping, loads, _kept(origins, version, counts.continuous))

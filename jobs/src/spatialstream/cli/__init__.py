@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
         gateway,
         generate,
         load,
+        plan,
         queries,
         query,
         rebalance,
@@ -80,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
     top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.pod_session
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    files = (run, generate, tree, check, demo, demo_live)
+    files = (run, generate, tree, plan, check, demo, demo_live)
     streams = (router, worker, load, areas, query, queries, results, status, rebalance, remove, gateway, cluster)
     for module in files + streams:
         module.add_parser(commands)

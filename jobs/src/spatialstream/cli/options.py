@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spatialstream.index.kinds import DEFAULT, KINDS
+from spatialstream.connectors.program import program
+from spatialstream.index.kinds import AUTO, CHOICES, DEFAULT, KINDS
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.kinds import listed
 from spatialstream.model.properties.declared import Properties
@@ -102,9 +103,9 @@ def add_space(parser: argparse.ArgumentParser) -> None:
 def add_index(parser: Any, default: str | None = DEFAULT, text: str = "kind of global index") -> None:
     """Add ``--index``."""
     kinds = "; ".join(f"{kind.name}: {kind.summary}" for kind in KINDS.values())
-    parser.add_argument(
-        "--index", choices=tuple(KINDS), default=default, metavar="KIND", help=f"{text} (default {DEFAULT}). {kinds}"
-    )
+    kinds += f"; {AUTO}: what suits the data, see {program()} plan"
+    said = "" if default is None else f" (default {default})"
+    parser.add_argument("--index", choices=CHOICES, default=default, metavar="KIND", help=f"{text}{said}. {kinds}")
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:

@@ -53,6 +53,8 @@ def add_parser(commands: Any) -> None:
         default="auto",
         help="how to rebalance (default auto: the first strategy of the index's kind that suffices)",
     )
+    text = "kind of index that --strategy rebuild makes (default: the one that there is)"
+    shared.add_index(parser, None, text)
     live.add_balance(parser, "the stream's own")
     add("--dry-run", action="store_true", help="propose and explain only")
     add("--no-wait", action="store_true", help="publish the version, and do not wait for the jobs to adopt it")
@@ -76,10 +78,12 @@ def _rebalance(options: argparse.Namespace) -> int:
     for word in ("approve", "reject"):
         if getattr(options, word) is not None:
             return _decide(options, word, getattr(options, word))
+    if options.index is not None and options.strategy != "rebuild":
+        raise SettingError("index", "another kind of index is made by a rebuild; give --strategy rebuild too")
     live.balance(options)
     if kubernetes.asked(options):
         files = [] if options.picture is None else [options.picture]
-        names = ("strategy", "epsilon", "timeout", "picture", "dry_run", "no_wait", "withdraw")
+        names = ("strategy", "index", "epsilon", "timeout", "picture", "dry_run", "no_wait", "withdraw")
         threshold = [] if options.threshold is None else ["--lambda", str(options.threshold)]
         return kubernetes.run_in_pod(options, threshold + kubernetes.again(options, *names), files=files)
     with live.store(options) as store:
@@ -152,7 +156,7 @@ def _propose(
     version = store.load(state.active.number)
     settings = live.balance(options, read_balance(store))
     known = sample.statistics()
-    return propose(version, load.counts, known, settings, options.strategy, number=state.last + 1, sample=sample)
+    return propose(version, load.counts, known, settings, options.strategy, state.last + 1, sample, options.index)
 
 
 def _show(proposal: Proposal, options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
+from spatialstream.index.kinds import AUTO, DEFAULT
 from spatialstream.model.errors import StateError, Unavailable
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def add_parser(commands: Any) -> None:
     live.add_job(parser)
     group = parser.add_argument_group("the router")
     add = group.add_argument
-    shared.add_index(group, None, "kind of global index of a new stream, which keeps it")
+    shared.add_index(group, None, f"kind of global index of a new stream (default {DEFAULT}); {AUTO} needs --history")
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the first index (default 64)")
     add("--history", type=Path, metavar="FILE", help="sample of objects for the first index (default: none)")
     add("--history-queries", type=Path, metavar="FILE", help="sample of queries for the first index")

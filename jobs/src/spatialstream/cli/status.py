@@ -330,6 +330,7 @@ def _routing(status: Mapping[str, Any]) -> list[str]:
         lines.append(f"           version {pending} is pending (proposal {routing.get('proposal', '-')})")
     if "version" in routing:
         lines.append(_tree(routing.get("rebuiltVersion")))
+    lines += _index(routing.get("kind", ""), routing.get("reason", ""))
     if lag := status.get("lag"):
         waiting = lag.get("messages", "-")
         lines.append(f"lag        results after {lag.get('delay', '-')}, {waiting} messages not read by the router")
@@ -340,6 +341,11 @@ def _tree(rebuilt: int | None) -> str:
     """The line about the tree's origin; ``rebuilt`` is the version that rebuilt it, None for the first tree."""
     said = "the stream's first" if rebuilt is None else f"rebuilt with version {rebuilt}"
     return f"tree       {said}"
+
+
+def _index(kind: str, reason: str) -> list[str]:
+    """The line about the kind of index, and why the planner chose it; none if it is not known."""
+    return [f"index      {kind}" + (f": {reason}" if reason else "")] if kind else []
 
 
 def _rebalancing(stream: Mapping[str, Any], now: float, approve: str) -> list[str]:
@@ -413,7 +419,7 @@ def _state_record(state: Any) -> dict[str, Any]:
         pending = {"version": state.pending.number, "base": state.pending.base, "proposal": state.pending.proposal}
         pending |= {"exported": sorted(state.exported), "loaded": sorted(state.loaded)}
     active = {"version": state.active.number, "epoch": state.active.epoch, "proposal": state.adopted}
-    active["rebuilt"] = state.rebuilt
+    active |= {"rebuilt": state.rebuilt, "kind": state.kind, "reason": state.reason}
     return {"active": active, "pending": pending}
 
 
@@ -470,6 +476,7 @@ def store_text(
         f"stream     {name}, {state.slots} slots",
         f"routing    version {state.active.number}, active from epoch {state.active.epoch}{by}",
         _tree(state.rebuilt),
+        *_index(state.kind, state.reason),
     ]
     if state.pending is not None:
         lines.append(

@@ -13,7 +13,6 @@ from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.pod_session import write_file
 from spatialstream.model.errors import SettingError, StateError
-from spatialstream.records.files import Kind
 
 if TYPE_CHECKING:
     from spatialstream.index.statistics import Statistics
@@ -118,19 +117,23 @@ def _known(store: RoutingStore) -> Statistics:
 def _of_files(options: argparse.Namespace) -> int:
     import numpy as np
 
+    from spatialstream.balance.planner import first_plan
+    from spatialstream.cli.sampling import sampled
     from spatialstream.index.statistics import Statistics
     from spatialstream.index.version import build
-    from spatialstream.model.objects import ObjectBatch
-    from spatialstream.model.queries import QueryBatch
+    from spatialstream.model.properties.declared import ANY_PROPERTIES
+    from spatialstream.model.terms import TermRule
 
-    objects = _sample(options.objects, "objects", options)
-    queries = _sample(options.queries, "queries", options)
-    objects = ObjectBatch.of([]) if objects is None else objects
-    queries = QueryBatch.of([]) if queries is None else queries
+    # properties of objects and conditions on them have no part in the tree
+    objects, queries, each = sampled(options, TermRule(properties=ANY_PROPERTIES))
     if options.statistics:
         span = float(np.ptp(objects.t)) if len(objects) else 0.0
         return _statistics(options, Statistics.of(options.space, objects, queries, span))
-    version = build(options.space, objects, queries, options.leaves, options.slots, kind=options.index)
+    given = options.space, objects, queries
+    made = first_plan(options.index, options.leaves, options.slots, *given, each)
+    if made.reason:
+        live.say(options, made.reason)
+    version = build(*given, made.leaves, options.slots, kind=made.kind)
     _show(options, leaf_table(version, objects), options.space, np.stack([objects.x, objects.y], axis=1))
     return 0
 
@@ -156,31 +159,3 @@ def _draw(options: argparse.Namespace, picture: str) -> None:
     write_file(options, options.svg, picture)
     if not options.quiet:
         print(f"picture: {options.svg}", file=sys.stderr)
-
-
-def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
-    """Read up to ``--sample`` records, spread evenly over each file's blocks."""
-    import numpy as np
-
-    from spatialstream.model.properties.declared import ANY_PROPERTIES
-    from spatialstream.model.terms import DEFAULT_RULE, TermRule
-    from spatialstream.records.columns import check_fields
-    from spatialstream.records.files import decode_chunk, plan
-
-    if not files:
-        return None
-    parts: list[Any] = []
-    room = options.sample
-    columns = options.columns if kind == "objects" else {}
-    check_fields(columns, DEFAULT_RULE)
-    layout = shared.layout(options) if kind == "objects" else None
-    files = shared.input_files(options, files) if kind == "objects" else files
-    chunks = plan(files, columns, kind, space=options.space, layout=layout)
-    for left, chunk in zip(range(len(chunks), 0, -1), chunks, strict=True):
-        # properties of objects and conditions on them have no part in the tree
-        for decoded in decode_chunk(chunk, kind, options.space, TermRule(properties=ANY_PROPERTIES), columns):
-            take = min(len(decoded.batch), max(1, room // left))
-            if take > 0 and room > 0 and len(decoded.batch):
-                parts.append(decoded.batch.take(np.linspace(0, len(decoded.batch) - 1, take).astype(np.int64)))
-                room -= take
-    return type(parts[0]).concat(parts) if parts else None

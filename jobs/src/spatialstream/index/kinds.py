@@ -12,6 +12,8 @@ To add a kind:
 3. Add a strategy of random indexes of the kind to ``INDEXES`` in ``tests/unit/index/test_contract.py``, and the name to
    the enum of ``spec.index.kind`` in the CRD; a test compares the two.
 
+A kind that has ``rebuild`` is one that the planner chooses from (:mod:`spatialstream.balance.planner`).
+
 Everything else - files, commands, the operator, pictures - uses this table. It imports nothing heavy: a package is
 imported when its index is used.
 """
@@ -27,7 +29,7 @@ from spatialstream.model.errors import SettingError
 if TYPE_CHECKING:
     from spatialstream.index.adjustment import Implementation
 
-__all__ = ["DEFAULT", "KINDS", "STRATEGIES", "Kind", "kind_named"]
+__all__ = ["AUTO", "CHOICES", "DEFAULT", "KINDS", "STRATEGIES", "Kind", "kind_named", "wanted_kind"]
 
 STRATEGIES = ("PM", "FM", "FG", "SM", "SH", "rebuild")
 """The strategies that a kind may have, in the order of trying them: those of SSTD (PM, FM, FG), those of Tornado (split
@@ -56,6 +58,11 @@ class Kind:
         found: Implementation = import_module(self.package).IMPLEMENTATION
         return found
 
+    @property
+    def adapts(self) -> bool:
+        """Whether its indexes adapt to a sample, so that a rebuild, or the planner, makes one of this kind."""
+        return "rebuild" in self.strategies
+
 
 KINDS = {
     kind.name: kind
@@ -81,6 +88,13 @@ DEFAULT = "qt-tree"
 """The kind of a new stream, unless another one is set."""
 
 
+AUTO = "auto"
+"""In place of a kind: the planner chooses one (:mod:`spatialstream.balance.planner`)."""
+
+CHOICES = (*KINDS, AUTO)
+"""What a setting of the kind of index may be."""
+
+
 def kind_named(name: str, setting: str = "index") -> Kind:
     """The kind of a name.
 
@@ -94,3 +108,18 @@ def kind_named(name: str, setting: str = "index") -> Kind:
     if name not in KINDS:
         raise SettingError(setting, f"{name!r} is not a kind of index: {', '.join(KINDS)}")
     return KINDS[name]
+
+
+def wanted_kind(name: str, setting: str = "index") -> str:
+    """The name of a kind, or :data:`AUTO`.
+
+    Args:
+        name: the name.
+        setting: the setting that has it, for the error.
+
+    Raises:
+        SettingError: it is neither; the message lists what there is.
+    """
+    if name not in CHOICES:
+        raise SettingError(setting, f"{name!r} is not a kind of index: {', '.join(KINDS)}, or {AUTO}")
+    return name

@@ -30,7 +30,7 @@ from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.object_store import is_url
 from spatialstream.connectors.owned import REJECTED, RESULTS
 from spatialstream.connectors.result_files import ResultFiles
-from spatialstream.index.kinds import kind_named
+from spatialstream.index.kinds import wanted_kind
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.jsonable import from_json, to_json
@@ -106,8 +106,8 @@ def answer_stream(
         history: objects like those to come, by which the space is divided; default: the first micro-batch.
         slots: worker slots; default: one for each core, at least two. Like ``space``, ``interval``, ``retention`` and
             ``rule`` it must not change during the stream's lifetime.
-        index: kind of the global index, ``"qt-tree"``, ``"a-grid"`` or ``"grid"``; default: that of the checkpoint,
-            else a QT-tree. It must not change during the stream's lifetime.
+        index: kind of the global index, ``"qt-tree"``, ``"a-grid"``, ``"grid"``, or ``"auto"``: what suits the first
+            objects; default: that of the checkpoint, else a QT-tree. It must not change during the stream's lifetime.
         leaves: minimum number of leaves of the index (θ).
         space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
         interval: Δ: granularity in which old objects are dropped. This and the other durations are ms, or text such as
@@ -147,7 +147,7 @@ def answer_stream(
     if not 1 <= whole_number(leaves, "leaves") <= 65_536:
         raise SettingError("leaves", f"{leaves} is out of range; give 1 to 65536")
     if index is not None:
-        kind_named(index)
+        wanted_kind(index)
     if is_url(str(checkpoint)):
         raise SettingError("checkpoint", f"{checkpoint} is not a folder: Spark's own checkpoint must be beside it")
     folder = Path(checkpoint).absolute()

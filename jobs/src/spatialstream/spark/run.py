@@ -29,7 +29,7 @@ from spatialstream.connectors.object_store import ObjectStorage
 from spatialstream.connectors.owned import REJECTED, RESULTS, RUN
 from spatialstream.connectors.places import storage_at
 from spatialstream.connectors.result_files import ResultFiles
-from spatialstream.index.kinds import DEFAULT, kind_named
+from spatialstream.index.kinds import DEFAULT, wanted_kind
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.space import WGS84, Space
@@ -87,7 +87,8 @@ class RunSettings:
         output: folder for ``results/`` and ``rejected/``.
         slots: worker slots. Results do not depend on it, nor on ``index``, ``leaves`` or ``epoch_records``.
         leaves: minimum number of leaves of the index (θ).
-        index: kind of the global index, ``"qt-tree"``, ``"a-grid"`` or ``"grid"``.
+        index: kind of the global index, ``"qt-tree"``, ``"a-grid"``, ``"grid"``, or ``"auto"``: what suits the data,
+            of as many leaves as it needs.
         interval: Δ: granularity in which old objects are dropped; this and the retention are ms, or text such as
             ``"30m"``, or time differences.
         retention: how far snapshot queries can look back; None keeps everything.
@@ -160,7 +161,7 @@ class RunSettings:
             if value < low or (high is not None and value > high):
                 allowed = f"at least {low}" if high is None else f"{low} to {high}"
                 raise SettingError(name, f"{value} is out of range; give {allowed}")
-        kind_named(self.index)
+        wanted_kind(self.index)
         if self.retention is not None and self.retention < self.interval:
             raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
         if not self.objects:

@@ -31,12 +31,13 @@ class RoutingStore(ABC):
     """
 
     @abstractmethod
-    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "", reason: str = "") -> None:
         """Create the stream: its first version is active from epoch 0 on. Nothing changes if this has been done.
 
         Args:
             version: the first version.
             incarnation: id of the stream's incarnation, which distinguishes it from an earlier stream of its name.
+            reason: why the planner chose its kind of index; "" if it did not choose.
 
         Raises:
             Conflict: the stream exists, created with another version, or for another incarnation.

@@ -60,7 +60,7 @@ class MemoryStore(RoutingStore):
         """Let this client's next change raise Unavailable, before or after it is made."""
         self._failure = when
 
-    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "", reason: str = "") -> None:
         """See :class:`RoutingStore`."""
         origin = digest(version)
 
@@ -68,7 +68,8 @@ class MemoryStore(RoutingStore):
             if state is not None:
                 return state.recreated(origin, incarnation)
             self.memory.versions[version.number] = version
-            return RoutingState.created(version.number, version.slots, origin, incarnation)
+            new = version.number, version.slots
+            return RoutingState.created(*new, origin, incarnation, version.index.kind, reason)
 
         self._change(change)
 

@@ -16,14 +16,17 @@ __all__ = ["acknowledgement", "active_bytes", "epochs_bytes", "pending_bytes", "
 _PLAIN = ("last", "slots", "origin", "adopted", "incarnation")
 """Fields of :class:`~spatialstream.store.state.RoutingState` that ``active`` contains besides the active version.
 
-It contains ``rebuilt`` too, except for streams whose last change was made before that field existed: as far as is
-known, they have their original tree.
+It contains :data:`_LATER` too, except for streams whose last change was made before these fields existed: as far as is
+known, they have their original tree, of some kind.
 """
+
+_LATER = {"rebuilt": None, "kind": "", "reason": ""}
+"""Fields that were added later, and what they are without having been written."""
 
 
 def active_bytes(state: RoutingState) -> bytes:
     """``active``: what a change checks."""
-    record = asdict(state.active) | {name: getattr(state, name) for name in (*_PLAIN, "rebuilt")}
+    record = asdict(state.active) | {name: getattr(state, name) for name in (*_PLAIN, *_LATER)}
     return json.dumps(record).encode()
 
 
@@ -65,7 +68,7 @@ def read_state(active: bytes, epochs: bytes, pending: bytes | None, acks: Iterab
             frozenset(confirmed["exported"]),
             frozenset(confirmed["loaded"]),
             **{name: record[name] for name in _PLAIN},
-            rebuilt=record.get("rebuilt"),
+            **{name: record.get(name, default) for name, default in _LATER.items()},
         )
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from spatialstream.balance.attribution import UnitTimes
 from spatialstream.balance.loads import TRANSFER, LeafCounts
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.sample import Sample
@@ -248,7 +249,7 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
 
 def _meta(report: LoadReport) -> dict[str, object]:
     meta: dict[str, object] = {"version": report.version, "span": report.counts.span, "watermark": report.watermark}
-    meta |= {"transfer": report.counts.transfer, "types": TYPES}
+    meta |= {"transfer": report.counts.transfer, "types": TYPES, "times": asdict(report.counts.times)}
     return meta | {"tested": dict(report.tested)}
 
 
@@ -267,7 +268,8 @@ def read_load(store: RoutingStore) -> LoadReport:
     transfer = float(meta.get("transfer", TRANSFER))
     span = float(meta["span"])
     queries = _of_types(arrays["queries"], meta.get("types", _FIRST)) if "queries" in arrays else None
-    counts = LeafCounts(objects, arrivals, continuous, span, queries, seconds, transfer)
+    times = UnitTimes(**meta.get("times", {}))
+    counts = LeafCounts(objects, arrivals, continuous, span, queries, seconds, transfer, times)
     columns = arrays["checked"], int(meta["watermark"]), arrays.get("seconds"), arrays.get("kept")
     return LoadReport(int(meta["version"]), counts, *columns, tested=meta.get("tested", {}))
 

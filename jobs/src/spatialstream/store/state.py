@@ -82,6 +82,8 @@ class RoutingState:
         incarnation: id of the stream's incarnation, which its checkpoint has too; empty if it has none.
         rebuilt: number of the version whose tree was last rebuilt from the stream's data; None while the stream has its
             original tree, however often that was adjusted.
+        kind: kind of the active version's index; empty if an earlier release made it active.
+        reason: why the planner chose this kind, a sentence; empty if it did not choose.
     """
 
     active: Binding
@@ -95,12 +97,17 @@ class RoutingState:
     adopted: str = ""
     incarnation: str = ""
     rebuilt: int | None = None
+    kind: str = ""
+    reason: str = ""
 
     @classmethod
-    def created(cls, number: int, slots: int, origin: str, incarnation: str = "") -> RoutingState:
+    def created(
+        cls, number: int, slots: int, origin: str, incarnation: str = "", kind: str = "", reason: str = ""
+    ) -> RoutingState:
         """The state of a new stream: its first version is active from epoch 0 on."""
-        first = Binding(number, 0)
-        return cls(first, None, (first,), frozenset(), frozenset(), number, slots, origin, incarnation=incarnation)
+        first, nobody = Binding(number, 0), frozenset[int]()
+        bare = cls(first, None, (first,), nobody, nobody, number, slots, origin, incarnation=incarnation)
+        return replace(bare, kind=kind, reason=reason)
 
     def at(self, epoch: int) -> int:
         """Number of the version that routes an epoch.
@@ -190,9 +197,11 @@ class RoutingState:
             raise Conflict(f"version {number} is not pending, so it cannot become active in epoch {epoch}")
         if epoch <= self.active.epoch:
             raise Conflict(f"version {number} cannot become active in epoch {epoch}: {self.active} is later")
-        rebuilt = number if self.pending.record.get("strategy") == _REBUILD else self.rebuilt
-        bindings, adopted = (*self.bindings, binding), self.pending.proposal
-        return self._settled(active=binding, bindings=bindings, adopted=adopted, rebuilt=rebuilt)
+        record = self.pending.record
+        changes: dict[str, Any] = {"bindings": (*self.bindings, binding), "adopted": self.pending.proposal}
+        if record.get("strategy") == _REBUILD:
+            changes |= {"rebuilt": number, "reason": record.get("reason", "")}
+        return self._settled(active=binding, kind=record.get("kind", self.kind), **changes)
 
     def withdrawn(self, number: int, proposal: str) -> RoutingState:
         """The state without the pending version; unchanged if it has been withdrawn, or was never published.

@@ -110,7 +110,7 @@ class ZooKeeperStore(RoutingStore):
 
     # ------------------------------------------------------------------------------------------------------- versions
 
-    def create(self, version: RoutingVersion, incarnation: str = "") -> None:
+    def create(self, version: RoutingVersion, incarnation: str = "", reason: str = "") -> None:
         """See :class:`RoutingStore`."""
         origin, blob = digest(version), self._blob(version)
 
@@ -119,7 +119,8 @@ class ZooKeeperStore(RoutingStore):
                 if read := self._read(wait):
                     read[0].recreated(origin, incarnation)
                     return
-                state = RoutingState.created(version.number, version.slots, origin, incarnation)
+                new = version.number, version.slots
+                state = RoutingState.created(*new, origin, incarnation, version.index.kind, reason)
                 for name in ("acks", "statistics"):
                     wait(self._client.ensure_path_async(self._path(name)))
                 blob.write(wait)

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from spatialstream.balance.planner import first_plan
 from spatialstream.connectors.contracts import Storage, find
 from spatialstream.connectors.owned import STREAM
 from spatialstream.connectors.program import program
-from spatialstream.index.kinds import DEFAULT
+from spatialstream.index.kinds import AUTO, DEFAULT
 from spatialstream.index.version import build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.kinds import CANCEL
@@ -26,7 +27,7 @@ from spatialstream.records.decode import Decoded
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.reasons import common_reasons, told_reasons
-from spatialstream.stages.versions import VERSIONS, check_kind, load_version, number_of, save_version, version_name
+from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
 from spatialstream.store.lease import FolderLease, Lease
 from spatialstream.stream.router import EPOCHS
@@ -75,8 +76,8 @@ class FirstIndex:
     """The global index that a new stream begins with.
 
     Attributes:
-        kind: its kind; None: that of the stream if there is one, else the default.
-        leaves: number of its leaves.
+        kind: its kind; None: the default; :data:`~spatialstream.index.kinds.AUTO`: what the planner chooses.
+        leaves: number of its leaves, unless the planner chooses.
         objects: file of objects like those to come.
         queries: file of queries like those to come.
     """
@@ -153,12 +154,10 @@ def ensure_first_version(
 
     Raises:
         Unavailable: the store cannot be reached.
-        StateError: the stream in the store has another number of slots, another incarnation, or another kind of index.
+        StateError: the stream in the store has another number of slots, or another incarnation.
     """
     if storage.list(EPOCHS):
         check_incarnation(store, storage, settings.name, incarnation)
-        if saved := storage.list(VERSIONS):
-            check_kind(load_version(storage, max(map(number_of, saved))), first.kind, settings.name)
         return None
     ends = time.monotonic() + patience
     while True:
@@ -222,7 +221,8 @@ def _ensure(
         if state.slots != settings.slots:
             raise StateError(f"the stream in the routing store has {state.slots} slots, not {settings.slots}")
         version = store.load(state.active.number)
-        check_kind(version, first.kind, settings.name)
+        if first.kind not in (None, AUTO, kind := version.index.kind):
+            report(f"the index is of kind {kind}; {program()} rebalance --strategy rebuild --index changes it")
     else:
         objects, queries = first.objects, first.queries
         known, no_objects = (ObjectBatch.of([]), Refused()) if objects is None else read_objects([objects], settings)
@@ -232,9 +232,13 @@ def _ensure(
                 told = "; ".join(told_reasons(refused.reasons))
                 report(f"{path}: {refused.count:,} records are invalid and were skipped: {told}")
         asked = asked.take(np.flatnonzero(asked.code != CANCEL))
-        kind = first.kind or DEFAULT
-        version = build(settings.space, _sample(known), _sample(asked), first.leaves, settings.slots, kind=kind)
-        store.create(version, incarnation)
+        given = settings.space, _sample(known), _sample(asked)
+        each = len(known) / max(len(given[1]), 1), len(asked) / max(len(given[2]), 1)
+        made = first_plan(first.kind or DEFAULT, first.leaves, settings.slots, *given, each)
+        version = build(*given, made.leaves, settings.slots, kind=made.kind)
+        if made.reason:
+            report(f"index: {made.reason}")
+        store.create(version, incarnation, made.reason)
     if find(storage, version_name(version.number)) is None:
         save_version(storage, version)
 

@@ -15,9 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from spatialstream.balance.planner import first_plan
 from spatialstream.connectors.block_files import BlockFiles
 from spatialstream.connectors.contracts import Sink, Source, Storage, find
-from spatialstream.index.kinds import DEFAULT
+from spatialstream.index.kinds import AUTO, DEFAULT
 from spatialstream.index.version import build
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
@@ -70,8 +71,8 @@ class EmbeddedStream:
         settings: of the stream.
         engine: executes the stages; see :func:`embedded_world`.
         partitions: names of the partitions that are read.
-        index: kind of the global index; None: that of the checkpoint if it has one, else the default.
-        leaves: number of leaves of the index.
+        index: kind of the global index, or ``auto``; None: that of the checkpoint if it has one, else the default.
+        leaves: number of leaves of the index, unless it is planned.
         history: returns objects like those to come, for the index; called once in the stream's incarnation; None:
             the first objects that arrive are used.
         now: a clock, ms.
@@ -101,7 +102,7 @@ class EmbeddedStream:
         self._store = MemoryStore()
         if find(storage, version_name(0)) is not None:
             version = load_version(storage, 0)
-            check_kind(version, index, settings.name)
+            check_kind(version, None if index == AUTO else index, settings.name)
             self._store.create(version)
         router_due, worker_due = due or Every(CHECKPOINT_SECONDS), due or Every(CHECKPOINT_SECONDS)
         self.router = Router(settings, storage, self._store, partitions, now, step, due=router_due)
@@ -139,8 +140,13 @@ class EmbeddedStream:
     def _first_version(self, runs: Sequence[Run]) -> None:
         objects = self._history() if self._history else sample(self._storage, runs, ObjectBatch, _SAMPLE)
         queries = sample(self._storage, runs, QueryBatch, _SAMPLE)
+        rows = [sum(run.rows for run in runs if run.kind == kind) for kind in ("objects", "queries")]
+        known = len(objects) if self._history else rows[0]
+        each = known / max(len(objects), 1), rows[1] / max(len(queries), 1)
         queries = queries.take(np.flatnonzero(queries.code != CANCEL))
         settings = self._settings
-        version = build(settings.space, objects, queries, self._leaves, settings.slots, kind=self._kind)
+        given = settings.space, objects, queries
+        made = first_plan(self._kind, self._leaves, settings.slots, *given, each)
+        version = build(*given, made.leaves, settings.slots, kind=made.kind)
         save_version(self._storage, version)
         self._store.create(version)

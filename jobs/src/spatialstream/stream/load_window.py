@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.balance.attribution import Spent, object_seconds, spread
+from spatialstream.balance.attribution import Spent, Tally, object_seconds, spread
 from spatialstream.balance.loads import TRANSFER, LeafCounts
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.kinds import CODE, KINDS, TYPES, Route
@@ -52,6 +52,7 @@ class _Sample:
     seconds: npt.NDArray[np.float64]
     queries: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     tested: Mapping[str, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,6 +162,10 @@ class LoadWindow:
         sample.checked[leaves] += checked
         spent = Spent.of(load.get("spent", {}))
         sample.seconds[leaves] += object_seconds(spent, objects, checked, matches)
+        asks = sum(count for kind, count in load.get("queries", {}).items() if kind in SNAPSHOT)
+        if "leaves" not in load:  # objects of several versions came, which are not counted
+            spent = Spent(queries=spent.queries)
+        sample.tally.add(Tally(spent, int(objects.sum()), int(checked.sum()), int(matches.sum()), asks))
 
     def _queries(self, load: Mapping[str, Any], sample: _Sample) -> None:
         found = [(kind, cells) for kind in SNAPSHOT if (cells := _cells(load, "leaf_queries", kind)) is not None]
@@ -256,7 +261,10 @@ class LoadWindow:
         for kind, count in self.everywhere.items():
             queries[CODE[kind]] = count
         seconds = float(self.seconds.sum())
-        return LeafCounts(arrivals * max(1.0, held / span), arrivals, continuous, span, queries, seconds, self.transfer)
+        held_now, tally = arrivals * max(1.0, held / span), Tally()
+        for sample in self._samples:
+            tally.add(sample.tally)
+        return LeafCounts(held_now, arrivals, continuous, span, queries, seconds, self.transfer, tally.times)
 
     def _sum(self, columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
         total = np.zeros(self.leaves)

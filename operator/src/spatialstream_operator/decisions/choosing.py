@@ -31,6 +31,7 @@ def choose(
     strategies: Sequence[str] = STRATEGIES,
     number: int | None = None,
     sample: Sample | None = None,
+    kind: str | None = None,
 ) -> Proposal | None:
     """The proposal of the first strategy that would restore balance, or else of the one that comes closest.
 
@@ -42,6 +43,7 @@ def choose(
         strategies: the allowed strategies, cheapest first; those that the index does not have are skipped.
         number: number of the new version; the next one by default.
         sample: the sample that J was computed from.
+        kind: the kind of index that a rebuild makes, see :func:`~spatialstream.balance.proposal.propose`.
 
     Returns:
         The proposal. None if there is no imbalance, or no strategy reduces it.
@@ -51,10 +53,10 @@ def choose(
         StateError: the counts do not belong to the version's leaves.
     """
     if set(kind_named(version.index.kind).strategies) <= set(strategies):
-        return propose(version, counts, statistics, settings, number=number, sample=sample)
+        return propose(version, counts, statistics, settings, number=number, sample=sample, kind=kind)
     tried = []
-    for strategy in usable(strategies, version, sample):
-        proposal = propose(version, counts, statistics, settings, strategy, number, sample)
+    for strategy in usable(strategies, version, sample, kind):
+        proposal = propose(version, counts, statistics, settings, strategy, number, sample, kind)
         if proposal is None or proposal.imbalance_before <= settings.imbalance:
             return None
         if proposal.balanced:

@@ -68,7 +68,7 @@ def settings(context: ReconcileContext) -> RebalanceSettings:
         wanted.cooldown,
         wanted.timeout,
         rebuild=wanted.rebuild,
-        strategies=context.spec.index.kind.strategies,
+        strategies=context.spec.index.strategies("" if context.routing is None else context.routing.kind),
     )
 
 
@@ -147,11 +147,12 @@ def _propose(context: ReconcileContext, store: RoutingStore, command: Propose) -
     if command.first and len(sample.objects) < ENOUGH:
         context.memory.small = sample.seen
         return Refused(now(), "unavailable", f"the router's sample holds fewer than {ENOUGH:,} objects")
-    version, balance, statistics = store.load(command.base), context.spec.index.balance, sample.statistics()
+    version, index, statistics = store.load(command.base), context.spec.index, sample.statistics()
+    given, more = (version, load.counts, statistics, index.balance), (state.last + 1, sample, index.rebuilt)
     if command.first:
-        proposal = propose(version, load.counts, statistics, balance, "rebuild", state.last + 1, sample)
+        proposal = propose(*given, "rebuild", *more)
     else:
-        proposal = choose(version, load.counts, statistics, balance, command.strategies, state.last + 1, sample)
+        proposal = choose(*given, command.strategies, *more)
     context.memory.proposal = proposal
     ratio = imbalance(slot_loads(leaf_loads(version, load.counts, statistics), version.mapping, version.slots))
     view = None if proposal is None else ProposalView.of(proposal.to_record(), explanation(proposal))

@@ -9,6 +9,7 @@ from spatialstream_operator.cluster import Object
 from spatialstream_operator.context import ReconcileContext
 from spatialstream_operator.decisions.balance import Verdict, verdict
 from spatialstream_operator.decisions.conditions import Crew, Summary, conditions, phase, transitions
+from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.metrics import CONDITIONS
 from spatialstream_operator.steps.beating import heartbeat
@@ -35,6 +36,7 @@ async def write_status(context: ReconcileContext) -> None:
         image=context.image,
     )
     before: list[Object] = list(context.status.get("conditions") or [])
+    planned = context.part("routing").get("reason")
     after = conditions(summary, before)
     word = phase(summary)
     await context.remember(
@@ -50,6 +52,8 @@ async def write_status(context: ReconcileContext) -> None:
     )
     for note in transitions(before, after):
         await context.emit(note)
+    if context.routing is not None and context.routing.reason not in ("", planned):
+        await context.emit(Note("IndexPlanned", context.routing.reason))
     _measure(context, after, state)
 
 
@@ -73,7 +77,8 @@ def _routing(context: ReconcileContext) -> dict[str, Any]:
     if context.routing is not None:
         pending = context.routing.pending
         fields = {
-            "kind": context.spec.index.kind.name,
+            "kind": context.routing.kind or None,
+            "reason": context.routing.reason or None,
             "version": context.routing.active.number,
             "pendingVersion": None if pending is None else pending.number,
             "rebuiltVersion": context.routing.rebuilt,

@@ -51,8 +51,9 @@ def look():
     world, memory = World(), Memory()
     world.stream(spec={"rebalance": QUICK})
 
-    def again(store):
+    def again(store, kind="qt-tree"):
         body = world.body()
+        body["spec"]["index"] = {"kind": kind}
         spec = StreamSpec.parse(defaulted(body["spec"]), world.environment.defaults)
         status = copy.deepcopy(body.get("status") or {})
         made = ReconcileContext(world.environment, NAMES, body, spec, status, memory, world.at)
@@ -90,3 +91,15 @@ def test_a_first_tree_is_tried_again_once_there_may_be_more(look, store):
     assert look(store) is None  # the tree cannot be built
     save_sample(store, sampled(2_000, 100.0))
     assert published(look, store) == "rebuild"
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"), [("qt-tree", "qt-tree"), ("a-grid", "a-grid"), ("auto", ""), ("grid", "qt-tree")]
+)
+def test_a_rebuild_makes_the_kind_of_the_spec(look, store, kind, made):
+    save_sample(store, sampled(2_000))
+    for _ in range(6):
+        pending = look(store, kind)
+    assert pending.record["strategy"] == "rebuild"
+    assert pending.record["kind"] == (made or pending.record["kind"])
+    assert ("the slowest slot of" in pending.record["reason"]) == (kind == "auto")

@@ -1,0 +1,402 @@
+"""The planner: which kind of global index, of how many leaves, a stream wants, and why.
+
+Kinds differ in how they divide space, and a stream's objects and queries decide which division pays. The planner tries:
+it builds each kind that adapts to a sample, with 1, 4, 16 and 64 leaves a slot, from one half of a sample of the stream
+and routes the other half with it; and then the other way round, because which leaves share a slot is partly chance. The
+halves follow from the records' ids, so an index is judged by records that it was not built from. What comes to each
+slot is counted:
+
+- ``objects``, and ``entries``: registrations of continuous queries, one for each slot that they are registered at; like
+  objects they count less the longer ago they were;
+- ``matches``: pairs of a continuous query and an object of its region that has the rarest word of one of the query's
+  groups, at the object's slot; ``found``: the same of snapshot queries;
+- ``candidates``: pairs of a query that is registered everywhere (CKQ) and an object with its rarest word;
+- ``asks``: snapshot queries, one for each slot that they are sent to; an SKQ to the nearest leaf's, and to those that
+  the circle to its k-th object reaches.
+
+Each costs a measured time (:class:`Costs`). A batch takes as long as its slowest slot: of all that were tried, the one
+whose slowest slot needs least time is best. What is within :data:`TIE` of it is as good: of these a QT-tree is taken
+before other kinds, and then fewer leaves before more.
+
+The result depends on the sample alone, not on the order of its records.
+
+Cost: that of building each index, O(sampled records) to route, and that of :mod:`~spatialstream.balance.word_join`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from spatialstream.balance.attribution import UnitTimes
+from spatialstream.balance.settings import BalanceSettings
+from spatialstream.balance.word_join import WordJoin
+from spatialstream.index.base import GlobalIndex
+from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, Kind
+from spatialstream.index.partition import karmarkar_karp
+from spatialstream.index.sample import Sample
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Floats, Ints, Words
+from spatialstream.model.errors import SettingError
+from spatialstream.model.hashing import hash_strings
+from spatialstream.model.kinds import STANDING, Route, having
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
+
+__all__ = ["ENOUGH", "MEASURED", "TIE", "Costs", "Option", "Plan", "first_plan", "plan", "whole"]
+
+ENOUGH = 1_000
+"""Minimum number of sampled objects."""
+
+TIE = 0.1
+"""What needs at most this much more time than the best, as a fraction, is as good."""
+
+LEAVES = (1, 4, 16, 64)
+"""Leaves by slot that are tried."""
+
+_NEVER = 1e15
+"""Decay time of a sample in which nothing decays, in ms."""
+
+_NEAREST_QUERIES = 500
+"""Maximum number of sampled SKQs whose circles are routed; those chosen stand for the others."""
+
+_NEAREST = having(lambda kind: kind.route is Route.NEAREST)
+_EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The time that a slot takes for what comes to it, in microseconds each; see the module.
+
+    Attributes:
+        object: of an object: to store it, and to look for continuous queries.
+        entry: of registering a continuous query.
+        match: of a pair of a continuous query and an object of its region.
+        candidate: of a pair of a query that is registered everywhere and an object with its word.
+        ask: of a snapshot query, without what it finds.
+        found: of an object that a snapshot query finds.
+    """
+
+    object: float
+    entry: float
+    match: float
+    candidate: float
+    ask: float
+    found: float
+
+    def of(self, times: UnitTimes) -> Costs:
+        """These costs, but those of a live stream where its slots measured them.
+
+        A snapshot query's time was measured with what it found.
+        """
+        match = 1e6 * times.match or self.match
+        return replace(
+            self,
+            object=1e6 * times.object or self.object,
+            match=match,
+            candidate=self.candidate * match / self.match,
+            ask=1e6 * times.ask or self.ask,
+            found=0.0 if times.ask else self.found,
+        )
+
+
+MEASURED = Costs(object=1.83, entry=0.56, match=0.074, candidate=0.028, ask=55.5, found=0.28)
+"""What ``python -m tests.benchmarks.bench_planner --costs`` measured on one core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An index that was tried, and what comes to its slowest slot, of all that the sample stands for.
+
+    Figures are the mean of two tries, see the module.
+
+    Attributes:
+        kind: its kind.
+        wanted: leaves that it was built for.
+        leaves: leaves that it has.
+        seconds: time of the slowest slot.
+        mean: mean time of the slots, in seconds.
+        objects, entries, matches, candidates, asks, found: what comes to the slowest slot.
+    """
+
+    kind: str
+    wanted: int
+    leaves: int
+    seconds: float
+    mean: float
+    objects: float
+    entries: float
+    matches: float
+    candidates: float
+    asks: float
+    found: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A choice.
+
+    Attributes:
+        kind: the kind of index.
+        leaves: about how many leaves it is to have.
+        reason: why, as a sentence without its full stop.
+        table: what was tried, by kind and then by leaves.
+    """
+
+    kind: str
+    leaves: int
+    reason: str
+    table: tuple[Option, ...] = ()
+
+    def to_record(self) -> dict[str, Any]:
+        """The plan, JSON-serializable."""
+        return asdict(self)
+
+
+def plan(sample: Sample, slots: int, settings: BalanceSettings, costs: Costs = MEASURED) -> Plan:
+    """Choose the kind of index, and how many leaves it is to have.
+
+    Args:
+        sample: a sample of the stream with at least :data:`ENOUGH` objects.
+        slots: number of slots.
+        settings: the maximum number of leaves.
+        costs: times of this stream or machine.
+
+    Raises:
+        SettingError: the sample has too few objects.
+    """
+    if len(sample.objects) < ENOUGH:
+        raise SettingError("sample", f"a plan needs at least {ENOUGH:,} objects, and there are {len(sample.objects):,}")
+    one, other = _halves(sample)
+    ways = [(each, _statistics(each), _Trial(judge, slots, costs)) for each, judge in ((one, other), (other, one))]
+    table = []
+    for kind in _kinds():
+        for leaves in _leaves(slots, settings.leaves):
+            build = kind.implementation.build
+            found = [trial.counts(build(half.objects, leaves, statistics)) for half, statistics, trial in ways]
+            table.append(Option(kind.name, leaves, *_means(found)))
+    return _decided(tuple(table))
+
+
+def _statistics(half: Sample) -> Statistics:
+    """J of a half, with one STQ over the whole space, which tells leaves apart that no query concerns.
+
+    That of a new stream's index has one too (:func:`spatialstream.index.version.build`).
+    """
+    everywhere = QueryBatch.of([Query("", half.now, Predicate(), TopTerms(1), Lifetime(0))])
+    weights = half.weights[0], np.append(half.weights[1], 1.0)
+    return replace(half, queries=QueryBatch.concat([half.queries, everywhere]), weights=weights).statistics()
+
+
+def _means(found: list[tuple[int, Floats]]) -> tuple[Any, ...]:
+    """The mean of two tries: leaves, and the other figures of an option."""
+    leaves = round(sum(each for each, _ in found) / len(found))
+    return leaves, *np.mean([figures for _, figures in found], axis=0).tolist()
+
+
+def first_plan(
+    kind: str,
+    leaves: int,
+    slots: int,
+    space: Space,
+    objects: ObjectBatch,
+    queries: QueryBatch,
+    each: tuple[float, float] = (1.0, 1.0),
+    settings: BalanceSettings | None = None,
+) -> Plan:
+    """The index of a new stream or run: the one that is asked for, or the planner's choice.
+
+    Args:
+        kind: a kind, or :data:`~spatialstream.index.kinds.AUTO`.
+        leaves: number of leaves, unless the planner chooses.
+        slots: number of slots.
+        space: the stream's space.
+        objects: objects like those to come; with fewer than :data:`ENOUGH` of them AUTO is the default kind.
+        queries: queries like those to come.
+        each: how many objects each object stands for, and how many queries each query.
+        settings: the maximum number of leaves.
+    """
+    if kind != AUTO:
+        return Plan(kind, leaves, "")
+    if len(objects) < ENOUGH:
+        return Plan(
+            DEFAULT, leaves, f"a plan needs at least {ENOUGH:,} objects, and there are {len(objects):,}: {DEFAULT}"
+        )
+    return plan(whole(space, objects, queries, each), slots, settings or BalanceSettings())
+
+
+def whole(space: Space, objects: ObjectBatch, queries: QueryBatch, each: tuple[float, float] = (1.0, 1.0)) -> Sample:
+    """A sample of a stream of which all is known, so that what is old counts as much as what is new.
+
+    Args:
+        space: its space.
+        objects: objects of the stream, or some of them.
+        queries: its queries, likewise.
+        each: how many objects each object stands for, and how many queries each query.
+    """
+    weights = np.full(len(objects), each[0]), np.full(len(queries), each[1])
+    span = max(float(np.ptp(objects.t)), 1.0) if len(objects) else 1.0
+    return Sample.of(space, objects, queries, span, weights, memory=_NEVER)
+
+
+def _kinds() -> Iterator[Kind]:
+    """The kinds that adapt to a sample; a uniform grid is a baseline, which nothing is rebuilt into."""
+    return (kind for kind in KINDS.values() if kind.adapts)
+
+
+def _leaves(slots: int, most: int) -> list[int]:
+    """The numbers of leaves that are tried."""
+    return [slots * each for each in LEAVES if slots * each <= most] or [most]
+
+
+def _decided(table: tuple[Option, ...]) -> Plan:
+    best = min(table, key=_time)
+    equal = [each for each in table if each.seconds <= (1.0 + TIE) * best.seconds]
+    taken = min(equal, key=lambda each: (each.kind != DEFAULT, each.leaves, each.seconds, each.wanted))
+    others = [each for each in table if each.kind != taken.kind] or [each for each in table if each is not taken]
+    return Plan(taken.kind, taken.wanted, _reason(taken, min(others, key=_time, default=None), best), table)
+
+
+def _time(option: Option) -> tuple[float, bool, int]:
+    return option.seconds, option.kind != DEFAULT, option.leaves
+
+
+def _reason(taken: Option, other: Option | None, best: Option) -> str:
+    said = f"the slowest slot of {_named(taken)} needs {taken.seconds:.3g} s for what the sample stands for"
+    if other is not None:
+        said += f", that of {_named(other)} {other.seconds:.3g} s"
+    if taken is not best:
+        whom = "that" if best is other else f"the least, {best.seconds:.3g} s of {_named(best)}"
+        said += f"; within {TIE:.0%} of {whom}, a QT-tree is taken first, then fewer leaves"
+    return said
+
+
+def _named(option: Option) -> str:
+    return f"{option.kind} with {option.leaves:,} leaves" if option.leaves != 1 else f"{option.kind} with 1 leaf"
+
+
+class _Trial:
+    """Routes one half of a sample with indexes that were built from the other.
+
+    What does not depend on an index is found once.
+    """
+
+    def __init__(self, judge: Sample, slots: int, costs: Costs) -> None:
+        self._slots, self._costs, self._objects = slots, costs, judge.objects
+        self._weights, asked = judge.counts()
+        code, join = judge.queries.code, WordJoin(judge.space, judge.objects, self._weights)
+
+        def some(chosen: Any) -> tuple[QueryBatch, Floats]:
+            rows = np.flatnonzero(chosen)
+            return judge.queries.take(rows), asked[rows]
+
+        standing, weight = some(STANDING[code])
+        ago = np.maximum(
+            np.minimum(standing.duration, judge.now - standing.t), 0
+        )  # counts() do not decay before the end
+        self._standing = standing, weight * np.exp(-ago / judge.memory)
+        self._asked = some(~STANDING[code] & ~_NEAREST[code])
+        self._matches = join.matches(*some(STANDING[code] & ~_EVERYWHERE[code]))
+        self._candidates = join.matches(*some(STANDING[code] & _EVERYWHERE[code]), everywhere=True)
+        self._found = join.matches(*self._asked)
+        nearest, weight = some(_NEAREST[code])
+        stride = max(1, -(-len(nearest) // _NEAREST_QUERIES))
+        rows = np.arange(0, len(nearest), stride)
+        self._nearest, self._nearest_weight = nearest.take(rows), weight[rows] * len(nearest) / max(len(rows), 1)
+        self._circles = join.reach(self._nearest)
+
+    def counts(self, index: GlobalIndex) -> tuple[int, Floats]:
+        """The leaves of an index, and the figures of an :class:`Option` from ``seconds`` on.
+
+        Leaves are given to slots as those of a new stream are.
+        """
+        slots = self._slots
+        version = RoutingVersion(0, index, karmarkar_karp(index.leaves.load, slots), slots)
+        owner = version.route_objects(self._objects)
+        objects, matches, candidates, found = (
+            np.bincount(owner, each, slots) for each in (self._weights, self._matches, self._candidates, self._found)
+        )
+        entries = self._sent(version, *self._standing)
+        asks = self._sent(version, *self._asked) + self._reached(version)
+        columns = np.stack([objects, entries, matches, candidates, asks, found])
+        seconds = 1e-6 * np.array(astuple(self._costs)) @ columns
+        slowest = int(seconds.argmax())
+        return len(index.leaves), np.array([seconds[slowest], seconds.mean(), *columns[:, slowest]])
+
+    def _sent(self, version: RoutingVersion, queries: QueryBatch, weights: Floats) -> Floats:
+        row, slot = version.route_queries(queries)
+        return np.bincount(slot, weights[row], self._slots).astype(np.float64)
+
+    def _reached(self, version: RoutingVersion) -> Floats:
+        """SKQs by the slots that are asked, in either phase."""
+        row, leaf = version.index.route_regions(self._circles)
+        row = np.concatenate([row, np.arange(len(self._nearest), dtype=np.int32)])
+        leaf = np.concatenate([leaf, version.index.nearest_leaves(self._nearest.at)])
+        pairs = np.unique(row.astype(np.int64) * self._slots + version.mapping[leaf])
+        row, slot = np.divmod(pairs, self._slots)
+        return np.bincount(slot, self._nearest_weight[row], self._slots).astype(np.float64)
+
+
+# ------------------------------------------------------------------------------------------------------------- halves
+
+
+def _halves(sample: Sample) -> tuple[Sample, Sample]:
+    """The halves of a sample by the ids of its records, in an order that follows from the records.
+
+    Each stands for all of the stream.
+    """
+    objects, queries = sample.objects, sample.queries
+    by_id = hash_strings(objects.ids), hash_strings(queries.ids)
+    shape = queries.regions.shape
+    orders = (
+        np.lexsort((_words(objects.terms), objects.y, objects.x, by_id[0], objects.t)),
+        np.lexsort((_words(queries.keywords), *shape.T, queries.k, queries.code, by_id[1], queries.t)),
+    )
+    one, other = (
+        [order[(hashes[order] & np.uint64(1)) == np.uint64(half)] for order, hashes in zip(orders, by_id, strict=True)]
+        for half in (0, 1)
+    )
+    return _part(sample, *one), _part(sample, *other)
+
+
+def _part(sample: Sample, objects: Ints, queries: Ints) -> Sample:
+    """Some of the records, each of which stands for those that are left out too."""
+    some, asked = sample.objects.take(objects), sample.queries.take(queries)
+    scales = [_scale(count, rows) for count, rows in zip(sample.counts(), (objects, queries), strict=True)]
+    return replace(
+        sample,
+        objects=replace(some, terms=_sorted(some.terms)),
+        queries=replace(asked, keywords=_sorted(asked.keywords)),
+        weights=(sample.weights[0][objects] * scales[0], sample.weights[1][queries] * scales[1]),
+        least=(sample.least[0] + math.log(scales[0]), sample.least[1] + math.log(scales[1])),
+    )
+
+
+def _scale(counts: Floats, rows: Ints) -> float:
+    """By how much more than some records stand for all records do; 1 if they stand for nothing."""
+    kept = math.fsum(counts[rows].tolist())
+    return math.fsum(counts.tolist()) / kept if kept > 0.0 else 1.0
+
+
+def _sorted(terms: TermLists) -> TermLists:
+    """The same sets, with a vocabulary in the order of its words' hashes, so that codes follow from the words."""
+    terms = terms.compact()
+    order = np.argsort(hash_strings(terms.vocabulary), kind="stable")
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return TermLists(terms.offsets, place[terms.codes], terms.vocabulary.take(order))
+
+
+def _words(terms: TermLists) -> Words:
+    """A number that follows from the words of each set, uint64[n]."""
+    owner = np.repeat(np.arange(len(terms)), np.diff(terms.offsets))
+    result = np.zeros(len(terms), np.uint64)
+    np.add.at(result, owner, hash_strings(terms.vocabulary)[terms.codes])
+    return result

@@ -1,0 +1,70 @@
+"""``spatialstream plan``: which kind of global index suits the objects and queries of files, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from spatialstream.cli import options as shared
+
+if TYPE_CHECKING:
+    from spatialstream.balance.planner import Option, Plan
+
+__all__ = ["add_parser"]
+
+_MOST_LEAVES = 1_024
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "plan",
+        help="say which kind of global index suits files of objects and queries",
+        description="Builds the kinds of global index with several numbers of leaves from one half of a sample of the "
+        "files, routes the other half with each, and says which one keeps the slowest slot busy for the least time. "
+        "run, tree and router --index auto, and rebalance --strategy rebuild --index auto choose so.",
+    )
+    shared.add_input(parser)
+    shared.add_areas(parser)
+    shared.add_layout(parser)
+    shared.add_time_unit(parser)
+    shared.add_space(parser)
+    shared.add_terms(parser)
+    add = parser.add_argument
+    add("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
+    text = f"most leaves of an index (default {_MOST_LEAVES})"
+    add("--max-leaves", type=shared.count, default=_MOST_LEAVES, metavar="N", help=text)
+    text = "largest number of objects, and of queries, to read for the sample (default 50000)"
+    add("--sample", type=shared.count, default=50_000, metavar="N", help=text)
+    add("--json", action="store_true", help="print the plan as JSON")
+    add("--quiet", action="store_true", help="print only the plan and errors")
+    parser.set_defaults(function=_plan)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from spatialstream.balance.planner import plan, whole
+    from spatialstream.balance.settings import BalanceSettings
+    from spatialstream.cli.sampling import sampled
+
+    options.queries = shared.query_files(options)
+    sample = whole(options.space, *sampled(options, shared.term_rule(options), options.time_unit or "ms"))
+    found = plan(sample, options.slots, BalanceSettings(leaves=options.max_leaves))
+    print(json.dumps(found.to_record()) if options.json else _text(found))
+    return 0
+
+
+def _text(found: Plan) -> str:
+    from spatialstream.model.tables import aligned
+
+    head = ["", "kind", "leaves", "slowest slot", "mean", "objects", "continuous", "matches", "asked"]
+    table = aligned(head, [_row(each, found) for each in found.table], right=range(2, len(head)))
+    said = f"{found.reason[0].upper()}{found.reason[1:]}."
+    return "\n".join([f"--index {found.kind} --leaves {found.leaves}", "", said, "", *table])
+
+
+def _row(option: Option, found: Plan) -> list[str]:
+    taken = (option.kind, option.wanted) == (found.kind, found.leaves)
+    times = [f"{1e3 * seconds:,.1f} ms" for seconds in (option.seconds, option.mean)]
+    counts = [f"{count:,.0f}" for count in (option.objects, option.entries, option.matches, option.asks)]
+    return ["*" if taken else "", option.kind, f"{option.wanted:,}", *times, *counts]
