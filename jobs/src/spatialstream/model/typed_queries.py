@@ -23,6 +23,7 @@ from spatialstream.model.space import LARGEST, Space
 from spatialstream.model.terms import ANY_WORDS
 
 __all__ = [
+    "CBQ",
     "CKQ",
     "CRQ",
     "CTQ",
@@ -336,6 +337,35 @@ class CTQ(ContinuousQuery):
     k: int
     window: int | str | timedelta
     step: int | str | timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CBQ(ContinuousQuery):
+    """Continuous best query: the k best objects by place, text and time, near the point ``at``, at each change.
+
+    Only in a stream that counts words (``ranking``).
+
+    Attributes:
+        at: the point.
+        k: number of objects.
+        words: by which it ranks; an object has to have one of them.
+        radius: of the disk, in metres or planar units.
+        half_life: time in which an object loses half of its weight: ms, text, or a timedelta.
+        weights: ``{"space": α}``.
+        window: for how long an object counts; None: until the query ends.
+        duration: τ, at most 65,536 half-lives; None: so many, of at least an hour each.
+    """
+
+    _type: ClassVar[str] = "CBQ"
+    _names: ClassVar[Mapping[str, str]] = {"half_life": "halfLife"}
+
+    at: Sequence[float]
+    k: int
+    words: Sequence[str]
+    radius: float
+    half_life: int | str | timedelta
+    weights: Mapping[str, float] | None = None
+    window: int | str | timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
