@@ -168,6 +168,8 @@ class TypedQuery:
         for name in _SEQUENCES:
             if isinstance(given := getattr(self, name, None), list | np.ndarray):
                 object.__setattr__(self, name, _frozen(given))
+        if isinstance(weights := getattr(self, "weights", None), dict):
+            object.__setattr__(self, "weights", _Weights(weights))
         region: Any = getattr(self, "region", None)
         if hasattr(region, "__geo_interface__"):
             object.__setattr__(self, "region", Polygon(region))
@@ -374,6 +376,13 @@ class Cancel(TypedQuery):
 
     _type: ClassVar[str] = "CANCEL"
     _assumed: ClassVar[Mapping[str, Any]] = {"t": 0}
+
+
+class _Weights(dict[str, float]):
+    """Weights of a query, which is a value: it can be hashed, and so can what it has."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 def as_record(query: TypedQuery | Mapping[str, Any]) -> Mapping[str, Any]:

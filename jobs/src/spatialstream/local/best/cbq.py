@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Codes, Flags, Floats, Ints
+from spatialstream.local.arrays import Codes, Flags, Floats, Ints, wide
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Table
 from spatialstream.local.grid.matching import Objects
@@ -67,7 +67,7 @@ class Scored(Candidates):
 
 
 class _Queries(NamedTuple):
-    """Columns of the queries; their words are ``count[r]`` entries from ``first[r]`` on."""
+    """Columns of the queries; their words are ``length[r]`` entries from ``first[r]`` on."""
 
     x: Floats
     y: Floats
@@ -79,7 +79,7 @@ class _Queries(NamedTuple):
     half_life: Ints
     asked: Ints
     first: Ints
-    count: Ints
+    length: Ints
 
 
 class _Words(NamedTuple):
@@ -92,8 +92,8 @@ class _Words(NamedTuple):
 @kernel
 def _overlap(o: int, r: int, batch: Objects, spans: Codes, tags: Ints, queries: _Queries, words: _Words) -> int:
     """The sum of the weights of the query's words that the object has; -1 if it has none of them."""
-    dot, shared = np.int64(0), False
-    first, last = queries.first[r], queries.first[r] + queries.count[r]
+    dot, shared = 0, False
+    first, last = queries.first[r], queries.first[r] + queries.length[r]
     for j in range(spans[o], spans[o + 1]):
         tag = tags[batch.codes[j]]
         if tag > 0:
@@ -101,7 +101,7 @@ def _overlap(o: int, r: int, batch: Objects, spans: Codes, tags: Ints, queries: 
                 if words.word[w] == tag - 1:
                     dot += words.weight[w]
                     shared = True
-    return dot if shared else np.int64(-1)
+    return dot if shared else -1
 
 
 @kernel
@@ -137,7 +137,7 @@ def _offer(
         dot = _overlap(o, r, batch, spans, tags, queries, words)
         if dot < 0:
             continue
-        textual = textual_score(dot, np.int64(spans[o + 1] - spans[o]), queries.asked[r])
+        textual = textual_score(dot, wide(spans[o + 1]) - wide(spans[o]), queries.asked[r])
         score = standing_score(queries.share[r], spatial_score(d, queries.radius[r]), textual)
         key = standing_key(score, t - queries.start[r], queries.half_life[r])
         if window < 0:
@@ -164,7 +164,7 @@ class ContinuousBestIndex(HeapIndex, MovableIndex):
     name, found, shrinks = "cbq", Scored, False
     derived: ClassVar[Mapping[str, npt.DTypeLike]] = {
         **{"radius": np.float64, "share": np.float64},
-        **dict.fromkeys(("half_life", "asked", "first", "count"), np.int64),
+        **dict.fromkeys(("half_life", "asked", "first", "length"), np.int64),
     }
 
     def __init__(self, space: Space) -> None:
@@ -180,7 +180,7 @@ class ContinuousBestIndex(HeapIndex, MovableIndex):
     @property
     def nbytes(self) -> int:
         """See :class:`LocalIndex`; O(grids + pieces)."""
-        held = sum(each.ids.nbytes + each.ranking.nbytes + each.regions.shape.nbytes for each in self._asked)
+        held: int = sum(each.ids.nbytes + each.ranking.nbytes + each.regions.shape.nbytes for each in self._asked)
         return super().nbytes + self._words.nbytes + held
 
     def _add(self, queries: QueryBatch) -> TermLists:
@@ -197,15 +197,15 @@ class ContinuousBestIndex(HeapIndex, MovableIndex):
             self._table = None
         weights = [weight for by in rankings for weight in by.weights]
         first = self._words.append({"word": np.array(words, np.int64), "weight": np.array(weights, np.int64)})
-        count = np.array([len(by.words) for by in rankings], np.int64)
+        length = np.array([len(by.words) for by in rankings], np.int64)
         rows = slice(len(self._queries) - len(queries), None)
         for name, column in (
             ("radius", [by.radius for by in rankings]),
             ("share", [by.shares[0] for by in rankings]),
             ("half_life", [by.half_life for by in rankings]),
             ("asked", [sum(weight * weight for weight in by.weights) for by in rankings]),
-            ("first", first + np.cumsum(count) - count),
-            ("count", count),
+            ("first", first + np.cumsum(length) - length),
+            ("length", length),
         ):
             self._queries[name][rows] = column
         return rankings

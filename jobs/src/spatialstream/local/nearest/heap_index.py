@@ -153,8 +153,8 @@ class HeapIndex(ContinuousIndex):
                 found.append((number, at + np.int32(first), *values))
             chunk = max(_LEAST_CHUNK, min(8 * chunk, _PAIRS * (last - first) // max(1, matches)))
             first = last
-            number, at, *values = (np.concatenate(column) for column in zip(*found, strict=True))
-            yield self.found(number, at, *values).take(np.lexsort((number, at)))
+            number, at, *more = (np.concatenate(column) for column in zip(*found, strict=True))
+            yield self.found(number, at, *more).take(np.lexsort((number, at)))
 
     def _accepted(self, batch: ProbeBatch, position: int) -> tuple[int, Ints, Codes, tuple[Floats, ...]]:
         """Offer objects to one tier: number of matches; number of the query, object, and more, of accepted pairs."""

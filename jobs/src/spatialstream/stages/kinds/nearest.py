@@ -72,14 +72,14 @@ class ContinuousNearest(ContinuousStage):
     """CKQ: the nearest k at each of their changes.
 
     Attributes:
-        type: the kind's name.
+        kind: the kind's name.
         block: the kind of the blocks with what slots find.
         values: the columns of these beside number and object, as :class:`Candidates` has them.
         arrivals: what they are read as.
         order: the class of its rows among those of one timestamp.
     """
 
-    type: ClassVar[str] = "CKQ"
+    kind: ClassVar[str] = "CKQ"
     block: ClassVar[str] = messages.ARRIVALS
     values: ClassVar[tuple[str, ...]] = ("distance",)
     arrivals: ClassVar[type[Arrivals]] = Arrivals
@@ -106,9 +106,9 @@ class ContinuousNearest(ContinuousStage):
             places = changes.ids, changes.object_t, changes.x, changes.y
             items = object_texts(sink.space, *places, changes.distance, changes.score)
             lines = row_lines(
-                self.type, changes.query, changes.t, "objects", changes.offsets, items, limits=sink.limits
+                self.kind, changes.query, changes.t, "objects", changes.offsets, items, limits=sink.limits
             )
-            sink.lines.add(self.type, changes.t, self.order, np.arange(rank, rank + len(changes)), *lines)
+            sink.lines.add(self.kind, changes.t, self.order, np.arange(rank, rank + len(changes)), *lines)
             rank += len(changes)
 
     def _arrivals(self, objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:

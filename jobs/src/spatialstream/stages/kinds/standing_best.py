@@ -32,7 +32,7 @@ __all__ = ["ContinuousBest", "weighed"]
 class ContinuousBest(ContinuousNearest):
     """CBQ: the best k at each of their changes."""
 
-    type: ClassVar[str] = "CBQ"
+    kind: ClassVar[str] = "CBQ"
     block: ClassVar[str] = messages.BEST_ARRIVALS
     values: ClassVar[tuple[str, ...]] = ("distance", "score", "key")
     arrivals: ClassVar[type[Arrivals]] = ScoredArrivals
