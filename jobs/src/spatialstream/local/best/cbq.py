@@ -219,7 +219,7 @@ class ContinuousBestIndex(HeapIndex, MovableIndex):
     def _offer(self, batch: ProbeBatch, objects: Codes, rows: Codes) -> tuple[Ints, tuple[Floats, ...]]:
         tags = np.zeros(batch.words, np.int64)
         if self._table is None:
-            self._table = KeywordTable.build(pa.array(self._numbers, pa.string()))
+            self._table = KeywordTable.build(pa.array([*self._numbers], pa.string()))
         tags[batch.keys.used] = self._table.translate(batch.keys, np.arange(1, len(self._table) + 1))
         given = batch.objects, batch.spans, tags, self._queries.view(_Queries), self._words.view(_Words)
         kept = self._queries.view(Kept)
