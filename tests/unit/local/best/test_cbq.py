@@ -122,6 +122,7 @@ class BestRun(Run):
     def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Row]:
         found = [arrivals_of(index, batch) for index, batch in zip(self.slots, batches, strict=True)]
         parts = list(self.merger.changes(ScoredArrivals.concat(found), epoch.horizon))
+        assert len(self.merger) <= len(self.stream.queries)
         return [row for part in parts for row in rows_of(part)]
 
     def checkpoint(self) -> list[dict]:
