@@ -28,6 +28,7 @@ from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.properties.declared import Properties, Value
 from spatialstream.model.queries import (
+    ENDLESS_HALF_LIFE,
     MOST_STEPS,
     Best,
     Cancellation,
@@ -38,6 +39,7 @@ from spatialstream.model.queries import (
     endless,
 )
 from spatialstream.model.ranking.asked import Ranking
+from spatialstream.model.ranking.scores import LONGEST_LIFE
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
@@ -286,12 +288,18 @@ def queries(
         region = draw(regions(space, pool))
     duration, t, selection = draw(st.sampled_from(_DURATIONS)), draw(times), kind.selection.of(k, x, y)
     if kind.is_ranked:
-        by = draw(rankings(space, pool, x, y, t))
+        by = draw(rankings(space, pool, x, y, t, continuous=kind.continuous))
         region, selection = Circle(x, y, by.reach), selection.ranked(by)
         if by.between is not None:
             duration = t - by.between[0] + 1
-    if (kind.continuous or (kind.is_ranked and duration == _DURATIONS[-1])) and draw(st.integers(0, 4)) == 0:
-        duration = endless(step)
+        elif kind.continuous:
+            assert by.half_life is not None
+            duration = min(duration, by.half_life * LONGEST_LIFE)
+    half_life = by.half_life if kind.continuous and kind.is_ranked else None
+    if half_life is not None and half_life < ENDLESS_HALF_LIFE:
+        pass  # it has to end
+    elif (kind.continuous or (kind.is_ranked and duration == _DURATIONS[-1])) and draw(st.integers(0, 4)) == 0:
+        duration = endless(step, half_life)
     elif step is not None:
         duration = min(duration, step * MOST_STEPS)
     where = draw(st.sampled_from((None, *CONDITIONS))) if conditions else None
@@ -305,17 +313,26 @@ def queries(
 
 
 @st.composite
-def rankings(draw: st.DrawFn, space: Space, pool: Sequence[tuple[float, float]], x: float, y: float, t: int) -> Ranking:
+def rankings(
+    draw: st.DrawFn,
+    space: Space,
+    pool: Sequence[tuple[float, float]],
+    x: float,
+    y: float,
+    t: int,
+    *,
+    continuous: bool = False,
+) -> Ranking:
     """Rankings around a point; objects lie exactly on the border of the disk, or of a multiple of it."""
-    expansions = draw(st.sampled_from([1, 2, 3, 4]))
+    expansions = 1 if continuous else draw(st.sampled_from([1, 2, 3, 4]))
     exact = draw(_radius_to(space, pool, x, y)) / draw(st.sampled_from([1, 2, 3]))
     radius = draw(st.sampled_from([each for each in _radii(space)[1:] if each < _FARTHEST[space.geographic]]))
     if exact > 0.0 and draw(st.booleans()):
         radius = exact
     radius = min(radius, _FARTHEST[space.geographic] / expansions)
     words = tuple(sorted(draw(st.lists(st.sampled_from(TERMS), min_size=1, max_size=4, unique=True))))
-    static = draw(st.booleans())
-    if draw(st.integers(0, 2)):
+    static = continuous or draw(st.booleans())
+    if continuous or draw(st.integers(0, 2)):
         share = draw(st.sampled_from([0.0, 0.2, 0.5, 1.0]))
         half_life = draw(st.sampled_from([1, 5, 64, 100, 86_400_000]))
         return Ranking(words, radius, expansions, half_life, None, (share, 0.0, 1.0 - share), static)
@@ -428,7 +445,9 @@ def _random_query(
         words = keywords or focus.terms[:1] or ("w0",)
         keywords, groups, none = (), (), none if rng.random() < 0.5 else ()
         radius = min(side * width / 8, 40.0) * (100_000.0 if space.geographic else 1.0)
-        by = Ranking(tuple(sorted(words)), radius, rng.choice([1, 4]), rng.choice([span // 20, span]))
+        expansions = 1 if kind.continuous else rng.choice([1, 4])
+        half_life = rng.choice([span // 20, span])
+        by = Ranking(tuple(sorted(words)), radius, expansions, half_life, static=kind.continuous)
         region = Circle(focus.x, focus.y, by.reach)
     elif kind.has_point:
         k = rng.choice([1, 5, 10])
@@ -510,7 +529,7 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
     record |= query.predicate.expression.to_record()
     lifetime, ranking = query.lifetime, query.selection.ranking
     if ranking is not None:
-        record |= ranking.to_record()
+        record |= {name: value for name, value in ranking.to_record().items() if name in query.kind.fields}
     if lifetime.duration <= TIME_LIMIT and (ranking is None or ranking.between is None):
         record["duration"] = lifetime.duration
     return record | {

@@ -29,6 +29,7 @@ TRIANGLE = {"type": "Polygon", "coordinates": [[[0, 0], [1.5, 0], [0, 1], [0, 0]
 CRQ = {"stream": "quakes", "type": "CRQ", "region": BOX}
 CKQ = {"stream": "quakes", "type": "CKQ", "at": [0, 0], "k": 3}
 CTQ = {"stream": "quakes", "type": "CTQ", "region": BOX, "k": 3, "window": "1h", "step": 60_000}
+CBQ = {"stream": "quakes", "type": "CBQ", "at": [0, 0], "k": 3, "words": ["a"], "radius": 1000, "halfLife": "6h"}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -52,6 +53,8 @@ def space(namespace):
         CRQ,
         CKQ,
         CTQ,
+        CBQ,
+        {**CBQ, "weights": {"space": 0.5}, "window": "1d", "halfLife": 60_000, "duration": "1h", "where": "a = 1"},
         {**CRQ, "region": {"circle": [13.4, 52.5, 1000]}, "duration": "7d", "keywords": [], "any": [["a", "b"], ["c"]]},
         {**CKQ, "window": 1000, "none": ["a"], "duration": 0},
         {**CRQ, "region": {"polygon": TRIANGLE}},
@@ -90,7 +93,7 @@ def test_the_examples_are_accepted(api, namespace):
         (CRQ, {"region": {"box": None, "polygon": {"type": "Feature", "coordinates": [[]]}}}, "requires geometry"),
         (CRQ, {"region": {"box": None, "polygon": {"type": "Point", "coordinates": [0, 0]}}}, "Unsupported value"),
         (CRQ, {"region": {"box": [0, 0, 1]}}, "spec.region.box"),
-        (CRQ, {"at": [0, 0]}, "a CKQ requires at"),
+        (CRQ, {"at": [0, 0]}, "a CKQ and a CBQ require at"),
         (CRQ, {"k": 3}, "a CRQ takes none"),
         (CRQ, {"window": "1h"}, "a CRQ takes none"),
         (CRQ, {"duration": "soon"}, "spec.duration"),
@@ -104,6 +107,17 @@ def test_the_examples_are_accepted(api, namespace):
         (CTQ, {"step": None}, "a CTQ requires step"),
         (CTQ, {"step": 0}, "spec.step"),
         (CTQ, {"window": None}, "a CTQ requires window"),
+        (CTQ, {"k": None}, "the others require k"),
+        (CBQ, {"at": None}, "a CKQ and a CBQ require at"),
+        (CBQ, {"region": BOX}, "a CRQ and a CTQ require region"),
+        (CBQ, {"words": None}, "a CBQ requires words"),
+        (CBQ, {"radius": None}, "a CBQ requires radius"),
+        (CBQ, {"radius": 0}, "spec.radius"),
+        (CBQ, {"halfLife": None}, "a CBQ requires halfLife"),
+        (CBQ, {"halfLife": 0}, "spec.halfLife"),
+        (CBQ, {"weights": {"space": 2}}, "spec.weights.space"),
+        (CKQ, {"weights": {"space": 0.5}}, "a CBQ may have weights"),
+        (CKQ, {"words": ["a"]}, "a CBQ requires words"),
     ],
 )
 def test_a_wrong_spec_is_refused_with_a_sentence(api, space, base, change, message):

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.local.nearest import ckq, skyband
-from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
+from spatialstream.local.nearest.ckq import ContinuousNearestIndex, Near
 from spatialstream.local.nearest.skyband import Arrivals, NearestMerger
 from spatialstream.local.terms import ctq
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
@@ -103,7 +103,7 @@ def nearest(figures: Figures, n: int, count: int, window: int = -1, keywords: tu
     restored(figures, name, ContinuousNearestIndex, index, files)
 
 
-def arrivals_of(part: ObjectBatch, found: Candidates) -> Arrivals:
+def arrivals_of(part: ObjectBatch, found: Near) -> Arrivals:
     """What a slot passes on."""
     at = found.position
     return Arrivals(found.number, part.ids.take(pa.array(at)), part.t[at], part.x[at], part.y[at], found.distance)

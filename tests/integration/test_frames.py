@@ -108,6 +108,14 @@ def test_rows_of_all_snapshot_types_are_those_of_files(spark: SparkSession) -> N
     assert answered.rows == expected
 
 
+def test_rows_of_a_continuous_ranked_query_are_those_of_files(spark: SparkSession) -> None:
+    asked = {"id": "a", "type": "CBQ", "t": 0, "at": [13.4, 52.5], "k": 2, "words": ["flood", "fire"], "radius": 2e7}
+    queries, rule = [asked | {"halfLife": "1h", "duration": "1h"}], TermRule(ranking=True)
+    answered = answer(OBJECTS, queries, spark=spark, slots=2, rule=rule, time_unit="ms")
+    assert answered.rows == spatialstream.brute_force(OBJECTS.to_dict("records"), queries, rule=rule)
+    assert [each["score"] > 0.0 for row in answered.rows for each in row["objects"]]
+
+
 SAID = OBJECTS.assign(
     country=["de", None, "fr"],
     priority=[3, None, 1.5],

@@ -9,8 +9,9 @@ The public API; every name is loaded on first use.
   (a :class:`Subscription`), ``queries`` (:class:`RegisteredQueries`) and ``describe``; a row is an :class:`Answer`.
   :class:`Connection` and :class:`TlsFiles` say how to reach protected servers.
 - Queries: :class:`SRQ`, :class:`SKQ`, :class:`STQ`, :class:`SBQ` (each a :class:`SnapshotQuery`), :class:`CRQ`,
-  :class:`CKQ`, :class:`CTQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`, :class:`Circle`,
-  :class:`Polygon`, :class:`Area`. Wherever a query is taken, a dictionary of the JSON form is taken too.
+  :class:`CKQ`, :class:`CTQ`, :class:`CBQ` (each a :class:`ContinuousQuery`), :class:`Cancel`; regions: :class:`Box`,
+  :class:`Circle`, :class:`Polygon`, :class:`Area`. Wherever a query is taken, a dictionary of the JSON form is taken,
+  too.
 - Space, time and text: :class:`Space` and ``WGS84``, :func:`parse_time`, :func:`extract_terms` and :class:`TermRule`,
   which also has the stream's :class:`Properties`.
 - Notebooks: :class:`Map`.
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from spatialstream.model.terms import TermRule, extract_terms
     from spatialstream.model.times import parse_time
     from spatialstream.model.typed_queries import (
+        CBQ,
         CKQ,
         CRQ,
         CTQ,
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CBQ",
     "CKQ",
     "CLOCK",
     "CRQ",
@@ -151,7 +154,7 @@ _MODULES = {
     "model.terms": ("TermRule", "extract_terms"),
     "model.times": ("parse_time",),
     "model.typed_queries": (
-        *("CKQ", "CRQ", "CTQ", "SBQ", "SKQ", "SRQ", "STQ"),
+        *("CBQ", "CKQ", "CRQ", "CTQ", "SBQ", "SKQ", "SRQ", "STQ"),
         *("Area", "Box", "Cancel", "Circle", "ContinuousQuery", "Polygon", "SnapshotQuery"),
     ),
     "oracle.records": ("brute_force",),

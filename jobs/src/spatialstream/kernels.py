@@ -28,6 +28,7 @@ from tempfile import TemporaryDirectory
 from numba.core.registry import cpu_target
 
 from spatialstream.index import version
+from spatialstream.local.best import cbq
 from spatialstream.local.nearest import ckq, skyband
 from spatialstream.local.range import crq
 from spatialstream.local.snapshot import segments
@@ -48,9 +49,10 @@ MODULES: dict[str, Callable[[], None]] = {
     "ckq": ckq.prepare,
     "skyband": skyband.prepare,
     "ctq": ctq.prepare,
+    "cbq": cbq.prepare,
 }
 
-GROUPS = (("segments",), ("crq", "ctq", "skyband", "ckq"), ("decode", "version"))
+GROUPS = (("segments",), ("crq", "ctq", "skyband", "ckq", "cbq"), ("decode", "version"))
 """The modules that each process compiles: modules that share kernels. The longest group first."""
 
 _alone = threading.Lock()

@@ -43,7 +43,7 @@ BY_LEAF = {
     "spatialstream_leaf_checked": None,
     "spatialstream_leaf_busy_seconds": None,
     "spatialstream_leaf_held_objects": None,
-    "spatialstream_leaf_continuous_queries": ("CRQ", "CTQ"),
+    "spatialstream_leaf_continuous_queries": ("CRQ", "CTQ", "CBQ"),
     "spatialstream_leaf_queries": ASKED,
 }
 """What has no series before it is known which leaves there are: name -> values of the label ``type``, if it has it."""
@@ -144,7 +144,7 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
         "process": {"driver"},
     }
     types = {
-        "spatialstream_slot_continuous_queries": {"CRQ", "CKQ", "CTQ"},
+        "spatialstream_slot_continuous_queries": {"CRQ", "CKQ", "CTQ", "CBQ"},
         "spatialstream_snapshot_queries_total": set(ASKED),
         "spatialstream_snapshot_query_seconds": set(ASKED),
     }

@@ -84,7 +84,7 @@ BEYOND = [
     "time_zone: .* give an IANA name",
     "at: .* is not a time",
     "filter: (is not a JSON object|is not CQL2|the stream declares no properties)",
-    "SBQ needs a stream that counts words",
+    "[SC]BQ needs a stream that counts words",
     "is no name: it has a control character",
     "features?: .*(has no|has the property)|feature [0-9]+.* (has no|has neither)",
 ]

@@ -42,12 +42,13 @@ def obj(name: str, x: float, y: float, terms: str = "", t: int = 0) -> SpatialOb
 
 
 def query(kind: str, region=None, keywords: str = "", *, at=(0.0, 0.0), k: int = 1, duration: int = 1000) -> Query:
-    """A query of a type; each letter of ``keywords`` is one. The region of an SBQ is a circle around its point."""
-    if kind == "SBQ":
+    """A query of a type; each letter of ``keywords`` is one. The region of what ranks is a circle around its point."""
+    if kind[1] == "B":
         assert isinstance(region, Circle)
-        by = Ranking(tuple(sorted(keywords or WORDS[:1])), region.radius, expansions=1, half_life=1000)
+        words, continuous = tuple(sorted(keywords or WORDS[:1])), kind[0] == "C"
+        by = Ranking(words, region.radius, expansions=1, half_life=1000, static=continuous)
         best = Best(region.x, region.y, k, by)
-        return Query("q", 0, Predicate(region), best, Lifetime(duration, False))
+        return Query("q", 0, Predicate(region), best, Lifetime(duration, continuous))
     selection = {"R": Everything(), "K": Nearest(*at, k), "T": TopTerms(k)}[kind[1]]
     return Query("q", 0, Predicate(region, tuple(keywords)), selection, Lifetime(duration, kind[0] == "C"))
 
@@ -100,7 +101,7 @@ def queries(draw: st.DrawFn, space: Space, max_size: int = 6) -> QueryBatch:
     """A few queries of any types."""
     result = []
     for kind in draw(st.lists(st.sampled_from(TYPES), max_size=max_size)):
-        region = None if kind[1] == "K" else draw(circles(space) if kind == "SBQ" else regions(space))
+        region = None if kind[1] == "K" else draw(circles(space) if kind[1] == "B" else regions(space))
         keywords = "".join(draw(words)) if kind[1] != "T" else ""
         result.append(query(kind, region, keywords, at=draw(points(space)), k=draw(st.integers(1, 5))))
     return QueryBatch.of(result)

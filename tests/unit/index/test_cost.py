@@ -50,6 +50,7 @@ def workload(cell, objects, rate, h_srq, h_skq):
         ("CKQ", 0.1, 60.0),
         ("CTQ", 0.2, 120.0),
         ("SBQ", 0.2, 20.0),
+        ("CBQ", 0.2, 120.0),
     ],
 )
 def test_the_workload_of_each_type_by_hand(kind, reach, expected):

@@ -17,9 +17,11 @@ from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.queries import Best, Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.space import WGS84, Space
 from tests.unit.local import test_moves
+from tests.unit.local.best import test_cbq
 from tests.unit.local.continuous import PLACES, PLANE, WORDS, Digests, Epoch, Run, Stream, streams
 from tests.unit.local.nearest import test_ckq
 from tests.unit.local.snapshot.twin import Twin
@@ -111,6 +113,7 @@ RUNS = {
     "range": (RangeRun, test_moves.range_queries, test_moves.expected_pairs),
     "nearest": (test_ckq.NearestRun, test_ckq.queries_in, test_ckq.expected),
     "terms": (test_ctq.TermsRun, test_ctq.queries_in, test_ctq.expected),
+    "best": (test_cbq.BestRun, test_cbq.queries_in, test_cbq.expected),
 }
 """For each index: its driver, queries for it, and the expected rows."""
 
@@ -154,6 +157,10 @@ PARTS = {
     "range": (Everything(), lambda duration: Lifetime(duration, True)),
     "nearest": (Nearest(1.0, 1.0, 3), lambda duration: Lifetime(duration, True)),
     "terms": (TopTerms(3), lambda duration: Lifetime(duration, True, 6, 2)),
+    "best": (
+        Best(1.0, 1.0, 3, Ranking(("x", "zebra-crossing"), 3.0, 1, 10, static=True, weights=(5, 9))),
+        lambda duration: Lifetime(duration, True),
+    ),
 }
 """Selection and lifetime of each kind of continuous query."""
 

@@ -153,7 +153,7 @@ def test_each_type_takes_its_fields_and_no_other(kind, field):
             parse_query(record(kind, **{field: FIELDS[field]}), WGS84)
 
 
-TYPE = "SRQ, SKQ, STQ, CRQ, CKQ, CTQ, SBQ"
+TYPE = "SRQ, SKQ, STQ, CRQ, CKQ, CTQ, SBQ, CBQ"
 SPAN = 'is not a duration; give milliseconds or a string such as "30m", "2h", "7d"'
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import shapely
 
-from spatialstream import CKQ, CRQ, CTQ, SBQ, SKQ, SRQ, STQ, Box, Cancel, Circle, Polygon, RecordError
+from spatialstream import CBQ, CKQ, CRQ, CTQ, SBQ, SKQ, SRQ, STQ, Box, Cancel, Circle, Polygon, RecordError
 from spatialstream.model.kinds import CODE, KINDS
 from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84
@@ -36,6 +36,7 @@ VALID = [
     SBQ(
         id="q", t=5, at=[13.4, 52.5], k=3, words=["flood"], radius=1e3, half_life="6h", expansions=2, weighting="static"
     ),
+    CBQ(id="q", t=5, at=[13.4, 52.5], k=3, words=["flood"], radius=1e3, half_life="6h", weights={"space": 0.5}),
 ]
 CLASSES: list[Any] = [*dict.fromkeys(type(each) for each in VALID)]
 

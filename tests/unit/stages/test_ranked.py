@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -36,6 +37,24 @@ def differences(stream: Stream, outcome: Outcome, interval: int, retention: int 
     return [f"{rows.get(name)} is not {row}" for name, row in wanted.items() if rows.get(name) != row]
 
 
+def by_query(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each query, in order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["query"], []).append(row)
+    return found
+
+
+@settings(max_examples=examples(120, 2_000), suppress_health_check=[HealthCheck.too_slow])
+@given(streams(types=["CBQ", "CBQ", "CBQ", "SBQ"]), SHAPES, TIMES)
+def test_every_change_of_a_continuous_one_is_the_oracles(
+    stream: Stream, shape: Shape, times: tuple[int, int | None]
+) -> None:
+    outcome = run(stream, shape, *times)
+    expected, _ = answers(stream.objects, stream.queries, stream.space, times[1], times[0])
+    assert by_query(outcome.rows) == by_query(expected)
+
+
 @settings(max_examples=examples(120, 2_000), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(types=["SBQ"], cancellations=False), SHAPES, TIMES)
 def test_every_row_is_the_oracles(stream: Stream, shape: Shape, times: tuple[int, int | None]) -> None:
@@ -44,7 +63,7 @@ def test_every_row_is_the_oracles(stream: Stream, shape: Shape, times: tuple[int
 
 
 @settings(max_examples=examples(30, 200), suppress_health_check=[HealthCheck.too_slow])
-@given(streams(types=["SBQ", "SRQ", "CKQ"]), SHAPES, SHAPES, TIMES)
+@given(streams(types=["SBQ", "SRQ", "CKQ", "CBQ", "CBQ"]), SHAPES, SHAPES, TIMES)
 def test_results_are_the_same_bytes_for_any_shape(
     stream: Stream, one: Shape, other: Shape, times: tuple[int, int | None]
 ) -> None:
@@ -64,3 +83,14 @@ def test_a_bigger_stream(space: Space, retention: int | None) -> None:
     assert sum(found) > 100
     assert len({row["corpus"] for row in outcome.rows}) > 5
     assert len({row["radius"] for row in outcome.rows}) > 5
+
+
+@pytest.mark.parametrize("space", [WGS84, Space.planar(0.0, 0.0, 1.0, 1.0)], ids=["wgs84", "planar"])
+@pytest.mark.parametrize("retention", [None, 1_800_000])
+def test_a_bigger_stream_of_continuous_ones(space: Space, retention: int | None) -> None:
+    stream = random_stream(7, 2_000, 100, space, types=["CBQ"])
+    shape = Shape(slots=3, leaves=40, partitions=2, epoch_records=400, blocks=3, replays=0.3, checkpoints=0.4)
+    outcome = run(stream, shape, 300_000, retention)
+    expected, _ = answers(stream.objects, stream.queries, space, retention, 300_000)
+    assert by_query(outcome.rows) == by_query(expected)
+    assert len(expected) > 200

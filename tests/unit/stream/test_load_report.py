@@ -189,4 +189,4 @@ def test_counts_of_another_release_are_those_of_its_types() -> None:
 
         assert found is not None
         expected = {kind: [2.0 * place, 2.0 * place + 1.0] for place, kind in enumerate(types) if kind != "SOQ"}
-        assert dict(zip(TYPES, found.tolist(), strict=True)) == {"SBQ": [0.0, 0.0]} | expected
+        assert dict(zip(TYPES, found.tolist(), strict=True)) == {"SBQ": [0.0, 0.0], "CBQ": [0.0, 0.0]} | expected

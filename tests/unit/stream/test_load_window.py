@@ -19,6 +19,7 @@ from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import WGS84
+from spatialstream.model.terms import TermRule
 from spatialstream.stages.turns import NEVER
 from spatialstream.stages.versions import load_version
 from spatialstream.stream.load_window import SNAPSHOT, STANDING, LoadWindow
@@ -28,10 +29,12 @@ from tests.simulation import IDLE, Simulation
 from tests.streams import Stream, random_stream
 from tests.unit.stream.loads import SLOTS, loads_of, sample
 
+RANKING = TermRule(ranking=True)
+
 
 @pytest.fixture(scope="module")
 def stream() -> Stream:
-    made = random_stream(7, 300, 30, WGS84)
+    made = random_stream(7, 300, 30, WGS84, types=[*QueryType, "CBQ"])
     return Stream(
         made.space, sorted(made.objects, key=lambda item: item.t), sorted(made.queries, key=lambda query: query.t)
     )
@@ -48,7 +51,9 @@ Reported = list[tuple[RoundRecord, RoutingVersion, dict[int, dict[str, Any]]]]
 
 def reported(stream: Stream, folder: Path, rebalances: float, slots: int = SLOTS) -> Reported:
     """What the slots reported, round by round, with the rounds and their versions."""
-    settings = StreamSettings("s", slots=slots, space=stream.space, partitions=2, idle=IDLE, epoch_records=40)
+    settings = StreamSettings(
+        "s", slots=slots, space=stream.space, partitions=2, idle=IDLE, epoch_records=40, rule=RANKING
+    )
     simulation = Simulation(folder, stream.space, stream.objects, stream.queries, settings, 3)
     simulation.run(rebalances, 0.0)
     return [
@@ -160,7 +165,7 @@ def test_queries_counted_by_leaf_are_those_that_came(slots: int, stream: Stream,
 def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> None:
     window = LoadWindow(600_000, None)
     asked = [query for query in stream.queries if isinstance(query, Query)]
-    stood: set[QueryType] = set()
+    stood: set[str] = set()
     for record, version, loads in reported(stream, tmp_path, 0.5):
         changed = window.version is not None and window.version.number != version.number
         window.use(version, record.round.watermark)

@@ -5,6 +5,7 @@ processes die; and so they are between the rounds.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from spatialstream.client import SnapshotClient
-from spatialstream.model.queries import Query
+from spatialstream.model.queries import Cancellation, Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.oracle import answers
@@ -56,6 +57,43 @@ def test_every_row_is_the_oracles_while_everything_fails(tmp_path: Path, seed: i
     there = simulation.storage.list(CORPUS)
     assert all(name.endswith(".arrays") for name in there)
     assert 0 < len(there) <= 2 * KEPT + 60  # those of the last rounds, and not of all
+
+
+@pytest.mark.parametrize("seed", range(examples(4, 60)))
+@pytest.mark.parametrize("retention", [None, 600_000])
+def test_every_change_of_a_continuous_one_is_the_oracles_while_everything_fails(
+    tmp_path: Path, seed: int, retention: int | None
+) -> None:
+    """Queries move without what they have kept, and rounds are replayed by the tables of their time."""
+    space = (WGS84, PLANE)[seed % 2]
+    drawn = random_stream(seed, 400, 80, space, types=["CBQ"], repeated=0.0)
+    stream = in_order(replace(drawn, queries=[*map(lasting, drawn.queries)]))
+    setup = settings_of(seed, space, retention)
+    index = ["qt-tree", "grid"][seed // 2 % 2]
+    simulation = Simulation(
+        tmp_path, space, stream.objects, stream.queries, setup, seed, chaos=0.01, checkpoints=0.3, index=index
+    )
+    simulation.run(0.9, 0.03)
+    expected, _ = answers(stream.objects, stream.queries, space, retention, INTERVAL)
+    found = by_query(simulation.rows())
+    assert found == by_query(expected)
+    assert sum(len(rows) for rows in found.values()) > 20
+    assert len(simulation.storage.list(CORPUS)) <= 2 * KEPT + 60
+
+
+def lasting(query: Query | Cancellation) -> Query | Cancellation:
+    """A query that lasts for an hour, so that it moves."""
+    if isinstance(query, Cancellation):
+        return query
+    return replace(query, lifetime=replace(query.lifetime, duration=3_600_000))
+
+
+def by_query(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each query, in order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["query"], []).append(row)
+    return found
 
 
 class AskedRanked(Asked):

@@ -98,7 +98,7 @@ def add_parser(commands: Any) -> None:
     text = "duration of queries (default 10m)"
     add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help=text)
     add("--endless", action="store_true", help="continuous queries have no duration: they run until cancelled")
-    text = "window of CTQs and of every second CKQ (default 1m)"
+    text = "window of CTQs and of every second CKQ and CBQ (default 1m)"
     add("--window", type=shared.duration, default=default.window, metavar="TIME", help=text)
     add("--step", type=shared.duration, default=default.step, metavar="TIME", help="step of CTQs (default 10s)")
     parser.add_argument("--quiet", action="store_true", help="do not print progress")

@@ -104,11 +104,12 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     add("--words", action="append", metavar="'A B'", help=f"{ranked}: words to rank by, of which an object has one")
     add("--radius", type=float, metavar="METRES", help=f"{ranked}: radius of the search disk")
     add("--half-life", metavar="TIME", help=f"{ranked}: time in which the words come to matter half as much")
-    add("--between", nargs=2, metavar="TIME", help=f"{ranked}: first and last time of the objects, for --half-life")
+    once = listed(lambda kind: "between" in kind.fields)
+    add("--between", nargs=2, metavar="TIME", help=f"{once}: first and last time of the objects, for --half-life")
     add("--weights", metavar="S[,T,W]", help=f"{ranked}: weight of space, and with --between of time and of words")
-    text = f"{ranked}: multiples of the radius up to which the disk grows until it has k objects"
+    text = f"{once}: multiples of the radius up to which the disk grows until it has k objects"
     add("--expansions", type=shared.count, metavar="C", help=text)
-    add("--weighting", choices=WEIGHTINGS, help=f"{ranked}: whether all words of an object weigh alike (static)")
+    add("--weighting", choices=WEIGHTINGS, help=f"{once}: whether all words of an object weigh alike (static)")
     add("--time", metavar="TIME", help="timestamp of the query: milliseconds or ISO 8601 (default: now)")
     add("--id", metavar="ID", help="the query's id (default: a new one)")
 

@@ -25,6 +25,7 @@ from spatialstream.client.registered import RegisteredQueries
 from spatialstream.client.results import Results, Row
 from spatialstream.connectors.kafka import Connection
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
+from spatialstream.model.kinds import listed
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
@@ -124,7 +125,8 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
             raise SettingError("query", "give the id too: a position refers to the rows of a query with a known id")
         record, query = checked_query("query", dict(record_or_id), self._stream.space, self._stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
-            problem = f"type: {record['type']} is not a continuous query (CRQ, CKQ or CTQ); use ask()"
+            continuous = listed(lambda kind: kind.continuous)
+            problem = f"type: {record['type']} is not a continuous query ({continuous}); use ask()"
             raise SettingError("query", problem)
         registered, reason = self._look_for(query.id) if record_or_id.get("id") is not None else None, None
         if registered is None:

@@ -23,7 +23,16 @@ from spatialstream.model.expressions import Expression, absorbed
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
 from spatialstream.model.kinds import STANDING, TYPES, having
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import Best, Lifetime, Predicate, Query, QueryBatch, endless, nobody
+from spatialstream.model.queries import (
+    ENDLESS_HALF_LIFE,
+    Best,
+    Lifetime,
+    Predicate,
+    Query,
+    QueryBatch,
+    endless,
+    nobody,
+)
 from spatialstream.model.ranking.asked import EXPANSIONS, MOST_WORDS, Ranking
 from spatialstream.model.regions import Circle, Regions
 from spatialstream.model.terms import TermLists
@@ -119,13 +128,17 @@ def _ranked(
     else:
         reach = math.sqrt(share * (space.east - space.west) * (space.north - space.south) / math.pi)
     words = keywords[row] or objects.terms[row][:1] or [_ANY_WORD]
-    half_life = max(1, settings.duration // _HALVES)
-    radius = round(reach / EXPANSIONS, max(1, settings.decimals))
-    by = Ranking(tuple(sorted(words[:MOST_WORDS])), radius, half_life=half_life)
+    continuous, window = bool(STANDING[queries.code[row]]), int(queries.window[row])
+    half_life, duration = max(1, settings.duration // _HALVES), int(queries.duration[row])
+    if continuous and settings.endless:
+        half_life = max(half_life, ENDLESS_HALF_LIFE)
+        duration = endless(None, half_life)
+    expansions = 1 if continuous else EXPANSIONS
+    radius = round(reach / expansions, max(1, settings.decimals))
+    by = Ranking(tuple(sorted(words[:MOST_WORDS])), radius, expansions, half_life, static=continuous)
     name, t = queries.ids[row].as_py(), int(queries.t[row])
-    return Query(
-        name, t, Predicate(Circle(x, y, by.reach)), Best(x, y, settings.k, by), Lifetime(int(queries.duration[row]))
-    )
+    lifetime = Lifetime(duration, continuous, None if window < 0 else window)
+    return Query(name, t, Predicate(Circle(x, y, by.reach)), Best(x, y, settings.k, by), lifetime)
 
 
 def _counts(settings: GenerateSettings) -> list[int]:

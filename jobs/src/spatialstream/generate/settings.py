@@ -56,7 +56,7 @@ class GenerateSettings:
         k: k.
         duration: τ of every query, ms.
         endless: whether continuous queries have no τ, and run until they are cancelled.
-        window: T of every CTQ and of every second CKQ, ms.
+        window: T of every CTQ and of every second CKQ and CBQ, ms.
         step: δ of every CTQ, ms.
         asked: when snapshot queries are issued: between these two shares of the stream's time.
         registered: when continuous queries are, likewise.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spatialstream.local.base import LocalIndex
+from spatialstream.local.best.cbq import ContinuousBestIndex
 from spatialstream.local.nearest.ckq import ContinuousNearestIndex
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.snapshot.segments import SegmentStore
@@ -16,5 +17,6 @@ INDEXES: dict[str, type[LocalIndex]] = {
     "range": ContinuousRangeIndex,
     "nearest": ContinuousNearestIndex,
     "terms": ContinuousTermsIndex,
+    "best": ContinuousBestIndex,
     **{name: index for module in plugged("indexes") for name, index in module.INDEXES.items()},
 }

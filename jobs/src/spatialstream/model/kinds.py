@@ -1,6 +1,7 @@
 """The kinds of queries, as the rows of one table.
 
-Six of them are the types of SSTD (section 3.1), and SBQ is the first query of Pastri (section 3). All code that depends
+Six of them are the types of SSTD (section 3.1), SBQ is the first query of Pastri (section 3), and CBQ its continuous
+form. All code that depends
 on a query's kind reads this table, or a table of its own layer by the names in this one; the order of the rows has no
 meaning. In columns, a kind is a *code*, its row number, which is valid only within a process: stored and sent data
 identifies kinds by name (:data:`NAMES`).
@@ -128,6 +129,18 @@ KINDS: tuple[Kind, ...] = (
             "Best, once",
             "the k best objects by place, text and time",
             "The {k} best objects near {near} about {about}{having}, {back}.",
+        ),
+    ),
+    Kind(
+        *("CBQ", Best, True, Route.REGION, "best"),
+        required=("at", "k", "words", "radius", "halfLife"),
+        optional=("weights", *CONTINUOUS, "window"),
+        rows="objects",
+        wording=Wording(
+            "Best, continuous",
+            "the k best objects by place, text and time, at each change",
+            "The {k} best objects{over} near {near} about {about}{having}, at each change, {life}.",
+            ("change", "changes"),
         ),
     ),
     *(kind for module in plugged("kinds") for kind in module.KINDS),

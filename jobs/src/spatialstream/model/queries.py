@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +26,8 @@ from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.properties.condition import Condition
 from spatialstream.model.properties.cql2 import parse_where
-from spatialstream.model.ranking.asked import Ranking, parse_ranking
+from spatialstream.model.ranking.asked import FIELDS, Ranking, parse_ranking
+from spatialstream.model.ranking.scores import LONGEST_LIFE
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON, RANKING
 from spatialstream.model.selections import Best, Everything, Nearest, Selection, TopTerms
@@ -35,6 +36,7 @@ from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract
 from spatialstream.model.times import FOREVER, parse_duration, parse_time
 
 __all__ = [
+    "ENDLESS_HALF_LIFE",
     "MOST_STEPS",
     "Best",
     "Cancellation",
@@ -63,6 +65,9 @@ POLYGON_FIELD = pa.field("polygon", pa.dictionary(pa.int32(), pa.binary()))
 
 MOST_STEPS = 10_000_000
 """Maximum number of steps of a CTQ: each is a row, so one line of input yields about a gigabyte of results at most."""
+
+ENDLESS_HALF_LIFE = 3_600_000
+"""Shortest half-life, in ms, of a continuous query without a duration."""
 
 _NO_TEXT: tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]] = (), (), ()
 _KNOWN = dict.fromkeys(QUERY_JSON["properties"])
@@ -101,7 +106,8 @@ class Lifetime:
     Attributes:
         duration: τ. A snapshot query covers (t-τ, t]; a continuous query is active in [t, t+τ), see :func:`endless`.
         continuous: whether the query is continuous.
-        window: for how long an object counts (T; required for a CTQ, optional for a CKQ); None: until the query ends.
+        window: for how long an object counts (T; required for a CTQ, optional for a CKQ and a CBQ); None: until the
+            query ends.
         step: interval at which a CTQ reports (δ).
     """
 
@@ -159,9 +165,11 @@ class Query:
         if k:
             record["k"] = k
         if ranking is not None:
-            record |= ranking.to_record()
+            record |= {name: value for name, value in ranking.to_record().items() if name in self.kind.fields}
         lifetime = self.lifetime
-        is_endless = lifetime.duration == endless(lifetime.step) and (lifetime.continuous or ranking is not None)
+        half_life = ranking.half_life if ranking is not None and lifetime.continuous else None
+        is_endless = lifetime.duration == endless(lifetime.step, half_life)
+        is_endless &= lifetime.continuous or ranking is not None
         if not is_endless and (ranking is None or ranking.between is None):
             record["duration"] = self.lifetime.duration
         if self.lifetime.window is not None:
@@ -237,21 +245,26 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     k = faults.of(1, _count, record["k"]) if "k" in present else 1
     at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in present else (0.0, 0.0)
     selection = kind.selection.of(k, *at)
-    if kind.is_ranked and {"words", "radius"} <= present:
+    if kind.is_ranked and {*kind.required} & {*FIELDS} <= present:
         if not rule.ranking:
             faults.add("type", f"{kind.type} needs a stream that counts words; start it with --ranking")
-        ranking = faults.of(None, parse_ranking, record, t, space, rule)
+        fields = {field: record[field] for field in FIELDS if field in present}
+        parse = partial(parse_ranking, continuous=kind.continuous)
+        ranking = faults.of(None, parse, fields, t, space, rule)
         if ranking is not None:
             selection = selection.ranked(ranking)
             predicate = replace(predicate, region=Circle(*at, ranking.reach))
     step = faults.of(None, _step, record["step"]) if "step" in present else None
-    duration = endless(step)
+    half_life = ranking.half_life if ranking is not None and kind.continuous else None
+    duration = endless(step, half_life)
     if "duration" in present:
         duration = faults.of(duration, parse_duration, record["duration"])
         if "between" in present:
             faults.add("duration", "cannot be combined with between; remove one of the two")
     elif ranking is not None and ranking.between is not None:
         duration = t - ranking.between[0] + 1
+    if half_life is not None:
+        faults += _lives(record, half_life, duration)
     if step is not None and duration // step > MOST_STEPS:
         problem = f"{record['step']!r} is too short for a duration of {record['duration']!r}: {duration // step} steps"
         least = duration // (MOST_STEPS + 1) + 1
@@ -261,6 +274,17 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     by = faults.of("", check_by, record["by"]) if "by" in present else ""
     faults.check()
     return Query(name, t, predicate, selection, Lifetime(duration, kind.continuous, window, step), by)
+
+
+def _lives(record: Mapping[str, Any], half_life: int, duration: int) -> Iterator[RecordError]:
+    """What is wrong with the half-life of a continuous query, of which its life has too many."""
+    given, most = record["halfLife"], half_life * LONGEST_LIFE
+    if record.get("duration") is None and half_life < ENDLESS_HALF_LIFE:
+        problem = f"{given!r} is too short for a query without a duration, which lasts {LONGEST_LIFE} half-lives"
+        yield RecordError("halfLife", f"{problem}; give at least 1h, or a duration of at most {most} ms")
+    elif record.get("duration") is not None and duration > most:
+        problem = f"{record['duration']!r} is more than {LONGEST_LIFE} half-lives of {given!r}"
+        yield RecordError("duration", f"{problem}; give at most {most} ms, or a longer halfLife")
 
 
 class _Faults(list[RecordError]):
@@ -306,17 +330,25 @@ def _meant(name: str) -> str:
     return f"did you mean {near[0]}?" if near else f"the fields are {', '.join(_KNOWN)}"
 
 
-def endless(step: int | None) -> int:
+def endless(step: int | None, half_life: int | None = None) -> int:
     """The duration of a continuous query that is given without one, and so is active until it is cancelled.
 
-    A CTQ ends by itself after :data:`MOST_STEPS` steps. It is not written down: no duration is the same.
+    A CTQ ends by itself after :data:`MOST_STEPS` steps, and a CBQ after
+    :data:`~spatialstream.model.ranking.scores.LONGEST_LIFE` half-lives; with a half-life of less than
+    :data:`ENDLESS_HALF_LIFE` it has to have a duration. It is not written down: no duration is the same.
     """
+    if half_life is not None and half_life >= ENDLESS_HALF_LIFE:
+        return min(FOREVER, half_life * LONGEST_LIFE)
     return FOREVER if step is None else min(FOREVER, step * MOST_STEPS)
 
 
-def endless_durations(step: Ints) -> Ints:
-    """As :func:`endless`, int64[n], of n steps of which -1 is none."""
-    return np.where((step < 0) | (step > FOREVER // MOST_STEPS), FOREVER, step * MOST_STEPS)
+def endless_durations(step: Ints, half_life: Ints | None = None) -> Ints:
+    """As :func:`endless`, int64[n], of n steps and half-lives of which -1 is none."""
+    steps: Ints = np.where((step < 0) | (step > FOREVER // MOST_STEPS), FOREVER, step * MOST_STEPS)
+    if half_life is None:
+        return steps
+    lives = np.minimum(half_life, FOREVER // LONGEST_LIFE + 1) * LONGEST_LIFE
+    return np.where(half_life >= ENDLESS_HALF_LIFE, np.minimum(lives, FOREVER), steps)
 
 
 def check_by(value: object) -> str:

@@ -93,7 +93,7 @@ class TopTerms(Selection):
 
 @dataclass(frozen=True, slots=True)
 class Best(Selection):
-    """Select the k objects with the least scores by place, text and time; ties by (score, timestamp descending, id)."""
+    """Select the k best objects by place, text and time; ties by (timestamp descending, id)."""
 
     x: float
     y: float

@@ -23,6 +23,7 @@ from spatialstream.model.space import LARGEST, Space
 from spatialstream.model.terms import ANY_WORDS
 
 __all__ = [
+    "CBQ",
     "CKQ",
     "CRQ",
     "CTQ",
@@ -167,6 +168,8 @@ class TypedQuery:
         for name in _SEQUENCES:
             if isinstance(given := getattr(self, name, None), list | np.ndarray):
                 object.__setattr__(self, name, _frozen(given))
+        if isinstance(weights := getattr(self, "weights", None), dict):
+            object.__setattr__(self, "weights", _Weights(weights))
         region: Any = getattr(self, "region", None)
         if hasattr(region, "__geo_interface__"):
             object.__setattr__(self, "region", Polygon(region))
@@ -339,11 +342,47 @@ class CTQ(ContinuousQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CBQ(ContinuousQuery):
+    """Continuous best query: the k best objects by place, text and time, near the point ``at``, at each change.
+
+    Only in a stream that counts words (``ranking``).
+
+    Attributes:
+        at: the point.
+        k: number of objects.
+        words: by which it ranks; an object has to have one of them.
+        radius: of the disk, in metres or planar units.
+        half_life: time in which an object loses half of its weight: ms, text, or a timedelta.
+        weights: ``{"space": α}``.
+        window: for how long an object counts; None: until the query ends.
+        duration: τ, at most 65,536 half-lives; None: so many, of at least an hour each.
+    """
+
+    _type: ClassVar[str] = "CBQ"
+    _names: ClassVar[Mapping[str, str]] = {"half_life": "halfLife"}
+
+    at: Sequence[float]
+    k: int
+    words: Sequence[str]
+    radius: float
+    half_life: int | str | timedelta
+    weights: Mapping[str, float] | None = None
+    window: int | str | timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel(TypedQuery):
     """The end of the continuous query of an id, among the queries of a run; a running stream has ``cancel``."""
 
     _type: ClassVar[str] = "CANCEL"
     _assumed: ClassVar[Mapping[str, Any]] = {"t": 0}
+
+
+class _Weights(dict[str, float]):
+    """Weights of a query, which is a value: it can be hashed, and so can what it has."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 def as_record(query: TypedQuery | Mapping[str, Any]) -> Mapping[str, Any]:

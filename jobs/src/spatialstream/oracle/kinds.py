@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.plugins import plugged
@@ -23,7 +24,17 @@ from spatialstream.oracle.objects import (
     reach,
     row,
 )
-from spatialstream.oracle.ranking import Corpus, decay, decayed, over_interval, reached, space_score, text_score
+from spatialstream.oracle.ranking import (
+    Corpus,
+    decay,
+    decayed,
+    forward,
+    forward_order,
+    over_interval,
+    reached,
+    space_score,
+    text_score,
+)
 
 __all__ = ["ORACLES", "Oracle"]
 
@@ -119,6 +130,39 @@ def _ckq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, R
     yield from expire(min(last, life.end - 1))
 
 
+def _cbq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, Row]]:
+    """The best k at each of their changes: at each instant at which an object comes or leaves, they are sorted anew."""
+    query, best, window = life.query, life.query.selection, life.query.lifetime.window
+    assert isinstance(best, Best)
+    by, half_life = best.ranking, best.ranking.half_life
+    assert half_life is not None
+    corpus = Corpus.of(o.terms for o in stream.counted(query.t // stream.interval * stream.interval))
+    found = list[tuple[SpatialObject, Row, tuple[Any, ...]]]()
+    for o in stream.matching(query.t, life.end - 1, query.predicate):
+        if frozenset(o.terms).isdisjoint(by.words):
+            continue
+        d = stream.distance(best.x, best.y, o)
+        score = forward(by.shares[0], space_score(d, by.radius), text_score(o.terms, by.words, corpus, static=True))
+        exponent, mantissa = forward_order(score, o.t - query.t, half_life)
+        shown = stream.ranked((d, -o.t, o.id, o.x, o.y)) | {"score": score}
+        found.append((o, shown, (-exponent, -mantissa, -o.t, o.id, o.x, o.y)))
+    found.sort(key=lambda each: (each[0].t, each[0].id, each[0].x, each[0].y, each[2]))
+    events = [(o.t, OBJECT, i) for i, (o, _, _) in enumerate(found)]
+    if window is not None:
+        events += [(o.t + window, EXPIRY, -1) for o, _, _ in found]
+    answer: list[Row] = []
+    for now, phase, i in sorted({each for each in events if each[0] <= min(last, life.end - 1)}):
+        come = [
+            (rank, shown)
+            for j, (o, shown, rank) in enumerate(found)
+            if (o.t < now or (o.t == now and phase == OBJECT and j <= i)) and (window is None or o.t > now - window)
+        ]
+        new = [shown for _, shown in sorted(come, key=lambda each: each[0])[: best.k]]
+        if new != answer:
+            answer = new
+            yield row(query, now, phase, {"objects": new}, found[i][0] if phase == OBJECT else None)
+
+
 def _ctq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, Row]]:
     """The top-k terms at t+δ, t+2δ, ... ≤ t+τ, over the last T, of objects that came after the query."""
     query, window, step = life.query, life.query.lifetime.window, life.query.lifetime.step
@@ -143,6 +187,7 @@ ORACLES: dict[str, Oracle] = {
     "CRQ": _crq,
     "CKQ": _ckq,
     "CTQ": _ctq,
+    "CBQ": _cbq,
 } | {kind: oracle for module in plugged("oracle") for kind, oracle in module.ORACLES.items()}
 """The table of kinds."""
 

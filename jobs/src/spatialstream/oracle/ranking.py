@@ -12,7 +12,17 @@ from dataclasses import dataclass
 
 from spatialstream.model.ranking.powers import POWERS
 
-__all__ = ["Corpus", "decay", "decayed", "over_interval", "reached", "space_score", "text_score"]
+__all__ = [
+    "Corpus",
+    "decay",
+    "decayed",
+    "forward",
+    "forward_order",
+    "over_interval",
+    "reached",
+    "space_score",
+    "text_score",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,18 @@ def decay(age: int, half_life: int) -> float:
 def decayed(alpha: float, s: float, t: float, p: float) -> float:
     """Eqn 7."""
     return alpha * (1.0 - s) + p * (1.0 - alpha) * (1.0 - t)
+
+
+def forward(alpha: float, s: float, t: float) -> float:
+    """A of a continuous query, the greater the better."""
+    return alpha * s + (1.0 - alpha) * t
+
+
+def forward_order(a: float, age: int, half_life: int) -> tuple[int, int]:
+    """``a 2^(age / half_life)`` to 36 bits after the leading one, as (exponent, mantissa): the greater the better."""
+    whole, rest = divmod(4096 * age // half_life, 4096)
+    mantissa, exponent = math.frexp(max(a, 2.0**-64) * float(POWERS[rest]))
+    return exponent + whole, int(math.ldexp(mantissa, 37))
 
 
 def over_interval(weights: tuple[float, float, float], s: float, m: float, t: float) -> float:

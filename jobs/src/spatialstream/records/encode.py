@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import Array, Flags, Floats
+from spatialstream.model.arrays import Array, Flags, Floats, Ints
 from spatialstream.model.expressions import Expression, has_marks
 from spatialstream.model.geometry import BOX, POLYGON
-from spatialstream.model.kinds import CANCEL, STANDING
+from spatialstream.model.kinds import CANCEL, KINDS, STANDING
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, endless_durations, named
 from spatialstream.model.ranking.asked import Ranking
@@ -58,8 +58,8 @@ def query_lines(batch: QueryBatch) -> memoryview:
     """Queries and cancellations as JSON Lines."""
     asks = batch.code != CANCEL
     ranked = np.asarray(pc.not_equal(batch.ranking, "").to_numpy(zero_copy_only=False))
-    rankings, between = _rankings(batch.ranking)
-    endless = (STANDING[batch.code] | ranked) & (batch.duration == endless_durations(batch.step))
+    rankings, between, half_life = _rankings(batch.ranking, STANDING[batch.code])
+    endless = (STANDING[batch.code] | ranked) & (batch.duration == endless_durations(batch.step, half_life))
     return _bytes(
         _joined(
             '{"id": "',
@@ -91,14 +91,30 @@ def _keywords(lists: TermLists) -> pa.StringArray:
     return _where(np.diff(lists.offsets) > 0, _joined(', "keywords": [', _words(lists, quoted, ", "), "]"))
 
 
-def _rankings(texts: pa.StringArray) -> tuple[pa.StringArray, Flags]:
-    """The fields of ranked queries, and whether they say between which times, and so have no duration."""
+def _rankings(texts: pa.StringArray, continuous: Flags) -> tuple[pa.StringArray, Flags, Ints]:
+    """The fields of ranked queries; whether they say between which times, and so have no duration; and the half-lives.
+
+    Half-lives, int64[n], are those of continuous queries; -1 for the others.
+    """
     distinct = texts.dictionary_encode()
-    records = [Ranking.of_text(each).to_record() if each else {} for each in distinct.dictionary.to_pylist()]
-    forms = [f", {json.dumps(each, ensure_ascii=False)[1:-1]}" if each else "" for each in records]
-    between = np.array([each.get("between") is not None for each in records], np.bool_)
-    rows = distinct.indices
-    return pa.array(forms, pa.string()).take(rows), between[rows.to_numpy(zero_copy_only=False)]
+    rankings = [Ranking.of_text(each) if each else None for each in distinct.dictionary.to_pylist()]
+    once, standing = (
+        pa.array([_fields(each, continuous=kind) for each in rankings], pa.string()).take(distinct.indices)
+        for kind in (False, True)
+    )
+    between = np.array([each is not None and each.between is not None for each in rankings], np.bool_)
+    half_life = np.array([-1 if each is None or each.half_life is None else each.half_life for each in rankings])
+    at = distinct.indices.to_numpy(zero_copy_only=False)
+    return pc.if_else(pa.array(continuous), standing, once), between[at], np.where(continuous, half_life[at], -1)
+
+
+def _fields(ranking: Ranking | None, *, continuous: bool) -> str:
+    """The fields of a ranking, each after a comma, that a query takes."""
+    if ranking is None:
+        return ""
+    kinds = [kind for kind in KINDS if kind.is_ranked and kind.continuous == continuous]
+    record = {name: value for name, value in ranking.to_record().items() if any(name in kind.fields for kind in kinds)}
+    return f", {json.dumps(record, ensure_ascii=False)[1:-1]}"
 
 
 def _region(regions: Regions) -> pa.StringArray:

@@ -44,6 +44,14 @@ from spatialstream.stages.work import (
 __all__ = ["bisect_answers", "bisect_ask", "bisect_merge", "bisect_route", "bisect_work"]
 
 _OF_LINES = frozenset({messages.ENDED, messages.LINES, messages.COUNTED})
+_OF_OBJECTS = frozenset(
+    {
+        *(messages.SNAPSHOT_OBJECTS, messages.SNAPSHOT_LISTS, messages.SNAPSHOT_BEST),
+        *(messages.ARRIVALS, messages.BEST_ARRIVALS),
+    }
+)
+"""Blocks whose ids are those of objects."""
+
 _Name = tuple[str, int]
 """Of a record: what and number of :class:`~spatialstream.stages.quarantine.QuarantinedRecord`."""
 
@@ -202,7 +210,7 @@ def bisect_merge(
     for _, kind, content in rows:
         if "number" in content.schema.names and kind not in _OF_LINES:
             ids = next((content.column(name) for name in ("id", "query") if name in content.schema.names), None)
-            named = None if kind in (messages.SNAPSHOT_OBJECTS, messages.SNAPSHOT_LISTS, messages.ARRIVALS) else ids
+            named = None if kind in _OF_OBJECTS else ids
             for row, number in enumerate(numbers(content, "number").tolist()):
                 echo = json.dumps({"number": number} if named is None else {"id": named[row].as_py()})
                 items[QUERY, number] = items.get((QUERY, number), echo) if named is None else echo

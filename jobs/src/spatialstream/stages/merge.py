@@ -1,8 +1,8 @@
 """MERGE: partials of all slots become the result rows of a round.
 
 All slots answer within the round, so a snapshot query is complete when the partials are in; except for SKQs whose first
-phase shows that more slots matter (:mod:`spatialstream.stages.two_phase`). State is the answers of the live CKQs, and
-the catalogue of registered continuous queries, which can be listed between rounds.
+phase shows that more slots matter (:mod:`spatialstream.stages.two_phase`). State is the answers of the live CKQs and
+CBQs, and the catalogue of registered continuous queries, which can be listed between rounds.
 
 With each continuous query MERGE keeps the number of its rows, and the time of the last one
 (:mod:`~spatialstream.local.row_counts`). A round adds its rows to the state that the round before has left. So each row
@@ -10,9 +10,10 @@ is counted once, however often its round is done, and in whichever process. That
 which publish no rows: then the slots count the matches that they do not write, and the changes and steps are those that
 were written. The oracle counts the rows of the results by query (``tests/unit/stream/test_row_counts.py``).
 
-Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, snapshot queries, CTQ steps;
-and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
-the order of their files, are the same bytes for any number of slots and leaves, and any cut into epochs.
+Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, those of CBQs, snapshot
+queries, CTQ steps; and within these by object or by order of registration. It depends on the input alone, so the
+results of a run, read in the order of their files, are the same bytes for any number of slots and leaves, and any cut
+into epochs.
 
 MERGE may be divided by hash of the queries' ids (:mod:`~spatialstream.stages.division`). Each part is an owner of its
 own state, and returns the rows of its queries in that order.

@@ -18,6 +18,7 @@ from spatialstream.model.progress import made
 __all__ = [
     "ARRIVALS",
     "ASKED",
+    "BEST_ARRIVALS",
     "BLOCK_TYPE",
     "COUNTED",
     "ENDED",
@@ -71,6 +72,8 @@ COUNTED = "counted"
 """Number of result lines (CRQ) of each query, written now or before: (number, rows, last), with the last line's t."""
 ARRIVALS = "arrivals"
 """Objects that entered a slot's answer to a CKQ."""
+BEST_ARRIVALS = "best_arrivals"
+"""Objects that entered a slot's answer to a CBQ, with their scores."""
 SNAPSHOT_QUERIES, SNAPSHOT_OBJECTS, SNAPSHOT_TERMS = "snapshot_queries", "snapshot_objects", "snapshot_terms"
 """A slot's partials of snapshot queries: heads, nearest objects of SKQs, term counts of STQs."""
 SNAPSHOT_BEST = "snapshot_best"

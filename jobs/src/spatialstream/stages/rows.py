@@ -85,11 +85,17 @@ def _has_escaped(strings: pa.StringArray | pa.LargeStringArray) -> bool:
 
 
 def object_texts(
-    space: Space, ids: pa.StringArray, t: Ints, x: Floats, y: Floats, distance: Floats | None = None
+    space: Space,
+    ids: pa.StringArray,
+    t: Ints,
+    x: Floats,
+    y: Floats,
+    distance: Floats | None = None,
+    score: Floats | None = None,
 ) -> pa.StringArray | pa.LargeStringArray:
-    """Each object as the JSON object that results contain: id, t, place, and the distance if there is one."""
+    """Each object as the JSON object that results contain: id, t, place, and distance and score if there are any."""
     first, second = space.axes
-    n, numbers = len(t), [x, y] if distance is None else [x, y, distance]
+    n, numbers = len(t), [each for each in (x, y, distance, score) if each is not None]
     shown = pc.cast(pa.array(np.concatenate(numbers)), pa.string())
     parts = [
         '{"id": ',
@@ -102,7 +108,9 @@ def object_texts(
         shown[n : 2 * n],
     ]
     if distance is not None:
-        parts += [f', "{space.distance_field}": ', shown[2 * n :]]
+        parts += [f', "{space.distance_field}": ', shown[2 * n : 3 * n]]
+    if score is not None:
+        parts += [', "score": ', shown[len(shown) - n :]]
     return joined(*parts, "}")
 
 
@@ -147,7 +155,7 @@ def row_lines(
     limits: RowLimits | None = None,
     notes: pa.StringArray | None = None,
 ) -> tuple[pa.LargeStringArray, Ints]:
-    """Result lines that contain a list each: of objects (SRQ, SKQ, SBQ, CKQ) or of terms (STQ, CTQ).
+    """Result lines that contain a list each: of objects (SRQ, SKQ, SBQ, CKQ, CBQ) or of terms (STQ, CTQ).
 
     Args:
         kind: the type of query.

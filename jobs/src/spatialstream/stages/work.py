@@ -44,6 +44,7 @@ from spatialstream.stages.archive import write_archive
 from spatialstream.stages.corpus import CorpusTables, kept_tables
 from spatialstream.stages.kinds import CONTINUOUS
 from spatialstream.stages.kinds.base import Arrived
+from spatialstream.stages.kinds.standing_best import weighed
 from spatialstream.stages.load import Load
 from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
@@ -501,7 +502,8 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
     for kind, index in indexes.continuous():
         rows = np.flatnonzero(queries.code == CODE[kind.type])
         if len(rows):
-            index.register(number[rows], queries.take(rows))
+            mine = queries.take(rows)
+            index.register(number[rows], weighed(mine, indexes.objects.corpora) if kind.is_ranked else mine)
 
 
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:

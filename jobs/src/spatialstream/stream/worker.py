@@ -53,11 +53,13 @@ class Checkpoint:
         round: the round.
         ends: the offset after its blocks in each slot's log.
         version: the routing version after it.
+        watermark: of the round.
     """
 
     round: Turn
     ends: tuple[int, ...]
     version: int
+    watermark: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ class RoundRecord:
     @property
     def checkpoint(self) -> Checkpoint:
         """The checkpoint with which it ends, once that is complete."""
-        return Checkpoint((self.round.number, self.round.revision), self.ends, self.round.version)
+        turn = self.round
+        return Checkpoint((turn.number, turn.revision), self.ends, turn.version, turn.watermark)
 
 
 def rounds_done(storage: Storage) -> Progress:
@@ -344,8 +347,8 @@ class Worker:
         if since is not None and since.version != self._dropped:  # only on change: listing takes a remote storage time
             drop_transfers(self._storage, since.version)
             self._dropped = since.version
-        if self._counted is not None:
-            self._drop_tables(self._counted.interval, record.round.watermark)
+        if self._counted is not None and since is not None:
+            self._drop_tables(self._counted.interval, since.watermark)
         self._step("done")
         self._progress.save(number, total)
         self.last_done, self._counts = number, total
@@ -354,10 +357,13 @@ class Worker:
         return total
 
     def _drop_tables(self, interval: int, watermark: int) -> None:
-        """Delete corpus tables when a round is done that passes a multiple of Δ; it may be done once more."""
+        """Delete the corpus tables up to the last checkpoint, except those that it names, if it passed a multiple of Δ.
+
+        A replay from there registers the continuous queries that have come since once more, by the same tables.
+        """
         before, self._passed = self._passed, watermark
-        if before is not None and before // interval != watermark // interval:
-            drop_tables(self._storage, before)
+        if before is None or before // interval != watermark // interval:
+            drop_tables(self._storage, watermark)
 
     def keep(self) -> None:
         """Save the records that are needed beyond the retention of the announcement log; call it on a silent stream."""

@@ -65,10 +65,13 @@ class Wish:
         return cls(records.text(spec, _STREAM), query, {"id": query, **asked}, f"sq/{namespace}/{name}")
 
     def end(self, t: int) -> int | None:
-        """When it expires if it is registered from time t, in ms; None if its duration or step is invalid."""
+        """When it expires if it is registered from time t, in ms; None if a duration of it is invalid."""
         try:
-            step = parse_duration(self.record["step"], "step") if "step" in self.record else None
-            return t + (parse_duration(self.record["duration"]) if "duration" in self.record else endless(step))
+            duration, *others = (
+                parse_duration(self.record[field], field) if field in self.record else None
+                for field in ("duration", "step", "halfLife")
+            )
+            return t + (endless(*others) if duration is None else duration)
         except RecordError:
             return None
 

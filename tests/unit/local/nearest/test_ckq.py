@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.local import wordtable
-from spatialstream.local.nearest import ckq, skyband
+from spatialstream.local.nearest import ckq, heap_index, heaps, skyband
 from spatialstream.local.nearest.ckq import ContinuousNearestIndex
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -245,8 +245,8 @@ def continuous(n: int, seed: int, k: int = 3, window: int | None = None) -> list
 
 @pytest.mark.parametrize("window", [None, 7])
 def test_grids_are_rebuilt_and_merged_without_a_trace(monkeypatch, window):
-    monkeypatch.setattr(ckq, "_WASTE", 1)
-    monkeypatch.setattr(ckq, "_PAIRS", 64)
+    monkeypatch.setattr(heap_index, "_WASTE", 1)
+    monkeypatch.setattr(heap_index, "_PAIRS", 64)
     monkeypatch.setattr(skyband, "_LEAST_SWEEP", 8)
     queries = continuous(60, 1, window=window)
     objects = sorted(crowd(400, 2), key=order)
@@ -331,10 +331,10 @@ def test_the_state_of_a_window_is_its_skyband():
 def test_kernels_are_compiled_by_prepare():
     ckq.prepare()
     skyband.prepare()
-    before = compiled(ckq, skyband, wordtable)
+    before = compiled(ckq, heaps, skyband, wordtable)
     test_an_arrival_beyond_the_radius_is_not_passed_on()
     test_an_epoch_that_changes_nothing_writes_nothing()
     test_the_state_of_a_window_is_its_skyband()
 
-    assert compiled(ckq, skyband, wordtable) == before
+    assert compiled(ckq, heaps, skyband, wordtable) == before
     assert all(before[f"{kernel.__module__}.{kernel.__name__}"] == 1 for kernel in (ckq._offer, skyband._replay))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
-from spatialstream import SBQ, RecordError
+from spatialstream import CBQ, SBQ, RecordError
 from spatialstream.model.errors import SpatialStreamError
 from spatialstream.model.parsed_queries import packed, unpacked
-from spatialstream.model.queries import Best, Query, QueryBatch, parse_query
+from spatialstream.model.queries import Best, Lifetime, Query, QueryBatch, endless, endless_durations, parse_query
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import FOREVER
 from spatialstream.records.decode import decode_queries
+from spatialstream.records.encode import query_lines
 
 RANKING = TermRule(ranking=True)
 PLANE = Space.planar(0.0, 0.0, 30.0, 40.0)
@@ -171,4 +176,94 @@ def test_a_query_in_python_is_its_record() -> None:
     assert query.to_record() == {
         **{"type": "SBQ", "id": "q", "t": 1_000, "at": [1, 2], "k": 3, "words": ["Flood river"]},
         **{"radius": 5.0, "between": [0, 10]},
+    }
+
+
+def standing(**changes: Any) -> dict[str, Any]:
+    return record(**{"type": "CBQ", "duration": "1m"} | changes)
+
+
+def parsed_standing(**changes: Any) -> Query:
+    query = parse_query(standing(**changes), PLANE, RANKING)
+    assert isinstance(query, Query)
+    return query
+
+
+def test_a_continuous_one_has_a_disk_that_does_not_grow() -> None:
+    query = parsed_standing(window="5s", by="anna")
+    by = Ranking(("flood", "river"), 5.0, 1, 1_000, None, (0.2, 0.0, 0.8), static=True)
+    assert query.selection == Best(1.0, 2.0, 3, by)
+    assert query.predicate.region == Circle(1.0, 2.0, 5.0)
+    assert (query.type, query.lifetime, query.by) == ("CBQ", Lifetime(60_000, True, 5_000), "anna")
+    assert parsed_standing(radius=50.0).predicate.region == Circle(1.0, 2.0, 50.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"weights": {"space": 0.5}, "window": "1h", "keywords": ["fire"], "none": ["drill"]},
+        {"any": [["a"], ["b"]], "by": "anna"},
+        {"duration": None, "halfLife": "1h"},
+        {"duration": None, "halfLife": 2_000_000_000_000},
+        {"duration": 65_536, "halfLife": 1},
+        {"duration": 65_536 * 3_600_000, "halfLife": "1h"},
+    ],
+)
+def test_a_continuous_one_is_the_same_as_a_record_a_row_and_a_line(changes: dict[str, Any]) -> None:
+    query = parsed_standing(**changes)
+    batch = QueryBatch.of([query, parsed()])
+    assert parse_query(query.to_record(), PLANE, RANKING) == query
+    assert QueryBatch.from_arrow(batch.to_arrow())[0] == query
+    lines = bytes(query_lines(batch)).decode().splitlines()
+    assert [parse_query(json.loads(line), PLANE, RANKING) for line in lines] == [query, parsed()]
+    decoded = decode_queries(b"\n".join(line.encode() for line in lines), 1, PLANE, RANKING)
+    assert [decoded.batch[i] for i in range(2)] == [query, parsed()]
+
+
+def test_a_continuous_one_without_a_duration_ends_after_its_half_lives() -> None:
+    assert parsed_standing(duration=None, halfLife="1h").lifetime.duration == 65_536 * 3_600_000
+    assert parsed_standing(duration=None, halfLife=2_000_000_000_000).lifetime.duration == FOREVER
+    steps, half_lives = np.array([-1, -1, 7, -1]), np.array([3_600_000, 2_000_000_000_000, -1, 5])
+    assert endless_durations(steps, half_lives).tolist() == [65_536 * 3_600_000, FOREVER, endless(7), FOREVER]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"halfLife": None}, "halfLife: CBQ requires halfLife"),
+        ({"between": [0, 1]}, "between: CBQ takes no between; remove it"),
+        ({"expansions": 2}, "expansions: CBQ takes no expansions; remove it"),
+        ({"weighting": "full"}, "weighting: CBQ takes no weighting; remove it"),
+        ({"weights": {"space": 0.5, "time": 0.1, "text": 0.4}}, 'weights: must be an object with "space"'),
+        ({"radius": 50.1}, "radius: 50.1 is beyond the space of 50; give at most that"),
+        ({"step": "1s"}, "step: CBQ takes no step; remove it"),
+        (
+            {"duration": 65_537_000},
+            "duration: 65537000 is more than 65536 half-lives of '1s'; give at most 65536000 ms, or a longer halfLife",
+        ),
+        (
+            {"duration": None, "halfLife": "59m"},
+            "halfLife: '59m' is too short for a query without a duration, which lasts 65536 half-lives; "
+            "give at least 1h, or a duration of at most 231997440000 ms",
+        ),
+    ],
+)
+def test_what_is_unusable_in_a_continuous_one_is_told(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RecordError) as raised:
+        parsed_standing(**changes)
+    assert str(raised.value).split("; and ")[0].startswith(reason)
+
+
+def test_weights_of_words_are_part_of_the_text_where_they_are_known() -> None:
+    by = Ranking(("a", "b"), 2.0, 1, 5, static=True, weights=(1, 16_384))
+    assert Ranking.of_text(by.text) == by
+    assert Ranking.of_text(replace(by, weights=()).text) == replace(by, weights=())
+
+
+def test_a_continuous_one_in_python_is_its_record() -> None:
+    query = CBQ(id="q", t=1_000, at=(1, 2), k=3, words=["flood"], radius=5.0, half_life=timedelta(hours=6), window="1d")
+    assert query.to_record() == {
+        **{"type": "CBQ", "id": "q", "t": 1_000, "at": [1, 2], "k": 3, "words": ["flood"]},
+        **{"radius": 5.0, "halfLife": 21_600_000, "window": "1d"},
     }

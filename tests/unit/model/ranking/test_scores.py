@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from spatialstream.model.ranking.powers import POWERS, STEPS
 from spatialstream.model.ranking.scores import (
     LONGEST_HALF_LIFE,
+    LONGEST_LIFE,
     decayed_score,
     growth,
     interval_score,
     recency,
     spatial_score,
+    standing_key,
+    standing_score,
     textual_score,
 )
 from spatialstream.model.ranking.weights import UNIT, weight, weights
@@ -184,6 +187,39 @@ def test_the_score_of_an_interval_is_that_of_the_oracle(first: float, s: float, 
     recent = recency(at, 0, 1_000)
     assert recent == 1.0 - at / 1_000
     assert interval_score(shares, s, recent, t) == oracle.over_interval(shares, s, recent, t)
+
+
+@given(probabilities, probabilities, probabilities)
+def test_the_standing_score_is_that_of_the_oracle(alpha: float, s: float, t: float) -> None:
+    assert standing_score(alpha, s, t) == oracle.forward(alpha, s, t)
+
+
+halves = st.integers(1, LONGEST_HALF_LIFE) | st.integers(1, 100) | st.just(LONGEST_HALF_LIFE)
+
+
+@given(
+    st.lists(st.tuples(probabilities | st.sampled_from([0.0, 2.0**-64, 2.0**-65, 1.0]), st.floats(0, 1)), max_size=6),
+    halves,
+)
+def test_keys_are_ordered_as_the_oracle_orders_and_no_bit_is_lost(
+    given_: list[tuple[float, float]], half_life: int
+) -> None:
+    last = min(LONGEST_LIFE * half_life, 2**62) - 1
+    made = [(a, round(share * last)) for a, share in given_] + [(0.0, 0), (1.0, last)]
+    keys = [standing_key(a, age, half_life) for a, age in made]
+    assert all(key == int(key) and 0 <= key < 2**53 for key in keys)
+    ranks = [oracle.forward_order(a, age, half_life) for a, age in made]
+    for one, rank in zip(keys, ranks, strict=True):
+        assert [one < other for other in keys] == [rank < other for other in ranks]
+        assert [one == other for other in keys] == [rank == other for other in ranks]
+
+
+def test_a_half_life_is_one_in_the_exponent() -> None:
+    assert standing_key(0.0, 0, 7) == standing_key(2.0**-64, 0, 7) == standing_key(1e-300, 6, 28_673) == 0.0
+    assert standing_key(1.0, 0, 7) == 64 * 2**36
+    assert standing_key(0.5, 7, 7) == standing_key(1.0, 0, 7)
+    assert standing_key(0.75, 14, 7) == 65 * 2**36 + 2**35
+    assert standing_key(1.0, LONGEST_LIFE * 7 - 7, 7) == (64 + 65_535) * 2**36
 
 
 def test_weights_are_rounded_logarithms_and_those_of_words_in_all_objects_are_0() -> None:

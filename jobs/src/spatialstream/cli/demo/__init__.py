@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="run all query types over real earthquakes, and write a page of the answers",
-        description="Runs queries of all seven types over a week of the USGS earthquake feed, prints their answers, "
+        description="Runs queries of all eight types over a week of the USGS earthquake feed, prints their answers, "
         "and writes one HTML page that opens offline.",
     )
     parser.add_argument(

@@ -28,11 +28,12 @@ one copy of each object in any of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints, grown, wide
@@ -82,6 +83,11 @@ class Arrivals(Batch):
     y: Floats
     distance: Floats
 
+    @property
+    def ordered_by(self) -> Floats:
+        """The number by which answers are ordered, the least first."""
+        return self.distance
+
     @classmethod
     def concat(cls, parts: Sequence[Arrivals]) -> Arrivals:
         """Concatenate the pairs of ``parts`` (those of all slots, for example), which may be empty."""
@@ -103,6 +109,7 @@ class Changes:
         object_t: int64, ms.
         x, y: float64.
         distance: float64.
+        score: float64, of answers that are ordered by more than the distance; None: there is none.
     """
 
     number: Ints
@@ -114,6 +121,7 @@ class Changes:
     x: Floats
     y: Floats
     distance: Floats
+    score: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.number)
@@ -399,16 +407,23 @@ class NearestMerger(ContinuousMerger):
 
     Args:
         space: the stream's space.
+
+    Attributes:
+        name: prefix of the names of its files.
+        columns: what is kept of objects besides their ids.
     """
+
+    name: ClassVar[str] = "nearest"
+    columns: ClassVar[Mapping[str, npt.DTypeLike]] = _PLACES
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self._queries, self._names = Table({**_FIXED, **_CHANGING, **_DERIVED}), Strings()
-        self._objects, self._ids = Table(_PLACES), Strings()
+        self._objects, self._ids = Table(self.columns), Strings()
         self._bands = _Bands(np.empty(0, np.int32), np.empty(0), np.empty(0, np.int32), np.zeros(1, np.int64))
         self._reported = np.iinfo(np.int64).min  # the latest horizon
         self._swept = 0  # objects kept at the last sweep
-        self._journal = Journal("nearest")
+        self._journal = Journal(self.name)
         self._saved = 0, 0  # queries and objects of which the journal knows
         self._moved = False  # since the last checkpoint queries or objects have been dropped
 
@@ -524,21 +539,39 @@ class NearestMerger(ContinuousMerger):
     def _sorted(self, arrivals: Arrivals) -> tuple[Ints, _Pairs]:
         """Add the arrivals' objects; return the query's row of each pair, and the pairs by row, then by arrival."""
         id_rank = rank_strings(arrivals.ids)
-        order = np.lexsort((arrivals.y, arrivals.x, id_rank, arrivals.t))
+        order = np.lexsort((arrivals.ordered_by, arrivals.y, arrivals.x, id_rank, arrivals.t))
         new = np.zeros(len(order), np.bool_)
         new[:1] = True
         for column in (arrivals.t, id_rank, arrivals.x, arrivals.y):
             new[1:] |= column[order[1:]] != column[order[:-1]]
-        first, rank = order[new], np.cumsum(new) - 1
-        base = self._objects.append({name: getattr(arrivals, name)[first] for name in _PLACES})
-        self._ids.append(arrivals.ids.take(pa.array(first)))
+        rank = np.cumsum(new) - 1
         row = self._rows_of(arrivals.number[order])
         by_row = np.argsort(row, kind="stable")
         by_row = by_row[np.searchsorted(row[by_row], 0) :]
-        pairs = _Pairs(
-            (base + rank[by_row]).astype(np.int32), arrivals.distance[order[by_row]], rank[by_row].astype(np.int64)
-        )
-        return row[by_row], pairs
+        objects = self._keep_objects(arrivals, order, np.flatnonzero(new), rank, by_row)
+        return row[by_row], _Pairs(objects, arrivals.ordered_by[order[by_row]], rank[by_row].astype(np.int64))
+
+    def _keep_objects(self, arrivals: Arrivals, order: Ints, new: Ints, rank: Ints, pairs: Ints) -> Codes:
+        """Keep the arrivals' objects; returns the object of each pair.
+
+        Args:
+            arrivals: the pairs.
+            order: positions of the pairs, sorted by object.
+            new: positions in ``order`` of the first pair of each object.
+            rank: the object's number, for each of ``order``.
+            pairs: positions in ``order`` of the pairs of known queries.
+        """
+        base = self._keep(arrivals, order[new])
+        return (base + rank[pairs]).astype(np.int32)
+
+    def _keep(self, arrivals: Arrivals, pairs: Ints) -> int:
+        """Keep the objects of some pairs; returns the position of the first."""
+        self._ids.append(arrivals.ids.take(pa.array(pairs)))
+        return self._objects.append({name: getattr(arrivals, name)[pairs] for name in self.columns})
+
+    def _has(self, numbers: Ints) -> Flags:
+        """Whether each number is that of a query."""
+        return np.isin(numbers, self._queries["number"])
 
     def _rows_of(self, wanted: Ints) -> Ints:
         """The row of each number; -1 if unknown."""
@@ -567,8 +600,12 @@ class NearestMerger(ContinuousMerger):
             objects.t[shown],
             objects.x[shown],
             objects.y[shown],
-            answers.distances[entries],
+            *self._measured(answers.distances[entries], shown),
         )
+
+    def _measured(self, ordered_by: Floats, shown: Ints) -> tuple[Floats, Floats | None]:
+        """Distances and scores of shown objects, which were ordered by a number each."""
+        return ordered_by, None
 
     def _drop(self, horizon: int) -> None:
         """Drop finished queries and objects in no skyband, if there are many."""
@@ -625,17 +662,17 @@ class NearestMerger(ContinuousMerger):
             **{name: self._queries[name][queries:] for name in _FIXED},
             "name_offsets": name_offsets,
             "names": names,
-            **{f"object_{name}": self._objects[name][objects:] for name in _PLACES},
+            **{f"object_{name}": self._objects[name][objects:] for name in self.columns},
             "id_offsets": id_offsets,
             "ids": ids,
         }
 
     @classmethod
-    def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> NearestMerger:
+    def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> Self:
         """See :mod:`spatialstream.local.state`."""
         self = cls(space)
         self._reported = manifest["reported"]
-        self._journal, saved = Journal.open("nearest", manifest["journal"], read)
+        self._journal, saved = Journal.open(cls.name, manifest["journal"], read)
         for arrays in saved:
             self._apply(arrays)
         objects, distances, beaten = (join([arrays[f"band_{name}"] for arrays in saved]) for name in _BANDS)
@@ -648,7 +685,7 @@ class NearestMerger(ContinuousMerger):
         rows, count = saved["rows"], saved["size"]
         self._queries.append({name: saved[name] for name in _FIXED})
         self._names.extend(saved["name_offsets"], saved["names"])
-        self._objects.append({name: saved[f"object_{name}"] for name in _PLACES})
+        self._objects.append({name: saved[f"object_{name}"] for name in self.columns})
         self._ids.extend(saved["id_offsets"], saved["ids"])
         queries, top = self._queries, self._bands.top
         for name in _CHANGING:

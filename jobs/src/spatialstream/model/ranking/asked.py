@@ -56,6 +56,8 @@ class Ranking:
         between: first and last ms of the interval; None for a query with a half-life.
         shares: weights of space, time and text; with a half-life that of space alone counts.
         static: whether all words of an object weigh alike.
+        weights: of the words, each (:mod:`spatialstream.model.ranking.weights`), where they are known: a continuous
+            query gets them when a slot registers it, for its whole life.
     """
 
     words: tuple[str, ...]
@@ -65,6 +67,7 @@ class Ranking:
     between: tuple[int, int] | None = None
     shares: tuple[float, float, float] = (SPACE, 0.0, 1.0 - SPACE)
     static: bool = False
+    weights: tuple[int, ...] = ()
 
     @property
     def reach(self) -> float:
@@ -80,18 +83,20 @@ class Ranking:
         """The form in a batch, for :meth:`of_text`. Equal rankings have equal texts."""
         between = None if self.between is None else list(self.between)
         values = [self.words, self.radius, self.expansions, self.half_life, between, self.shares, self.static]
+        values += [self.weights] if self.weights else []
         return json.dumps(values, ensure_ascii=False)
 
     @classmethod
     def of_text(cls, text: str) -> Ranking:
         """From :attr:`text`."""
-        words, radius, expansions, half_life, between, shares, static = json.loads(text)
+        words, radius, expansions, half_life, between, shares, static, *weights = json.loads(text)
         space, time, words_share = shares
         given = None if between is None else (between[0], between[1])
-        return cls(tuple(words), radius, expansions, half_life, given, (space, time, words_share), static)
+        known = tuple(weights[0]) if weights else ()
+        return cls(tuple(words), radius, expansions, half_life, given, (space, time, words_share), static, known)
 
     def to_record(self) -> dict[str, Any]:
-        """The JSON form that :func:`parse_ranking` reads."""
+        """The JSON form that :func:`parse_ranking` reads, with all fields; a type takes some of them."""
         record: dict[str, Any] = {"words": [*self.words], "radius": self.radius, "expansions": self.expansions}
         if self.between is None:
             record |= {"halfLife": self.half_life, "weights": {"space": self.shares[0]}}
@@ -100,14 +105,17 @@ class Ranking:
         return record | ({"weighting": "static"} if self.static else {})
 
 
-def parse_ranking(record: Mapping[str, Any], t: int, space: Space, rule: TermRule) -> Ranking:
+def parse_ranking(
+    record: Mapping[str, Any], t: int, space: Space, rule: TermRule, *, continuous: bool = False
+) -> Ranking:
     """Parse and validate the fields of a ranking in a query's record.
 
     Args:
-        record: has ``words`` and ``radius``.
+        record: has ``words`` and ``radius``, and no field that the type does not take.
         t: of the query, ms.
         space: of the stream.
         rule: term extraction.
+        continuous: whether it is that of a continuous query: its disk does not grow, and its weights are static.
 
     Raises:
         RecordError: a field is unusable; the message names it and says what would be right.
@@ -116,7 +124,7 @@ def parse_ranking(record: Mapping[str, Any], t: int, space: Space, rule: TermRul
     if (half_life is None) == (between is None):
         given = "neither is there" if half_life is None else "both are there"
         raise RecordError("halfLife", f"give either halfLife or between; {given}")
-    expansions = _expansions(record.get("expansions"))
+    expansions = 1 if continuous else _expansions(record.get("expansions"))
     weighting = record.get("weighting", WEIGHTINGS[0])
     if weighting is not None and weighting not in WEIGHTINGS:
         raise RecordError("weighting", f"{weighting!r} is not one of {', '.join(WEIGHTINGS)}")
@@ -127,7 +135,7 @@ def parse_ranking(record: Mapping[str, Any], t: int, space: Space, rule: TermRul
         None if half_life is None else _half_life(half_life),
         None if between is None else _between(between, t),
         _shares(record.get("weights"), _SHARES if half_life is None else _SHARES[:1]),
-        weighting == "static",
+        continuous or weighting == "static",
     )
 
 
@@ -149,6 +157,8 @@ def _radius(value: object, expansions: int, space: Space) -> float:
     whole = (
         math.pi * EARTH_RADIUS_M if space.geographic else math.hypot(space.east - space.west, space.north - space.south)
     )
+    if radius > whole and expansions == 1:
+        raise RecordError("radius", f"{radius:g} is beyond the space of {whole:g}; give at most that")
     if expansions * radius > whole:
         most = f"give at most {whole / expansions:g}, or fewer expansions"
         raise RecordError("radius", f"{expansions} times {radius:g} is beyond the space of {whole:g}; {most}")

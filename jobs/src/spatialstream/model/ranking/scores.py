@@ -1,32 +1,55 @@
 """The scores of an object for a ranked query, as kernels of scalars (Pastri, section 3.1 and Eqns 9 and 10).
 
-The score of the object is R, or C for a query about an interval of time: the least is the best. Each is evaluated in
+The score of the object is R, or C for a query about an interval of time: the least is the best. For a continuous query
+it is A, of which the greatest is the best, and by which objects are ordered with their age. Each is evaluated in
 exactly the order that is written here; the oracle writes the same again.
+
+*Forward decay* (Cormode, Shkapenyuk, Srivastava, Xu: "Forward decay: a practical time decay model for streaming
+systems", ICDE 2009). With R two objects may change places without an arrival, as time goes on: the text of each loses
+its weight, at a speed of its own. A continuous query orders by ``A 2^((o.t - q.t) / h)``: later objects have more,
+instead of earlier ones less, so the order of two objects never changes.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from spatialstream.model.kernels import kernel
 from spatialstream.model.ranking.powers import POWERS, STEPS
 
 __all__ = [
     "LONGEST_HALF_LIFE",
+    "LONGEST_LIFE",
     "MOST_HALF_LIVES",
     "decayed_score",
     "growth",
     "interval_score",
     "recency",
     "spatial_score",
+    "standing_key",
+    "standing_score",
     "textual_score",
 ]
 
 MOST_HALF_LIVES = 64
 """Half-lives after which an object does not get any older."""
 
+LONGEST_LIFE = 1 << 16
+"""Most half-lives of a continuous query: that many, and those of the least score, fit into 17 bits."""
+
 LONGEST_HALF_LIFE = 1 << 51
 """Longest half-life in ms (about 71,000 years): that many steps of it fit into an int64."""
+
+
+_LEAST_SCORE = 2.0**-64
+"""A score below it counts as it."""
+
+_LOWEST = 63
+"""Minus the exponent of that score, as ``frexp`` has it."""
+
+_MANTISSA = 1 << 36
 
 
 @kernel
@@ -116,3 +139,34 @@ def interval_score(weights: tuple[float, float, float], spatial: float, recent: 
         textual: see :func:`textual_score`.
     """
     return weights[0] * (1.0 - spatial) + weights[1] * recent + weights[2] * (1.0 - textual)
+
+
+@kernel
+def standing_score(space: float, spatial: float, textual: float) -> float:
+    """A: the score of an object for a continuous query, 0 to 1, the greater the better.
+
+    Args:
+        space: the weight of space, α of 0 to 1; that of the text is the rest.
+        spatial: see :func:`spatial_score`.
+        textual: see :func:`textual_score`.
+    """
+    return space * spatial + (1.0 - space) * textual
+
+
+@kernel
+def standing_key(score: float, age: int, half_life: int) -> float:
+    """The order of objects of a continuous query: ``score 2^(age / half_life)`` as an integer, which a float64 holds.
+
+    It has 17 bits of the exponent and, below them, the 36 leading bits of the mantissa. Two products that agree in
+    these are equal in rank.
+
+    Args:
+        score: see :func:`standing_score`; less than 2^-64 counts as that.
+        age: ms from the query's time to the object's, 0 to less than :data:`LONGEST_LIFE` half-lives.
+        half_life: ms, 1 to :data:`LONGEST_HALF_LIFE`.
+    """
+    whole = age // half_life
+    step = (age - whole * half_life) * STEPS // half_life
+    mantissa, exponent = math.frexp(max(score, _LEAST_SCORE) * POWERS[step])
+    bits = np.int64((2.0 * mantissa - 1.0) * _MANTISSA)
+    return float((np.int64(exponent) + _LOWEST + whole) * _MANTISSA + bits)

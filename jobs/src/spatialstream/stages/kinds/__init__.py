@@ -12,6 +12,7 @@ from spatialstream.stages.kinds.base import ContinuousStage, SnapshotStage
 from spatialstream.stages.kinds.best import SnapshotBest
 from spatialstream.stages.kinds.nearest import ContinuousNearest, SnapshotNearest
 from spatialstream.stages.kinds.ranges import ContinuousRange, SnapshotRange
+from spatialstream.stages.kinds.standing_best import ContinuousBest
 from spatialstream.stages.kinds.terms import ContinuousTerms, SnapshotTerms
 
 __all__ = ["CONTINUOUS", "SNAPSHOT"]
@@ -30,5 +31,6 @@ CONTINUOUS: Mapping[str, ContinuousStage] = {
     "CRQ": ContinuousRange(),
     "CKQ": ContinuousNearest(),
     "CTQ": ContinuousTerms(),
+    "CBQ": ContinuousBest(),
 } | {kind: stage for module in _PLUGGED for kind, stage in module.CONTINUOUS.items()}
 """The continuous kinds, by name, in the order in which a slot matches an object with them."""

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
+from spatialstream.local.base import ContinuousMerger
+from spatialstream.local.nearest.heap_index import Candidates, HeapIndex
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.model.arrays import string_view
 from spatialstream.model.objects import ObjectBatch
@@ -68,58 +69,71 @@ class SnapshotNearest(ListStage):
 
 
 class ContinuousNearest(ContinuousStage):
-    """CKQ: the nearest k at each of their changes."""
+    """CKQ: the nearest k at each of their changes.
 
+    Attributes:
+        kind: the kind's name.
+        block: the kind of the blocks with what slots find.
+        values: the columns of these beside number and object, as :class:`Candidates` has them.
+        arrivals: what they are read as.
+        order: the class of its rows among those of one timestamp.
+    """
+
+    kind: ClassVar[str] = "CKQ"
+    block: ClassVar[str] = messages.ARRIVALS
+    values: ClassVar[tuple[str, ...]] = ("distance",)
+    arrivals: ClassVar[type[Arrivals]] = Arrivals
+    order: ClassVar[int] = CHANGE
     spooled: ClassVar[Mapping[str, str]] = {messages.ARRIVALS: "t"}
-    merger = NearestMerger
+    merger: ClassVar[type[ContinuousMerger]] = NearestMerger
 
-    def match(self, index: ContinuousNearestIndex, arrived: Arrived) -> Iterator[Partial]:
+    def match(self, index: HeapIndex, arrived: Arrived) -> Iterator[Partial]:
         """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`."""
         objects, load = arrived.objects, arrived.load
         for arrivals in load.each("objects", index.match(objects)):
-            for content in load.each("objects", _arrivals(objects, arrivals)):
-                yield messages.ARRIVALS, content
+            for content in load.each("objects", self._arrivals(objects, arrivals)):
+                yield self.block, content
 
     def merge(
         self, spools: Mapping[str, Iterable[pa.Table]], merger: NearestMerger, watermark: int, sink: RowSink
     ) -> None:
         """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`."""
         rank = 0
-        for changes in _changes(spools[messages.ARRIVALS], merger, watermark):
+        for changes in self._changes(spools[self.block], merger, watermark):
             sink.count(changes.number, changes.t)
             if sink.state_only:
                 continue
-            items = object_texts(sink.space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
-            lines = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=sink.limits)
-            sink.lines.add("CKQ", changes.t, CHANGE, np.arange(rank, rank + len(changes)), *lines)
+            places = changes.ids, changes.object_t, changes.x, changes.y
+            items = object_texts(sink.space, *places, changes.distance, changes.score)
+            lines = row_lines(
+                self.kind, changes.query, changes.t, "objects", changes.offsets, items, limits=sink.limits
+            )
+            sink.lines.add(self.kind, changes.t, self.order, np.arange(rank, rank + len(changes)), *lines)
             rank += len(changes)
 
+    def _arrivals(self, objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
+        """Objects that may be in answers, in blocks."""
+        sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _OBJECT_BYTES
+        for first, last in cut(sizes):
+            rows = arrivals.position[first:last]
+            yield columns(
+                number=arrivals.number[first:last],
+                id=objects.ids.take(pa.array(rows)),
+                t=objects.t[rows],
+                x=objects.x[rows],
+                y=objects.y[rows],
+                **{name: getattr(arrivals, name)[first:last] for name in self.values},
+            )
 
-def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
-    """Objects that may be in answers to CKQs, in blocks."""
-    sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _OBJECT_BYTES
-    for first, last in cut(sizes):
-        rows = arrivals.position[first:last]
-        yield columns(
-            number=arrivals.number[first:last],
-            id=objects.ids.take(pa.array(rows)),
-            t=objects.t[rows],
-            x=objects.x[rows],
-            y=objects.y[rows],
-            distance=arrivals.distance[first:last],
-        )
+    def _changes(self, arrivals: Iterable[pa.Table], nearest: NearestMerger, watermark: int) -> Iterator[Changes]:
+        """The changes up to ``watermark``, in order."""
+        waiting = self.arrivals.concat([])
+        for table in arrivals:
+            if len(waiting):
+                yield from nearest.changes(waiting, int(waiting.t.max()))
+            waiting = self.arrivals.concat([self._unpacked(content) for content in table.to_batches()])
+        yield from nearest.changes(waiting, watermark)
 
-
-def _changes(arrivals: Iterable[pa.Table], nearest: NearestMerger, watermark: int) -> Iterator[Changes]:
-    """The changes of CKQs up to ``watermark``, in order."""
-    waiting = Arrivals.concat([])
-    for table in arrivals:
-        if len(waiting):
-            yield from nearest.changes(waiting, int(waiting.t.max()))
-        waiting = Arrivals.concat([_unpacked(content) for content in table.to_batches()])
-    yield from nearest.changes(waiting, watermark)
-
-
-def _unpacked(content: pa.RecordBatch) -> Arrivals:
-    places = (numbers(content, name) for name in ("t", "x", "y", "distance"))
-    return Arrivals(numbers(content, "number"), content.column("id"), *places)
+    def _unpacked(self, content: pa.RecordBatch) -> Arrivals:
+        places = (numbers(content, name) for name in ("t", "x", "y", *self.values))
+        return self.arrivals(numbers(content, "number"), content.column("id"), *places)

@@ -16,9 +16,9 @@ from spatialstream.stages import messages
 from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.rows import RowLimits
 
-__all__ = ["CHANGE", "MATCH", "SNAPSHOT", "STEP", "RowLines", "RowSink"]
+__all__ = ["BEST_CHANGE", "CHANGE", "MATCH", "SNAPSHOT", "STEP", "RowLines", "RowSink"]
 
-MATCH, CHANGE, SNAPSHOT, STEP = range(4)
+MATCH, CHANGE, BEST_CHANGE, SNAPSHOT, STEP = range(5)
 """Classes of rows with one timestamp, in the order in which they are written."""
 
 
@@ -48,7 +48,7 @@ class RowLines:
         Args:
             kind: type of the queries.
             t: the time of each row.
-            row_class: one of the four.
+            row_class: one of the five.
             rank: of each row.
             lines: its text.
             row: the row of each line, if rows have several; None: one each.

@@ -1,0 +1,1 @@
+"""Continuous best queries (CBQ): in a slot, and over all slots."""
