@@ -235,7 +235,18 @@ class ContinuousQuery(_Worded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SRQ(_LookingBack):
+class _Showing(TypedQuery):
+    """A query whose rows have objects.
+
+    Attributes:
+        fields: which of the fields that the stream keeps rows show of them; None: all.
+    """
+
+    fields: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SRQ(_LookingBack, _Showing):
     """Snapshot range-keyword query: all matching objects in a region."""
 
     _type: ClassVar[str] = "SRQ"
@@ -244,7 +255,7 @@ class SRQ(_LookingBack):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SKQ(_LookingBack):
+class SKQ(_LookingBack, _Showing):
     """Snapshot k-nearest query: the k matching objects nearest to the point ``at``."""
 
     _type: ClassVar[str] = "SKQ"
@@ -264,7 +275,7 @@ class STQ(_LookingBack):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SBQ(SnapshotQuery):
+class SBQ(SnapshotQuery, _Showing):
     """Snapshot best query: the k objects with the least scores by place, text and time, near the point ``at``.
 
     Only in a stream that counts words (``ranking``).
@@ -298,7 +309,7 @@ class SBQ(SnapshotQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CRQ(ContinuousQuery):
+class CRQ(ContinuousQuery, _Showing):
     """Continuous range-keyword query: each matching object in a region, as it arrives."""
 
     _type: ClassVar[str] = "CRQ"
@@ -307,7 +318,7 @@ class CRQ(ContinuousQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CKQ(ContinuousQuery):
+class CKQ(ContinuousQuery, _Showing):
     """Continuous k-nearest query: the k matching objects nearest to ``at``, at each change.
 
     Attributes:

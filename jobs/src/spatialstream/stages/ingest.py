@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 from spatialstream.connectors.contracts import Records, Source, Storage
 from spatialstream.model.arrays import Flags, Ints, numpy_view
 from spatialstream.model.errors import RecordError, StateError
+from spatialstream.model.json_columns import quoted
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
@@ -52,7 +53,6 @@ from spatialstream.records.decode import (
 )
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
 from spatialstream.stages.quarantine import AMBIENT
-from spatialstream.stages.rows import quoted
 from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run
 from spatialstream.stages.turns import Origin, Run
 
@@ -316,11 +316,13 @@ class Ingest:
             return batch, places
         name = pc.binary_length(quoted(batch.ids)).to_numpy().astype(np.int64)
         size = name + _bytes_of_terms(batch)
+        if isinstance(batch, ObjectBatch) and batch.stored.column is not None:
+            size = size + pc.binary_length(batch.stored.column).to_numpy()
         long = (name > LARGEST_ID) | (size > LARGEST_RECORD)
         reasons = {
             row: f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
             if name[row] > LARGEST_ID
-            else f"record: id and terms take {size[row]} bytes; the most is {LARGEST_RECORD}"
+            else f"record: id, terms and fields take {size[row]} bytes; the most is {LARGEST_RECORD}"
             for row in np.flatnonzero(long).tolist()
         }
         return self._without(batch, places, reasons, letters)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
@@ -19,6 +20,7 @@ from spatialstream.model.arrays import string_view
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import StoredFields
 from spatialstream.stages import messages
 from spatialstream.stages.kinds.base import (
     Arrived,
@@ -56,7 +58,7 @@ class SnapshotNearest(ListStage):
         """See :class:`~spatialstream.stages.kinds.base.SnapshotStage`."""
         at, keywords = query.selection, query.predicate.expression.literals
         assert isinstance(at, Nearest)
-        return object_columns(objects.nearest(at.x, at.y, at.k, keywords, since, query.t, within))
+        return object_columns(objects.nearest(at.x, at.y, at.k, keywords, since, query.t, within, query.fields))
 
     def lists(self, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space) -> Lists:
         """See :class:`~spatialstream.stages.kinds.base.ListStage`."""
@@ -89,7 +91,8 @@ class ContinuousNearest(ContinuousStage):
             sink.count(changes.number, changes.t)
             if sink.state_only:
                 continue
-            items = object_texts(sink.space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
+            places = changes.ids, changes.object_t, changes.x, changes.y, changes.distance
+            items = object_texts(sink.space, *places, changes.shown())
             lines = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=sink.limits)
             sink.lines.add("CKQ", changes.t, CHANGE, np.arange(rank, rank + len(changes)), *lines)
             rank += len(changes)
@@ -98,8 +101,12 @@ class ContinuousNearest(ContinuousStage):
 def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
     """Objects that may be in answers to CKQs, in blocks."""
     sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _OBJECT_BYTES
+    stored = objects.stored.column
+    if stored is not None:
+        sizes = sizes + pc.binary_length(stored).to_numpy()[arrivals.position]
     for first, last in cut(sizes):
         rows = arrivals.position[first:last]
+        kept = {} if stored is None else {"stored": stored.take(pa.array(rows))}
         yield columns(
             number=arrivals.number[first:last],
             id=objects.ids.take(pa.array(rows)),
@@ -107,6 +114,7 @@ def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordB
             x=objects.x[rows],
             y=objects.y[rows],
             distance=arrivals.distance[first:last],
+            **kept,
         )
 
 
@@ -122,4 +130,6 @@ def _changes(arrivals: Iterable[pa.Table], nearest: NearestMerger, watermark: in
 
 def _unpacked(content: pa.RecordBatch) -> Arrivals:
     places = (numbers(content, name) for name in ("t", "x", "y", "distance"))
-    return Arrivals(numbers(content, "number"), content.column("id"), *places)
+    there = "stored" in content.schema.names
+    stored = StoredFields(content.num_rows, content.column("stored") if there else None)
+    return Arrivals(numbers(content, "number"), content.column("id"), *places, stored)
