@@ -112,7 +112,7 @@ def add_index(parser: Any, default: str | None = DEFAULT, text: str = "kind of g
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
-    """Add ``--stop-words``, ``--min-term-length``, limits of queries, ``--ranking``, ``--property`` and ``--fields``."""
+    """Add the options of terms and of the fields of objects: ``--stop-words``, ``--property``, ``--fields``, ..."""
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")

@@ -94,10 +94,8 @@ def parse_chosen(value: object, kept: tuple[str, ...] | None) -> tuple[str, ...]
             short = name[:128]
             near = get_close_matches(short, kept, 1)
             meant = f"did you mean {near[0]!r}? " if near else f"it keeps {', '.join(kept) or 'none'}; "
-            more = ",".join((*kept, short))
-            raise RecordError(
-                "fields", f"{short!r} is not kept by the stream; {meant}a stream with --fields {more} does"
-            )
+            more = f"a stream with --fields {','.join((*kept, short))} does"
+            raise RecordError("fields", f"{short!r} is not kept by the stream; {meant}{more}")
     return tuple(name for name in kept if name in value)
 
 

@@ -47,7 +47,7 @@ _ANYWHERE = Space(True, -LARGEST, -LARGEST, LARGEST, LARGEST)
 """Contains the points of all spaces, and boxes across the antimeridian."""
 _SOMEWHERE = {"box": [0, 0, 0, 0]}
 """In place of an area that has not been looked up."""
-_SEQUENCES = ("at", "keywords", "any", "none", "words", "between")
+_SEQUENCES = ("at", "keywords", "any", "none", "words", "between", "fields")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -235,33 +235,35 @@ class ContinuousQuery(_Worded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Showing(TypedQuery):
-    """A query whose rows have objects.
+class SRQ(_LookingBack):
+    """Snapshot range-keyword query: all matching objects in a region.
 
     Attributes:
-        fields: which of the fields that the stream keeps rows show of them; None: all.
+        region: the region.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
     """
-
-    fields: Sequence[str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SRQ(_LookingBack, _Showing):
-    """Snapshot range-keyword query: all matching objects in a region."""
 
     _type: ClassVar[str] = "SRQ"
 
     region: Box | Circle | Polygon | Area | Geometry
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SKQ(_LookingBack, _Showing):
-    """Snapshot k-nearest query: the k matching objects nearest to the point ``at``."""
+class SKQ(_LookingBack):
+    """Snapshot k-nearest query: the k matching objects nearest to the point ``at``.
+
+    Attributes:
+        at: the point.
+        k: number of objects.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
+    """
 
     _type: ClassVar[str] = "SKQ"
 
     at: Sequence[float]
     k: int
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +277,7 @@ class STQ(_LookingBack):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SBQ(SnapshotQuery, _Showing):
+class SBQ(SnapshotQuery):
     """Snapshot best query: the k objects with the least scores by place, text and time, near the point ``at``.
 
     Only in a stream that counts words (``ranking``).
@@ -291,6 +293,7 @@ class SBQ(SnapshotQuery, _Showing):
         expansions: greatest multiple of the radius.
         weighting: ``"static"``: all words of an object weigh alike.
         duration: τ; None: all objects that are kept are considered.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
     """
 
     _type: ClassVar[str] = "SBQ"
@@ -306,23 +309,31 @@ class SBQ(SnapshotQuery, _Showing):
     expansions: int | None = None
     weighting: str | None = None
     duration: int | str | timedelta | None = None
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CRQ(ContinuousQuery, _Showing):
-    """Continuous range-keyword query: each matching object in a region, as it arrives."""
+class CRQ(ContinuousQuery):
+    """Continuous range-keyword query: each matching object in a region, as it arrives.
+
+    Attributes:
+        region: the region.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
+    """
 
     _type: ClassVar[str] = "CRQ"
 
     region: Box | Circle | Polygon | Area | Geometry
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CKQ(ContinuousQuery, _Showing):
+class CKQ(ContinuousQuery):
     """Continuous k-nearest query: the k matching objects nearest to ``at``, at each change.
 
     Attributes:
         window: for how long an object counts; None: until the query ends.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
     """
 
     _type: ClassVar[str] = "CKQ"
@@ -330,6 +341,7 @@ class CKQ(ContinuousQuery, _Showing):
     at: Sequence[float]
     k: int
     window: int | str | timedelta | None = None
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
