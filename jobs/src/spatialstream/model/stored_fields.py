@@ -17,7 +17,6 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from json.decoder import scanstring
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +51,7 @@ _TAKEN = frozenset(("score",))
 """Names of properties that are also those of what rows say of an object."""
 
 _EXACT = 2.0**53
+_decode = json.JSONDecoder().raw_decode
 _NONE = pa.array([], pa.large_string())
 
 
@@ -241,16 +241,11 @@ def chosen(column: pa.LargeStringArray, wanted: Collection[str] | None) -> pa.La
 def _chosen(fields: str, wanted: Collection[str]) -> str:
     kept, at = [], 0
     while at < len(fields):
-        name, value = scanstring(fields, at + 1)
-        value += 2  # after the colon
-        if fields[value] == '"':
-            _, end = scanstring(fields, value + 1)
-        else:
-            end = fields.find(",", value)
-            end = len(fields) if end < 0 else end
+        name, end = _decode(fields, at)
+        _, end = _decode(fields, end + len(": "))
         if name in wanted:
             kept.append(fields[at:end])
-        at = end + 2
+        at = end + len(", ")
     return ", ".join(kept)
 
 

@@ -316,8 +316,6 @@ class Ingest:
             return batch, places
         name = pc.binary_length(quoted(batch.ids)).to_numpy().astype(np.int64)
         size = name + _bytes_of_terms(batch)
-        if isinstance(batch, ObjectBatch) and batch.stored.column is not None:
-            size = size + pc.binary_length(batch.stored.column).to_numpy()
         long = (name > LARGEST_ID) | (size > LARGEST_RECORD)
         reasons = {
             row: f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
@@ -395,11 +393,13 @@ class Ingest:
 
 
 def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
-    """The bytes of the terms of each record in a block of its own."""
+    """The bytes of the terms, and of the fields that are kept, of each record in a block of its own."""
     terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
     each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
     ends: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
-    return ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
+    sizes = ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
+    stored = batch.stored.column if isinstance(batch, ObjectBatch) else None
+    return sizes if stored is None else sizes + pc.binary_length(stored).to_numpy()
 
 
 class _Letters:

@@ -129,7 +129,7 @@ def _changes(arrivals: Iterable[pa.Table], nearest: NearestMerger, watermark: in
 
 
 def _unpacked(content: pa.RecordBatch) -> Arrivals:
-    places = (numbers(content, name) for name in ("t", "x", "y", "distance"))
+    t, x, y, distance = (numbers(content, name) for name in ("t", "x", "y", "distance"))
     there = "stored" in content.schema.names
     stored = StoredFields(content.num_rows, content.column("stored") if there else None)
-    return Arrivals(numbers(content, "number"), content.column("id"), *places, stored)
+    return Arrivals(numbers(content, "number"), content.column("id"), t, x, y, distance, stored)

@@ -128,7 +128,7 @@ def _chosen_lines(
     """The lines of matches of which some show not all fields: each object is written once for each choice."""
     pairs, which = np.unique(np.stack([choice, matches.object]), axis=1, return_inverse=True)
     some = objects.take(pairs[1].astype(np.int64))
-    stored = some.stored.column
+    stored: pa.LargeStringArray = some.stored.kept(True).column
     for number in np.unique(pairs[0][pairs[0] >= 0]).tolist():
         here = pa.array(pairs[0] == number)
         stored = pc.replace_with_mask(stored, here, chosen(stored.filter(here), choices[number]))
