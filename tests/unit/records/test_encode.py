@@ -23,7 +23,7 @@ def test_any_queries_and_cancellations_are_read_as_they_were_written(stream: Str
         if isinstance(each, Query) and each.lifetime.continuous:
             asked[2 * i] = replace(each, by=f'"{i}\\')
     lines = bytes(query_lines(QueryBatch.of(asked))).splitlines()
-    found = [parse_query(json.loads(line), stream.space, RULE) for line in lines]
+    found = [parse_query(json.loads(line), stream.space, stream.rule) for line in lines]
     assert found == asked
     assert [each.to_record() for each in found] == [each.to_record() for each in asked], "with who has registered it"
 
