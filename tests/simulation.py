@@ -51,6 +51,7 @@ from spatialstream.stream.router import Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import RoundRecord, Worker
 from tests.harness import Processes
+from tests.streams import object_record
 
 IDLE = 10**12
 LIMITS = RowLimits(part=300)
@@ -155,8 +156,11 @@ class Simulation:
         lanes: dict[str, list[tuple[int, bytes]]] = {name: [] for name in self.source.logs}
         first, second = space.axes
         for item in objects:
-            record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.terms)}
-            record |= dict(item.properties)
+            if item.stored is not None:
+                record = object_record(item, space)
+            else:
+                record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.terms)}
+                record |= dict(item.properties)
             lanes[f"objects/{self.random.randrange(len(lanes) - 1)}"].append((item.t, json.dumps(record).encode()))
         for query in queries:
             lanes["queries/0"].append((query.t, json.dumps(query.to_record()).encode()))

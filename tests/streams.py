@@ -42,6 +42,7 @@ from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.ranking.scores import LONGEST_LIFE
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.stored_fields import fragment
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import TIME_LIMIT
 
@@ -56,6 +57,15 @@ PROPERTIES = Properties.parse(["country:keyword", "priority:number", "seen:time"
 
 RULE = TermRule(properties=PROPERTIES)
 """How such streams read records."""
+
+FIELDS = ("text", "priority", "seen", "country", "open")
+"""The fields that those streams keep that keep any."""
+
+CHOICES = (None, None, (), ("text",), ("priority", "open"))
+"""Which of them rows show."""
+
+_ENDS = ("", "", "!", ' "', "\n", "\\", ' \t{"": [-]}, ')
+"""What may follow the words of a text, without a word in it that any text has."""
 
 _VALUES: dict[str, Sequence[Value]] = {
     "country": ("de", "fr", "d", ""),
@@ -118,6 +128,21 @@ class Stream:
     objects: list[SpatialObject]
     queries: list[Query | Cancellation]
 
+    @property
+    def rule(self) -> TermRule:
+        """How it reads records."""
+        return replace(RULE, fields=FIELDS) if any(o.stored is not None for o in self.objects) else RULE
+
+
+def keeping(o: SpatialObject, end: str, text: bool = True) -> SpatialObject:
+    """The object in a stream that keeps fields; its text has all of its terms, and an end."""
+    return replace(o, stored=fragment(FIELDS, " ".join(o.terms) + end if text else None, o.properties))
+
+
+def showing(query: Query, fields: tuple[str, ...] | None) -> Query:
+    """The query with a choice of fields, if its rows have objects."""
+    return replace(query, fields=fields) if "fields" in query.kind.fields else query
+
 
 # ----------------------------------------------------------------------------------------------------------- strategies
 
@@ -142,7 +167,12 @@ def streams(
     times = st.integers(0, 20).map(lambda t: base + t)
     where = where and draw(st.booleans())  # a stream without properties has no columns of them
     found = draw(st.lists(objects(pool, times, where), max_size=max_objects))
+    fields = where and draw(st.booleans())
+    if fields:
+        found = [keeping(o, draw(st.sampled_from(_ENDS)), draw(st.integers(0, 4)) > 0) for o in found]
     asked: st.SearchStrategy[Query | Cancellation] = queries(space, pool, times, types, where)
+    if fields and found:
+        asked = st.builds(showing, asked, st.sampled_from(CHOICES))
     if cancellations:
         ends = st.builds(Cancellation, st.sampled_from(_NAMES[:6]), times)
         asked = st.one_of(asked, asked, asked, ends)
@@ -421,7 +451,12 @@ def _with_properties(stream: Stream, share: float, rng: random.Random) -> Stream
         elif isinstance(query, Query):
             asked.setdefault(query.id, query)
     queries = [asked[each.id] if isinstance(each, Query) else each for each in stream.queries]
-    return Stream(stream.space, [replace(o, properties=tuple(values())) for o in stream.objects], queries)
+    found = [replace(o, properties=tuple(values())) for o in stream.objects]
+    if rng.random() < 0.5:
+        return Stream(stream.space, found, queries)
+    chosen = {name: showing(query, rng.choice(CHOICES)) for name, query in asked.items() if isinstance(query, Query)}
+    queries = [chosen[each.id] if isinstance(each, Query) else each for each in queries]
+    return Stream(stream.space, [keeping(o, rng.choice(_ENDS), rng.random() < 0.8) for o in found], queries)
 
 
 def _anywhere(rng: random.Random, space: Space) -> tuple[float, float]:
@@ -505,9 +540,13 @@ def _random_polygon(rng: random.Random, focus: SpatialObject, space: Space, dx: 
 
 
 def object_record(o: SpatialObject, space: Space) -> dict[str, Any]:
-    """The JSON form of an object, with its terms as a text."""
+    """The JSON form of an object, with its terms as a text, or with what it said."""
     x, y = space.axes
-    return {"id": o.id, "t": o.t, x: o.x, y: o.y, "text": " ".join(o.terms)} | dict(o.properties)
+    record = {"id": o.id, "t": o.t, x: o.x, y: o.y} | dict(o.properties)
+    if o.stored is None:
+        return record | {"text": " ".join(o.terms)}
+    text = json.loads(f"{{{o.stored}}}").get("text")
+    return record | ({"terms": [*o.terms]} if text is None else {"text": text})
 
 
 def query_record(query: Query | Cancellation) -> dict[str, Any]:
@@ -530,6 +569,8 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
     lifetime, ranking = query.lifetime, query.selection.ranking
     if ranking is not None:
         record |= {name: value for name, value in ranking.to_record().items() if name in query.kind.fields}
+    if query.fields is not None:
+        record["fields"] = [*query.fields]
     if lifetime.duration <= TIME_LIMIT and (ranking is None or ranking.between is None):
         record["duration"] = lifetime.duration
     return record | {

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.model.json_columns import joined
 from spatialstream.model.queries import Query
 from spatialstream.model.space import Space
 from spatialstream.stages.kinds.base import (
@@ -22,7 +23,7 @@ from spatialstream.stages.kinds.base import (
 )
 from spatialstream.stages.kinds.rows import STEP, RowSink
 from spatialstream.stages.messages import columns, numbers
-from spatialstream.stages.rows import RowLimits, joined, row_heads
+from spatialstream.stages.rows import RowLimits, row_heads
 from tests.count_kind.indexes import CountIndex
 
 STEPS = "count_steps"

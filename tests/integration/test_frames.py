@@ -143,6 +143,25 @@ def test_columns_are_properties_where_queries_ask_of_them(
     assert [each["id"] for each in row["objects"]] == [SAID["id"][row] for row in rows]
 
 
+@pytest.mark.parametrize("frames", ["pandas", "spark"])
+def test_rows_show_the_fields_that_are_asked_for(spark: SparkSession, frames: str) -> None:
+    objects = SAID if frames == "pandas" else spark.createDataFrame(SAID.astype(object).where(SAID.notna(), None))
+    queries = [WHERE, WHERE | {"id": "some", "fields": ["open"]}, WHERE | {"id": "odd", "fields": ["country"]}]
+    with pytest.warns(spatialstream.RejectedWarning, match="'country' is not kept"):
+        found = answer(objects, queries, spark=spark, slots=2, fields=["text", "priority", "seen", "open"])
+    every, some = found.rows
+    seen = [1_767_225_600_000, None, 1_767_312_000_000]
+    expected = [
+        {"text": text, "priority": priority, "seen": at, "open": there}
+        for text, priority, at, there in zip(SAID["text"], [3.0, None, 1.5], seen, SAID["open"], strict=True)
+    ]
+    own = ("id", "t", "lon", "lat")
+    shown = [{name: value for name, value in each.items() if name not in own} for each in every["objects"]]
+    assert shown == [{name: value for name, value in each.items() if value is not None} for each in expected]
+    assert [each.keys() - own for each in some["objects"]] == [{"open"}] * 3
+    assert "it keeps text, priority, seen, open; a stream with --fields " in found.rejected[0]["reason"]
+
+
 def test_a_frame_without_the_column_of_a_declared_property_is_refused(spark: SparkSession) -> None:
     rule = TermRule(properties=Properties.parse(["contry:keyword"]))
     for objects in (SAID, spark.createDataFrame(SAID[["id", "t", "lon", "lat", "text"]])):

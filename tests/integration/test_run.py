@@ -175,11 +175,14 @@ def test_conditions_on_properties_are_the_oracles_through_files_of_all_kinds(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stream = streams.random_stream(11, 600, 30, where=0.6)
+    kept = [streams.keeping(each, "!") for each in stream.objects]  # a text that CSV has too
+    stream = streams.Stream(stream.space, kept, stream.queries)
     objects, queries = streams.write_stream(tmp_path, stream)
     lines = objects.read_text().splitlines()
     torn = {"id": "torn", "t": 1517966773840, "lon": 0, "lat": 0, "text": "", "priority": "high"}
     objects.write_text("\n".join([*lines[:300], json.dumps(torn), *lines[300:]]))
     declared = [option for each in streams.PROPERTIES.declarations for option in ("--property", each)]
+    declared += ["--fields", ",".join(streams.FIELDS)]
     files = ["--objects", str(objects), "--queries", str(queries), "--output", str(tmp_path / "out"), *declared]
     assert main(["run", *files, "--slots", "2", "--epoch", "150"]) == 0
     assert "1 such as: priority: 'high' is a string" not in capsys.readouterr().err  # one of 600 is not much
@@ -197,7 +200,7 @@ def test_conditions_on_properties_are_the_oracles_through_files_of_all_kinds(
     for each in (table, tmp_path / "objects.csv"):
         if each.suffix == ".csv":
             each.write_text("\n".join(csv_lines(names, records)))
-        setup = RunSettings((each,), (queries,), tmp_path / each.suffix, 3, rule=streams.RULE)
+        setup = RunSettings((each,), (queries,), tmp_path / each.suffix, 3, rule=stream.rule)
         assert run(setup, spark).rejected == len(letters) - 1
         found.append(text_of(tmp_path / each.suffix / "results"))
     assert found == [text_of(tmp_path / "out" / "results")] * 2
@@ -213,6 +216,6 @@ def test_a_run_that_declares_no_properties_refuses_conditions_and_another_declar
     assert summary.rejected >= asked > 0
     reasons = [json.loads(each)["reason"] for each in text_of(tmp_path / "none" / "rejected").splitlines()]
     assert sum(each.startswith("where: the stream declares no properties") for each in reasons) == asked
-    run(RunSettings((objects,), (queries,), tmp_path / "out", 2, rule=streams.RULE), spark)
+    run(RunSettings((objects,), (queries,), tmp_path / "out", 2, rule=stream.rule), spark)
     with pytest.raises(StateError, match="other properties"):
         run(RunSettings((objects,), (queries,), tmp_path / "out", 2), spark)

@@ -163,6 +163,7 @@ def _identity(spec: StreamSpec) -> list[str]:
     if spec.terms.ranking:
         command += ["--ranking"]
     command += [f"--property={declaration}" for declaration in spec.properties.declarations]
+    command += [f"--fields={','.join(spec.fields)}"] if spec.fields else []
     if spec.terms.stop_words:
         command += ["--stop-words", f"{CONFIG}/{STOP_WORDS}"]
     return command

@@ -21,6 +21,7 @@ from spatialstream.index.kinds import AUTO, CHOICES, DEFAULT, KINDS, STRATEGIES
 from spatialstream.model.errors import SettingError
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import parse_fields
 from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS
 from spatialstream_operator.fields import Fields
 from spatialstream_operator.names import TOPIC_KINDS
@@ -625,6 +626,7 @@ class StreamSpec:
         space: WGS84 or planar.
         terms: how texts become terms.
         properties: those that objects have.
+        fields: those of objects that are kept, so that rows show them.
         index: the global index.
         time: how the router follows the time of records.
         router: the router job.
@@ -656,6 +658,7 @@ class StreamSpec:
     space: Space
     terms: Terms
     properties: Properties
+    fields: tuple[str, ...]
     index: Index
     time: Time
     router: Router
@@ -708,6 +711,7 @@ class StreamSpec:
             space=_space(fields),
             terms=Terms.parse(fields.part("terms")),
             properties=_properties(fields),
+            fields=parse_fields(map(str, fields.items("fields")), _properties(fields), fields.at("fields")),
             index=Index.parse(fields.part("index")),
             time=Time.parse(fields.part("time")),
             router=Router.parse(fields.part("router")),

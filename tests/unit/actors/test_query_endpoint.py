@@ -92,11 +92,13 @@ def test_a_query_client_finds_the_newest_round_and_is_told_what_is_gone(actor: A
     known = ReadPoint.record(Round(7, (3,), (0,), 1_000, 0))
     registry = registry_of({**known, "actors": {"0": actor.address, "1": None}, "parts": {}})
     endpoint = {"address": f"127.0.0.1:{registry.port}", "secret": ASKING, "certificate": None}
-    QueryEndpoint.of(endpoint, WGS84, TermRule(frozenset({"the"}), 2, 9, properties=PROPERTIES)).save(store)
+    QueryEndpoint.of(endpoint, WGS84, TermRule(frozenset({"the"}), 2, 9, properties=PROPERTIES, fields=("text",))).save(
+        store
+    )
     try:
         with QueryClient(store) as query_client:
             assert (query_client.query_endpoint.rule, query_client.query_endpoint.space) == (
-                TermRule(frozenset({"the"}), 2, 9, properties=PROPERTIES),
+                TermRule(frozenset({"the"}), 2, 9, properties=PROPERTIES, fields=("text",)),
                 "wgs84",
             )
             assert ASKING not in repr(query_client.query_endpoint)

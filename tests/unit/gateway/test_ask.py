@@ -262,7 +262,7 @@ def test_geojson_is_of_places_on_the_globe(stream: Stream) -> None:
         "type": "SKQ",
         "t": 5,
         "complete_after": 3,
-        "objects": [{"id": "a", "t": 4, "lon": 1.5, "lat": 2.5, "distance_m": 7.0}],
+        "objects": [{"id": "a", "t": 4, "lon": 1.5, "lat": 2.5, "distance_m": 7.0, "text": "fire", "n": 3}],
         "as_of": {"round": 1, "clock": 5},
     }
 
@@ -284,7 +284,7 @@ def test_geojson_is_of_places_on_the_globe(stream: Stream) -> None:
                     "type": "Feature",
                     "id": "a",
                     "geometry": {"type": "Point", "coordinates": [1.5, 2.5]},
-                    "properties": {"t": 4, "distance_m": 7.0, "query": "q"},
+                    "properties": {"t": 4, "distance_m": 7.0, "text": "fire", "n": 3, "query": "q"},
                 }
             ],
             "complete_after": 3,

@@ -225,6 +225,8 @@ def narrowed(schema: Any) -> Any:
         result["polygon"] = {"enum": POLYGONS}
     if "AreaGeometry" in result:  # the schemas of the document
         result |= {"AreaGeometry": {"enum": POLYGONS}, "AreaCollection": {"enum": [COLLECTION]}, "Area": schema["Area"]}
+    if {"where", "fields"} & result.keys() and "keywords" in result:  # it declares no properties, and keeps no fields
+        result |= {"where": {"type": "null"}, "fields": {"enum": [[], None]}}
     if isinstance(each := result.get("area"), dict) and each.get("type") == "string":
         result["area"] = {"enum": [KNOWN["area"]]}
     return result

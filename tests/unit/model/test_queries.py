@@ -102,8 +102,8 @@ def test_the_six_presets(kind, predicate, selection, lifetime):
         ("Duration", "did you mean duration?"),
         (
             "price",
-            "the fields are id, type, t, region, at, keywords, any, none, where, k, duration, window, step, words, "
-            "radius, halfLife, between, weights, expansions, weighting, by, title",
+            "the fields are id, type, t, region, at, keywords, any, none, where, fields, k, duration, window, step, "
+            "words, radius, halfLife, between, weights, expansions, weighting, by, title",
         ),
     ],
 )

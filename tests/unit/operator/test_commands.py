@@ -23,6 +23,7 @@ FULL = {
     "space": "planar:-5,-5,10.5,20",
     "terms": {"stopWords": ["the"], "minLength": 2, "queryWords": 300, "ranking": True},
     "properties": {"priority": "number", "the country": "keyword"},
+    "fields": ["text", "the country"],
     "index": {"kind": "grid", "leaves": 32},
     "time": {"idle": "2s", "disorder": "0s", "ahead": "5m"},
     "router": {"partitions": 3, "cores": 2, "jvmHeap": "768m"},
@@ -67,6 +68,7 @@ def test_both_jobs_are_told_the_same_about_the_stream():
         assert (str(told.stop_words), told.min_term_length) == ("/etc/spatialstream/config/stop-words", 2)
         assert (told.query_words, told.ranking) == (300, True)
         assert told.properties == ["priority:number", "the country:keyword"]
+        assert told.fields == ("text", "the country")
         assert (told.metrics_address, told.metrics_port) == ("0.0.0.0", 9090)
 
 

@@ -156,6 +156,7 @@ def test_replicas_count_within_the_bounds(replicas, wanted):
         ("terms.stopWords", "the", "spec.terms.stopWords"),
         ("terms.stopWords", [1], "spec.terms.stopWords[0]"),
         ("properties.country", "text", "spec.properties"),
+        ("fields", ["txt"], "spec.fields"),
         ("properties.text", "keyword", "spec.properties"),
         ("rebalance.mode", "manual", "spec.rebalance.mode"),
         ("suspend", "yes", "spec.suspend"),

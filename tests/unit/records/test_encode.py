@@ -13,7 +13,7 @@ from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermRule
 from spatialstream.records.encode import object_lines, query_lines
-from tests.streams import RULE, Stream, streams
+from tests.streams import Stream, streams
 
 
 @given(streams(where=True))
@@ -23,7 +23,7 @@ def test_any_queries_and_cancellations_are_read_as_they_were_written(stream: Str
         if isinstance(each, Query) and each.lifetime.continuous:
             asked[2 * i] = replace(each, by=f'"{i}\\')
     lines = bytes(query_lines(QueryBatch.of(asked))).splitlines()
-    found = [parse_query(json.loads(line), stream.space, RULE) for line in lines]
+    found = [parse_query(json.loads(line), stream.space, stream.rule) for line in lines]
     assert found == asked
     assert [each.to_record() for each in found] == [each.to_record() for each in asked], "with who has registered it"
 
@@ -53,7 +53,9 @@ def test_ranked_queries_are_read_as_they_were_written(fields: dict[str, object])
 def test_any_objects_are_read_as_they_were_written(stream: Stream) -> None:
     sent = [replace(each, id=f'{each.id}"\\\n é') for each in stream.objects]
     lines = bytes(object_lines(ObjectBatch.of(sent), stream.space)).splitlines()
-    found = [parse_object(json.loads(line), stream.space, RULE) for line in lines]
+    found = [parse_object(json.loads(line), stream.space, stream.rule) for line in lines]
     assert [(each.id, each.t, each.x, each.y, set(each.terms), each.properties) for each in found] == [
         (each.id, each.t, each.x, each.y, set(each.terms), each.properties) for each in sent
     ]
+    spoken = [i for i, each in enumerate(sent) if each.stored is not None and '"text": ' in each.stored]
+    assert [found[i].stored for i in spoken] == [sent[i].stored for i in spoken], "the text as it was, not its words"

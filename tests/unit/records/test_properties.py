@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -20,14 +21,18 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle.files import read_objects
 from spatialstream.records.decode import decode_csv, decode_object_table, decode_objects
 from tests.lengths import examples
-from tests.streams import PROPERTIES, RULE
+from tests.streams import FIELDS, PROPERTIES
+from tests.streams import RULE as DECLARED
+
+RULE = replace(DECLARED, fields=FIELDS)
+"""Of a stream that keeps what its objects said, too."""
 
 KEYWORDS = ['"de"', '""', '"\\u00e9\\n"', '"it\'s, \\"q\\""', f'"{"x" * 4_096}"', f'"{"x" * 4_097}"', "5", "true", "[]"]
 NUMBERS = ["1", "-0", "2.5", "-0.0", "1e300", "5e-324", "1e400", "123456789012345678901", '"1"', "true", "{}", "1.5e-3"]
 TIMES = ["0", "-7", '"2026-01-01"', '"2026-01-01T00:00:00.123Z"', '"noon"', "1.5", '"5"', "true", "9" * 17, '""']
 BOOLEANS = ["true", "false", "1", '"true"', '""']
 SPELT = {"country": KEYWORDS, "priority": NUMBERS, "seen": TIMES, "open": BOOLEANS}
-BASE = {"id": "o", "t": 5, "lon": 1.0, "lat": 2.0, "text": "fire"}
+BASE = {"id": "o", "t": 5, "lon": 1.0, "lat": 2.0, "text": 'fire, "é" \\'}
 
 
 def lines(random, odd):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.connectors.delivery import Assembler
+from spatialstream.model import json_columns
 from spatialstream.model.space import WGS84
 from spatialstream.stages import rows as result_rows
 from spatialstream.stages.rows import RowLimits, match_lines, object_texts, row_lines, term_texts
@@ -51,7 +52,7 @@ def test_rows_say_what_they_hold(rows: list[tuple[str, list[str], int | None]]) 
 def test_few_rows_are_written_as_many_are(rows: list[tuple[str, list[str], int | None]], most: int | None) -> None:
     limits = None if most is None else RowLimits(10**9, most)
     few = lines_of(rows, limits)
-    with patch.object(result_rows, "_FEW", -1):
+    with patch.object(json_columns, "_FEW", -1):
         assert lines_of(rows, limits) == few
 
 
@@ -108,6 +109,7 @@ def test_more_text_than_32_bits_can_count_is_the_same_text(names: list[str]) -> 
     small = object_texts(WGS84, ids, t, x, y, x)
     few = match_lines(matched, t, small, which)
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(json_columns, "_ROOM", 10)
         patched.setattr(result_rows, "_ROOM", 10)
         large = object_texts(WGS84, ids, t, x, y, x)
         many = match_lines(matched, t, large, which)

@@ -23,7 +23,7 @@ from spatialstream.stages.versions import load_version
 from spatialstream.stream.settings import StreamSettings
 from tests.asking import AskedActors, world_of
 from tests.simulation import IDLE, Simulation
-from tests.streams import PLANE, RULE, query_record, random_stream
+from tests.streams import PLANE, query_record, random_stream
 
 SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 
@@ -33,7 +33,8 @@ def client_of(simulation: Simulation, turn: Round, space: Space) -> SnapshotClie
     read_point = ReadPoint.of(ReadPoint.record(turn), lambda number: load_version(simulation.storage, number))
     world = world_of(space, 3, simulation.storage.place, simulation.settings.retention)
     actors = AskedActors(lambda seconds: read_point, {}, {"a": world})
-    return SnapshotClient(lambda seconds: read_point, actors.ask, space, RULE, pause=lambda seconds: None)
+    rule = simulation.settings.rule
+    return SnapshotClient(lambda seconds: read_point, actors.ask, space, rule, pause=lambda seconds: None)
 
 
 class Asked(Simulation):
@@ -120,7 +121,12 @@ def test_an_answer_is_the_oracles_as_of_its_round_while_versions_change_and_proc
         objects = sorted(drawn.objects, key=lambda each: each.t)
         query_block = [query for query in drawn.queries if isinstance(query, Query)]
         setup = StreamSettings(
-            "s", slots=3, space=space, idle=IDLE, retention=retention, interval=60_000, epoch_records=100, rule=RULE
+            *("s", 3, space),
+            idle=IDLE,
+            retention=retention,
+            interval=60_000,
+            epoch_records=100,
+            rule=drawn.rule,
         )
         simulation = Asked(tmp_path / str(seed), space, objects, query_block, setup, seed, chaos=0.004)
         simulation.run(rebalances=0.6)

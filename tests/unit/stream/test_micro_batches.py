@@ -33,7 +33,7 @@ from spatialstream.stream.micro_batches import LocalStream, WaitingClock, intake
 from spatialstream.stream.settings import StreamSettings
 from tests.harness import Processes, forget
 from tests.lengths import AT_LENGTH
-from tests.streams import PLANE, RULE, Stream, object_record, query_record, random_stream, streams, write_lines
+from tests.streams import PLANE, Stream, object_record, query_record, random_stream, streams, write_lines
 
 FOREVER = 10**12
 Records = Sequence[tuple[str, str]]
@@ -168,7 +168,7 @@ def setup_of(stream: Stream, seed: int, **changes: Any) -> StreamSettings:
         "partitions": 1 + seed % 3,
         "idle": FOREVER,
         "epoch_records": [4, 40, 1_000_000][seed % 3],
-        "rule": RULE,
+        "rule": stream.rule,
     }
     return StreamSettings("frames", **(values | changes))
 

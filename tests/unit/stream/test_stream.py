@@ -22,7 +22,7 @@ from spatialstream.stages.division import buckets_of, parts_of
 from spatialstream.stream.settings import StreamSettings
 from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
-from tests.streams import PLANE, RULE, Stream, random_stream, streams
+from tests.streams import PLANE, Stream, random_stream, streams
 
 
 def in_order(stream: Stream) -> Stream:
@@ -48,7 +48,7 @@ def simulated(
         mergers=mergers or [1, 2, 5][seed // 5 % 3],
         idle=IDLE,
         epoch_records=[5, 40, 1_000_000][seed % 3],
-        rule=RULE,
+        rule=stream.rule,
     )
     with tempfile.TemporaryDirectory() as folder:
         given |= {"chaos": chaos}

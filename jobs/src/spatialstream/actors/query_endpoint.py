@@ -76,6 +76,7 @@ class QueryEndpoint:
         space: of the stream, as text.
         stop_words, minimum_length, query_words, polygon_vertices: the stream's term rule.
         properties: declarations of the stream's properties.
+        fields: those of its objects that it keeps.
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
         ranking: whether it counts words, so that queries may rank by them.
     """
@@ -89,6 +90,7 @@ class QueryEndpoint:
     query_words: int = QUERY_WORDS
     polygon_vertices: int = POLYGON_VERTICES
     properties: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
     unicode: str = ""
     ranking: bool = False
 
@@ -102,6 +104,7 @@ class QueryEndpoint:
             "polygon_vertices": rule.polygon_vertices,
             "ranking": rule.ranking,
             "properties": tuple(rule.properties.declarations),
+            "fields": rule.fields or (),
         }
         return cls(**endpoint, **terms, space=str(space), unicode=UNICODE)
 
@@ -114,7 +117,7 @@ class QueryEndpoint:
         """The stream's term rule."""
         properties = Properties.parse(self.properties)
         limits = self.query_words, self.polygon_vertices, self.ranking
-        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits, properties)
+        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits, properties, self.fields)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:
@@ -152,7 +155,7 @@ class QueryEndpoint:
             raise Unavailable("the query endpoint is not known: no worker of the stream has run yet")
         known = {each.name for each in fields(cls)}  # one of a newer release may say more
         said = {name: value for name, value in kept[1].items() if name in known}
-        lists = {name: tuple(said.get(name, ())) for name in ("stop_words", "properties")}
+        lists = {name: tuple(said.get(name, ())) for name in ("stop_words", "properties", "fields")}
         return cls(**{**said, **lists})
 
 

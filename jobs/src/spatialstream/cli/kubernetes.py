@@ -290,6 +290,7 @@ def space_and_rule(spec: Mapping[str, Any], space: Space | None) -> tuple[Space,
         terms.get("polygonVertices", POLYGON_VERTICES),
         terms.get("ranking", False),
         properties,
+        tuple(spec.get("fields", ())),
     )
 
 

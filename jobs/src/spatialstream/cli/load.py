@@ -6,6 +6,7 @@ import argparse
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from spatialstream.model.errors import AllRejected, SettingError, StateError, Un
 from spatialstream.model.kinds import KINDS
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
+from spatialstream.model.stored_fields import TEXT
 from spatialstream.model.times import check_times
 from spatialstream.records.reasons import all_rejected, told_reasons
 
@@ -87,7 +89,9 @@ def _load(options: argparse.Namespace) -> int:
     if options.now and not options.rate:
         raise SettingError("rate", "--now requires a rate of objects a second")
     connection = live.connection(options)
-    known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
+    rule = shared.term_rule(options)
+    known = StreamSettings(options.stream, space=options.space, rule=replace(rule, fields=rule.fields or None))
+    of_objects = replace(known, rule=replace(rule, fields=(TEXT,)))  # so that texts are sent as they are
     watermarks = not options.no_watermarks
     sender = Sender(connection, options.stream, options.space, options.rate, options.batch, watermarks=watermarks)
     generated = options.now and options.objects is None
@@ -96,7 +100,7 @@ def _load(options: argparse.Namespace) -> int:
     unit, refused = options.time_unit or "ms", dict[str, Refused]()
     if files:
         shared.tell_missing(options, files, known.rule)
-        objects, refused["objects"] = read_objects(files, known, options.columns, unit, layout)
+        objects, refused["objects"] = read_objects(files, of_objects, options.columns, unit, layout)
     if options.queries is not None:
         options.queries = _with_areas(options, options.queries)
         queries, refused["queries"] = read_queries(options.queries, known, unit)

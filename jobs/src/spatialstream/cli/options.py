@@ -19,6 +19,7 @@ from spatialstream.model.errors import RecordError, SettingError, SpatialStreamE
 from spatialstream.model.kinds import listed
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.stored_fields import parse_fields
 from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
 from spatialstream.model.times import TIME_UNITS, parse_duration
 from spatialstream.records.columns import check_fields, parse_columns
@@ -40,6 +41,7 @@ __all__ = [
     "duration",
     "input_files",
     "layout",
+    "names",
     "query_files",
     "storage",
     "tell_missing",
@@ -80,6 +82,8 @@ def _count(text: str) -> int:
 duration = value("duration", lambda text: parse_duration(int(text) if text.isdigit() else text))
 """Milliseconds, from ``90000`` or ``"90s"``."""
 columns = value("columns", parse_columns)
+names = value("names", lambda text: tuple(name.strip() for name in text.split(",") if name.strip()))
+"""Names separated by commas."""
 count = value("count", _count)
 
 
@@ -109,7 +113,7 @@ def add_index(parser: Any, default: str | None = DEFAULT, text: str = "kind of g
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
-    """Add ``--stop-words`` and ``--min-term-length``, the limits of queries, ``--ranking`` and ``--property``."""
+    """Add the options of terms and of the fields of objects: ``--stop-words``, ``--property``, ``--fields``, ..."""
     add = parser.add_argument
     add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
     add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
@@ -122,6 +126,8 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
         "a property of objects, which queries may ask of (where): NAME:keyword, :number, :time or :boolean; repeatable"
     )
     add("--property", action="append", default=[], metavar="NAME:TYPE", dest="properties", help=text)
+    text = "fields of objects that are kept, so that rows show them: text, and names of properties (default: none)"
+    add("--fields", type=names, default=(), metavar="NAME,...", help=text)
 
 
 def add_polygon_vertices(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +146,9 @@ def term_rule(options: argparse.Namespace) -> TermRule:
             raise SettingError("stop-words", f"{options.stop_words} is not a file") from None
         words = frozenset(term for line in text.splitlines() for term in extract_terms(line))
     limits = options.query_words, options.polygon_vertices, options.ranking
-    rule = TermRule(words, options.min_term_length, *limits, Properties.parse(options.properties))
+    properties = Properties.parse(options.properties)
+    kept = parse_fields(options.fields, properties)
+    rule = TermRule(words, options.min_term_length, *limits, properties, kept)
     check_fields(getattr(options, "columns", {}), rule)
     return rule
 

@@ -92,6 +92,8 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     add("--any", action="append", metavar="'A B'", help="it must have all terms of this --any, or of another --any")
     add("--none", action="append", metavar="A,B", help="it must have none of these terms")
     add("--where", metavar="CQL2", help="a condition on its properties, such as \"country = 'de' AND priority >= 3\"")
+    text = "which of the fields that the stream keeps rows show of an object: text,priority; '' for none (default: all)"
+    add("--fields", type=shared.names, metavar="NAME,...", help=text)
     add("--k", type=shared.count, metavar="K", help="number of nearest objects, or of top terms")
     add(
         "--duration",
@@ -254,6 +256,7 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     record = {"id": options.id, "type": options.type, "t": options.time, "region": given or None}
     record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
     record["where"] = options.where
+    record["fields"] = None if options.fields is None else [*options.fields]
     record["any"] = options.any and [text.replace(",", " ").split() for text in options.any]
     record |= {name: _number_or_text(getattr(options, name)) for name in ("duration", "window", "step")}
     record |= {name: getattr(options, name) for name in ("radius", "expansions", "weighting")}

@@ -94,6 +94,12 @@ _Key = tuple[int, str, float, float]
 _Place = tuple[_Key, int]
 """Where a page ends: a key, and how many objects of it have been given."""
 
+_Item = tuple[_Key, int, Mapping[str, Any]]
+"""An object: its key, its number among those of this key, and the fields that the stream keeps."""
+
+_OWN = ("id", "t", "lon", "lat")
+"""What every object of a row has."""
+
 _FLOAT = r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
 _ITEM = re.compile(rf"(-?[0-9]{{1,16}})@({_FLOAT}),({_FLOAT})(?:~([0-9]{{1,9}}))?\.(.*)", re.DOTALL)
 
@@ -195,7 +201,7 @@ async def items(request: Request, stream: ServedStream, room: Room, held: ExitSt
     ]
     if len(objects) > limit:
         given = [(name, value) for name, value in parameters.multi_items() if name != "page"]
-        key, number = objects[limit - 1]
+        key, number, _ = objects[limit - 1]
         page = json.dumps([*key, number], ensure_ascii=False, separators=(",", ":"))
         there = f"{path}/items?{urlencode([*given, ('page', page)])}"
         links.append(_link(request, there, "next", GEOJSON, "older ones"))
@@ -223,7 +229,7 @@ async def item(request: Request, stream: ServedStream, room: Room) -> Response:
     match = _ITEM.fullmatch(name)
     await _check_globe(stream)
 
-    def found(opened: Stream) -> _Place | None:
+    def found(opened: Stream) -> _Item | None:
         if match is None:
             return None
         key = int(match[1]), match[5], float(match[2]), float(match[3])
@@ -232,8 +238,9 @@ async def item(request: Request, stream: ServedStream, room: Room) -> Response:
         if not on_globe or _id(key, number) != name or (as_of := opened.as_of()) is None or key[0] > as_of["clock"]:
             return None
         box = key[2], key[3], key[2], key[3]
-        keys, _ = _Asking(opened, box, {}, room).objects(key[0], 1)
-        return (key, number) if keys.count(key) >= number else None
+        there, _ = _Asking(opened, box, {}, room).objects(key[0], 1)
+        alike = [said for each, said in there if each == key]
+        return (key, number, alike[number - 1]) if len(alike) >= number else None
 
     there = await stream.call(found)
     if there is None:
@@ -251,7 +258,7 @@ async def item(request: Request, stream: ServedStream, room: Room) -> Response:
 
 def _newest(
     asking: _Asking, first: int | None, last: int | None, before: _Place | None, most: int
-) -> tuple[list[_Place], dict[str, int] | None]:
+) -> tuple[list[_Item], dict[str, int] | None]:
     """The newest objects, so many at most, from ``first`` to ``last`` ms and before a place; and what they are as of.
 
     They are all those that an SRQ has as of that round: what is looked at last is one answer, which has the whole page.
@@ -271,12 +278,12 @@ def _newest(
             return [], now
         since = min(window, wanted, _WIDEST)
         try:
-            keys, as_of = asking.objects(until, since)
+            seen, as_of = asking.objects(until, since)
         except TooLarge:
             too_much = since
         else:
             good, now = since, as_of
-            found = _counted(keys, first, last, before)
+            found = _counted(seen, first, last, before)
             reached = since >= wanted and (until is not None or first is None or as_of["clock"] - since < first)
             if reached or len(found) >= most:
                 return found[:most], as_of
@@ -287,15 +294,17 @@ def _newest(
         window = good + (too_much - good) // 2 if too_much <= _WIDEST else good * _GROWTH
 
 
-def _counted(keys: Sequence[_Key], first: int | None, last: int | None, before: _Place | None) -> list[_Place]:
+def _counted(
+    seen: Sequence[tuple[_Key, Mapping[str, Any]]], first: int | None, last: int | None, before: _Place | None
+) -> list[_Item]:
     """Objects, the newest first, with their numbers among those of the same key; without those of other pages."""
-    places, key, number = list[_Place](), None, 0
-    for each in sorted(keys, reverse=True):
+    places, key, number = list[_Item](), None, 0
+    for each, said in sorted(seen, key=lambda pair: pair[0], reverse=True):
         number = number + 1 if each == key else 1
         key = each
         in_time = (first is None or each[0] >= first) and (last is None or each[0] <= last)
         if in_time and (before is None or each < before[0] or (each == before[0] and number > before[1])):
-            places.append((each, number))
+            places.append((each, number, said))
     return places
 
 
@@ -315,8 +324,8 @@ class _Asking:
     words: Mapping[str, Any]
     room: Room
 
-    def objects(self, t: int | None, duration: int) -> tuple[list[_Key], dict[str, int]]:
-        """Those with times in (t - duration, t], and what they are as of; None: up to its clock.
+    def objects(self, t: int | None, duration: int) -> tuple[list[tuple[_Key, Mapping[str, Any]]], dict[str, int]]:
+        """Those with times in (t - duration, t], with their fields, and what they are as of; None: up to its clock.
 
         What was asked for before may be forgotten.
 
@@ -339,7 +348,7 @@ class _Asking:
             row = json.loads(line)
             if "error" in row:  # it is longer than a row may be
                 raise TooLarge(row["error"])
-            return [_key(each) for each in row["objects"]], row["as_of"]
+            return [(_key(each), _said(each)) for each in row["objects"]], row["as_of"]
         finally:
             self.room.hold(-PARSED * len(line))
 
@@ -442,18 +451,22 @@ def _key(each: Mapping[str, Any]) -> _Key:
     return each["t"], each["id"], float(each["lon"]), float(each["lat"])
 
 
+def _said(each: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in each.items() if name not in _OWN}
+
+
 def _id(key: _Key, number: int) -> str:
     t, name, x, y = key
     return f"{t}@{x!r},{y!r}{f'~{number}' if number > 1 else ''}.{name}"
 
 
-def _feature(key: _Key, number: int) -> dict[str, Any]:
+def _feature(key: _Key, number: int, said: Mapping[str, Any]) -> dict[str, Any]:
     t, name, x, y = key
     return {
         "type": "Feature",
         "id": _id(key, number),
         "geometry": {"type": "Point", "coordinates": [x, y]},
-        "properties": {"object": name, "t": t, "time": _iso(t)},
+        "properties": {**said, "object": name, "t": t, "time": _iso(t)},
     }
 
 

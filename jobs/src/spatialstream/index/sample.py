@@ -37,6 +37,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import StoredFields
 from spatialstream.model.terms import TermLists
 
 __all__ = ["MEMORY", "OBJECTS", "QUERIES", "TEXT", "Sample"]
@@ -102,7 +103,9 @@ class Sample:
             memory: time in ms in which a record's weight decays to 1/e.
         """
         weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
-        objects = replace(objects, properties=PropertyColumns.none(len(objects)))
+        objects = replace(
+            objects, properties=PropertyColumns.none(len(objects)), stored=StoredFields.none(len(objects))
+        )
         ends = queries.take(np.flatnonzero(queries.code == CANCEL))
         rows = np.flatnonzero(queries.code != CANCEL)
         queries, asked = _ended(queries.take(rows), ends), asked[rows]

@@ -8,11 +8,12 @@ form); in addition it may forbid terms. It is stored as a set of *literals*, str
 ``i|term``  the term belongs to group i, from 0
 ``!term``   the term is forbidden
 ``?where``  the condition on properties, encoded
+``>fields`` no condition: which fields rows show
 =========== =====================================
 
-Terms never contain ``|``, ``!`` or ``?``, and an expression of required terms alone is the set of these terms. So all
-code that stores, sends, groups or compares sets of terms works on expressions too, and the encoding of a plain set of
-terms stays what it is without expressions.
+Terms never contain ``|``, ``!``, ``?`` or ``>``, and an expression of required terms alone is the set of these terms.
+So all code that stores, sends, groups or compares sets of terms works on expressions too, and the encoding of a plain
+set of terms stays what it is without expressions.
 
 The form is canonical. A group that contains all terms of another group is redundant and removed; the remaining groups
 are sorted, and a single remaining group becomes a plain set of required terms.
@@ -20,6 +21,7 @@ are sorted, and a single remaining group becomes a plain set of required terms.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +42,8 @@ __all__ = [
     "Expression",
     "absorbed",
     "expanded",
+    "fields_literal",
+    "fields_of",
     "has_marks",
     "is_marked",
     "searched",
@@ -51,8 +55,11 @@ MOST_GROUPS = 64
 MOST_GIVEN = 256
 """Maximum number of groups in a query's record, before redundant groups are removed."""
 
-_PLAIN, _NONE, _WHERE = -1, -2, -3
-"""Values in place of a group number: the term is required, or forbidden, or it is no term but a condition."""
+_PLAIN, _NONE, _WHERE, _FIELDS = -1, -2, -3, -4
+"""Values in place of a group number: the term is required, or forbidden; or it is a condition, or fields."""
+
+_MARKS = ("!", "?", ">")
+_GROUP_OF = dict(zip(_MARKS, (_NONE, _WHERE, _FIELDS), strict=True))
 
 
 def absorbed(groups: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
@@ -115,6 +122,7 @@ class Expression:
             group, term = _parted(literal)
             if group == _WHERE:
                 where = decoded(term)
+            if group in (_WHERE, _FIELDS):
                 continue
             part = none if group == _NONE else keywords if group == _PLAIN else groups.setdefault(group, [])
             part.append(term)
@@ -123,21 +131,32 @@ class Expression:
 
 def _parted(literal: str) -> tuple[int, str]:
     """Split a literal into (group, term)."""
-    if literal.startswith(("!", "?")):
-        return _NONE if literal[0] == "!" else _WHERE, literal[1:]
+    if literal.startswith(_MARKS):
+        return _GROUP_OF[literal[0]], literal[1:]
     group, mark, term = literal.partition("|")
     return (int(group), term) if mark else (_PLAIN, literal)
 
 
+def fields_of(literals: Iterable[str]) -> tuple[str, ...] | None:
+    """The fields that the rows of a query show, of its literals; None: all that the stream keeps."""
+    found = next((literal for literal in literals if literal.startswith(">")), None)
+    return None if found is None else tuple(json.loads(found[1:]))
+
+
+def fields_literal(fields: Sequence[str] | None) -> tuple[str, ...]:
+    """What :func:`fields_of` reads: one literal, or none."""
+    return () if fields is None else (">" + json.dumps(fields, ensure_ascii=False),)
+
+
 def is_marked(literals: Iterable[str]) -> bool:
     """Whether any literal is in a group, forbidden or a condition, rather than a term that is plainly required."""
-    return any("|" in literal or literal.startswith(("!", "?")) for literal in literals)
+    return any("|" in literal or literal.startswith(_MARKS) for literal in literals)
 
 
 def has_marks(lists: TermLists) -> bool:
     """As :func:`is_marked`, for all literals of the vocabulary. O(bytes), at a few bytes per ns."""
     _, data = string_view(lists.vocabulary)
-    return any(bool((data == ord(mark)).any()) for mark in "|!?")
+    return any(bool((data == ord(mark)).any()) for mark in ("|", *_MARKS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,10 +217,12 @@ def _vocabulary(lists: TermLists) -> tuple[Ints, Ints, pa.StringArray]:
     bar = pc.find_substring(lists.vocabulary, "|").to_numpy(zero_copy_only=False).astype(np.int64)
     absent = (size > 0) & (data[first] == ord("!"))
     where = (size > 0) & (data[first] == ord("?"))
+    fields = (size > 0) & (data[first] == ord(">"))
     digits = (data[first].astype(np.int64) - ord("0"), data[first + 1].astype(np.int64) - ord("0"))
     group = np.where(bar == 1, digits[0], 10 * digits[0] + digits[1])
-    group = np.where(absent, _NONE, np.where(where, _WHERE, np.where(bar < 0, _PLAIN, group)))
-    skipped = np.where(absent | where, 1, bar + 1)
+    group = np.where(bar < 0, _PLAIN, group)
+    group = np.select([absent, where, fields], [_NONE, _WHERE, _FIELDS], group)
+    skipped = np.where(absent | where | fields, 1, bar + 1)
     offsets = np.zeros(len(starts), np.int32)
     np.cumsum(size - skipped, out=offsets[1:])
     at = np.arange(offsets[-1]) + np.repeat(first + skipped - offsets[:-1], size - skipped)

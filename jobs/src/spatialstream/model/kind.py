@@ -12,13 +12,16 @@ from functools import cached_property
 
 from spatialstream.model.selections import Selection
 
-__all__ = ["CONDITIONS", "CONTINUOUS", "TEXT", "Kind", "Route", "Wording"]
+__all__ = ["CONDITIONS", "CONTINUOUS", "FIELDS", "TEXT", "Kind", "Route", "Wording"]
 
 TEXT = ("keywords", "any", "none")
 """The fields of a condition on the text."""
 
 CONDITIONS = (*TEXT, "where")
 """The fields of conditions on what an object says: on its text, and on its properties."""
+
+FIELDS = "fields"
+"""The field that says which fields of objects rows show, of kinds whose rows have objects."""
 
 CONTINUOUS = (*CONDITIONS, "duration", "by")
 """The optional fields of every continuous query."""

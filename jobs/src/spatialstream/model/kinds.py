@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.model.kind import CONDITIONS, CONTINUOUS, TEXT, Kind, Route, Wording
+from spatialstream.model.kind import CONDITIONS, CONTINUOUS, FIELDS, TEXT, Kind, Route, Wording
 from spatialstream.model.plugins import plugged
 from spatialstream.model.selections import Best, Everything, Nearest, TopTerms
 
@@ -54,7 +54,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("SRQ", Everything, False, Route.REGION, "objects"),
         required=("region", "duration"),
-        optional=CONDITIONS,
+        optional=(*CONDITIONS, FIELDS),
         rows="objects",
         wording=Wording(
             "Range, once",
@@ -66,7 +66,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("SKQ", Nearest, False, Route.NEAREST, "objects"),
         required=("at", "k", "duration"),
-        optional=CONDITIONS,
+        optional=(*CONDITIONS, FIELDS),
         rows="objects",
         wording=Wording(
             "Nearest, once", "the k objects nearest to a point", "The {k} objects nearest to {near}{having}, {back}."
@@ -86,7 +86,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("CRQ", Everything, True, Route.REGION, "range"),
         required=("region",),
-        optional=CONTINUOUS,
+        optional=(*CONTINUOUS, FIELDS),
         rows="object",
         wording=Wording(
             "Range, continuous",
@@ -98,7 +98,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("CKQ", Nearest, True, Route.EVERYWHERE, "nearest"),
         required=("at", "k"),
-        optional=(*CONTINUOUS, "window"),
+        optional=(*CONTINUOUS, "window", FIELDS),
         rows="objects",
         wording=Wording(
             "Nearest, continuous",
@@ -123,7 +123,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("SBQ", Best, False, Route.REGION, "objects"),
         required=("at", "k", "words", "radius"),
-        optional=("halfLife", "between", "weights", "expansions", "weighting", *TEXT, "duration"),
+        optional=("halfLife", "between", "weights", "expansions", "weighting", *TEXT, "duration", FIELDS),
         rows="objects",
         wording=Wording(
             "Best, once",
@@ -134,7 +134,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("CBQ", Best, True, Route.REGION, "best"),
         required=("at", "k", "words", "radius", "halfLife"),
-        optional=("weights", *CONTINUOUS, "window"),
+        optional=("weights", *CONTINUOUS, "window", FIELDS),
         rows="objects",
         wording=Wording(
             "Best, continuous",

@@ -15,6 +15,7 @@ from spatialstream.model.ids import parse_id
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.declared import Value
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import TEXT, StoredFields, check_text, fragment
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import parse_time
 
@@ -25,7 +26,8 @@ __all__ = ["ObjectBatch", "SpatialObject", "parse_object"]
 class SpatialObject:
     """An object o = (φ, ρ, t) of the paper (section 3.1): terms, place, timestamp in ms; an id, and properties.
 
-    ``properties`` are names and values, without missing ones.
+    ``properties`` are names and values, without missing ones; ``stored`` are the fields that its stream keeps
+    (:mod:`~spatialstream.model.stored_fields`), None if it keeps none.
     """
 
     id: str
@@ -34,6 +36,7 @@ class SpatialObject:
     y: float
     terms: tuple[str, ...]
     properties: tuple[tuple[str, Value], ...] = ()
+    stored: str | None = None
 
 
 def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> SpatialObject:
@@ -62,15 +65,26 @@ def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) ->
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
             raise RecordError("terms", f"{terms!r} is not a list of strings")
         found = dict.fromkeys(term for each in terms for term in extract_terms(each, rule))
-        return SpatialObject(name, t, x, y, tuple(found), properties)
+        return SpatialObject(name, t, x, y, tuple(found), properties, _stored(rule, None, properties))
     if text is None:
         raise RecordError("text", "is required; give a string, or a list of strings as terms")
     if not isinstance(text, str):
         raise RecordError("text", f"{text!r} is not a string")
-    return SpatialObject(name, t, x, y, tuple(extract_terms(text, rule)), properties)
+    stored = _stored(rule, text, properties)
+    return SpatialObject(name, t, x, y, tuple(extract_terms(text, rule)), properties, stored)
+
+
+def _stored(rule: TermRule, text: str | None, properties: tuple[tuple[str, Value], ...]) -> str | None:
+    """The fields of an object that its stream keeps; None if it keeps none."""
+    if not rule.fields:
+        return None
+    if text is not None and TEXT in rule.fields:
+        check_text(text)
+    return fragment(rule.fields, text, properties)
 
 
 _NOT_GIVEN = PropertyColumns.none(0)
+_NOT_STORED = StoredFields.none(0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +97,7 @@ class ObjectBatch(Batch):
         x, y: coordinates, float64[n].
         terms: n term sets.
         properties: of n objects; by default none.
+        stored: the fields of n objects that their stream keeps; by default none.
     """
 
     ids: pa.StringArray
@@ -91,10 +106,13 @@ class ObjectBatch(Batch):
     y: Floats
     terms: TermLists
     properties: PropertyColumns = _NOT_GIVEN
+    stored: StoredFields = _NOT_STORED
 
     def __post_init__(self) -> None:
         if self.properties is _NOT_GIVEN:
             object.__setattr__(self, "properties", PropertyColumns.none(len(self.t)))
+        if self.stored is _NOT_STORED:
+            object.__setattr__(self, "stored", StoredFields.none(len(self.t)))
 
     def __getitem__(self, index: int) -> SpatialObject:
         """The object in one row."""
@@ -105,6 +123,7 @@ class ObjectBatch(Batch):
             float(self.y[index]),
             tuple(self.terms[index]),
             self.properties[index],
+            self.stored[index],
         )
 
     @classmethod
@@ -117,6 +136,7 @@ class ObjectBatch(Batch):
             np.array([o.y for o in objects], np.float64),
             TermLists.of([o.terms for o in objects]),
             PropertyColumns.of([o.properties for o in objects]),
+            StoredFields.of([o.stored for o in objects]),
         )
 
     def slice(self, first: int, last: int) -> ObjectBatch:
@@ -132,6 +152,7 @@ class ObjectBatch(Batch):
             self.y[first:last],
             TermLists(offsets - offsets[0], codes, self.terms.vocabulary),
             self.properties.slice(first, last),
+            self.stored.slice(first, last),
         )
 
     @classmethod
@@ -140,7 +161,10 @@ class ObjectBatch(Batch):
         return joined(parts or [cls.of([])])
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The wire form: :data:`spatialstream.model.schema.OBJECTS`, and properties as a column of structs if any."""
+        """The wire form: :data:`spatialstream.model.schema.OBJECTS`, and then what not every stream has.
+
+        That are properties as a column of structs, and the fields that the stream keeps.
+        """
         from spatialstream.model.schema import OBJECTS
 
         coded = pa.DictionaryArray.from_arrays(pa.array(self.terms.codes), self.terms.vocabulary)
@@ -148,14 +172,18 @@ class ObjectBatch(Batch):
         batch = pa.RecordBatch.from_arrays(
             [self.ids, pa.array(self.t), pa.array(self.x), pa.array(self.y), lists], schema=OBJECTS
         )
-        return batch.append_column("properties", self.properties.to_arrow()) if self.properties.columns else batch
+        if self.properties.columns:
+            batch = batch.append_column("properties", self.properties.to_arrow())
+        return batch if self.stored.column is None else batch.append_column("stored", self.stored.column)
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> ObjectBatch:
         """Read the wire form; columns are views of the Arrow buffers."""
         ids, t, x, y, lists, *others = batch.columns
-        properties = PropertyColumns.from_arrow(others[0]) if others else _NOT_GIVEN
-        return cls(ids, numpy_view(t), numpy_view(x), numpy_view(y), terms_from_arrow(lists), properties)
+        more = dict(zip(batch.schema.names[-len(others) :], others, strict=True)) if others else {}
+        properties = PropertyColumns.from_arrow(more["properties"]) if "properties" in more else _NOT_GIVEN
+        stored = StoredFields(len(ids), more["stored"]) if "stored" in more else _NOT_STORED
+        return cls(ids, numpy_view(t), numpy_view(x), numpy_view(y), terms_from_arrow(lists), properties, stored)
 
 
 def terms_from_arrow(lists: pa.ListArray) -> TermLists:

@@ -49,6 +49,7 @@ def packed(query: Query) -> list[Any]:
         query.type,
         query.selection.columns,
         "" if query.selection.ranking is None else query.selection.ranking.text,
+        query.fields,
     ]
 
 
@@ -58,14 +59,15 @@ def unpacked(form: Sequence[Any]) -> Query:
     Raises:
         ValueError, TypeError, LookupError: it is not the form of a query.
     """
-    name, t, duration, shape, keywords, groups, none, where, kind, (k, x, y), ranking = form
+    name, t, duration, shape, keywords, groups, none, where, kind, (k, x, y), ranking, fields = form
     region = _region(shape) if shape else None
     condition = decoded(where) if where else None
     predicate = Predicate(region, tuple(keywords), tuple(map(tuple, groups)), tuple(none), condition)
     selection = KINDS[CODE[kind]].selection.of(int(k), float(x), float(y))
     if ranking:
         selection = selection.ranked(Ranking.of_text(ranking))
-    return Query(str(name), int(t), predicate, selection, Lifetime(int(duration)))
+    lifetime, shown = Lifetime(int(duration)), None if fields is None else tuple(fields)
+    return Query(str(name), int(t), predicate, selection, lifetime, fields=shown)
 
 
 def _region(shape: Sequence[float] | str) -> Region:

@@ -19,7 +19,14 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError, StateError
-from spatialstream.model.expressions import MOST_GIVEN, MOST_GROUPS, Expression, absorbed
+from spatialstream.model.expressions import (
+    MOST_GIVEN,
+    MOST_GROUPS,
+    Expression,
+    absorbed,
+    fields_literal,
+    fields_of,
+)
 from spatialstream.model.ids import parse_id
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, Kind, kind_of
 from spatialstream.model.polygons.column import PolygonColumn
@@ -32,6 +39,7 @@ from spatialstream.model.regions import Box, Circle, Region, Regions, parse_regi
 from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON, RANKING
 from spatialstream.model.selections import Best, Everything, Nearest, Selection, TopTerms
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import parse_chosen
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import FOREVER, parse_duration, parse_time
 
@@ -123,6 +131,7 @@ class Query:
 
     Attributes:
         by: who registered the query, or "" if unknown. It is ignored when queries are compared.
+        fields: those of the fields that the stream keeps that rows show of objects; None: all.
     """
 
     id: str
@@ -131,6 +140,7 @@ class Query:
     selection: Selection
     lifetime: Lifetime
     by: str = field(default="", compare=False)
+    fields: tuple[str, ...] | None = None
 
     @property
     def kind(self) -> Kind:
@@ -176,6 +186,8 @@ class Query:
             record["window"] = self.lifetime.window
         if self.lifetime.step is not None:
             record["step"] = self.lifetime.step
+        if self.fields is not None:
+            record["fields"] = [*self.fields]
         if self.by:
             record["by"] = self.by
         return record
@@ -196,10 +208,10 @@ class Cancellation:
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
     """Parse and validate a query or cancellation in its JSON form.
 
-    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "where", "k", "duration", "window", "step",
-    "by"}``, and those of :mod:`spatialstream.model.ranking.asked`: the documentation of query semantics says which of
-    them each type takes; ``title`` is ignored. Any other field is an error, and so is a field that the type does not
-    take: ignoring it could answer a different query than intended.
+    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "where", "fields", "k", "duration", "window",
+    "step", "by"}``, and those of :mod:`spatialstream.model.ranking.asked`: the documentation of query semantics says
+    which of them each type takes; ``title`` is ignored. Any other field is an error, and so is a field that the type
+    does not take: ignoring it could answer a different query than intended.
 
     Raises:
         RecordError: fields are missing or unusable; names the first and says what would be right, and then of all
@@ -272,8 +284,9 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         faults.add("step", f"{problem}, and {right}")
     window = faults.of(None, parse_duration, record["window"], "window") if "window" in present else None
     by = faults.of("", check_by, record["by"]) if "by" in present else ""
+    fields = faults.of(None, parse_chosen, record["fields"], rule.fields) if "fields" in present else None
     faults.check()
-    return Query(name, t, predicate, selection, Lifetime(duration, kind.continuous, window, step), by)
+    return Query(name, t, predicate, selection, Lifetime(duration, kind.continuous, window, step), by, fields)
 
 
 def _lives(record: Mapping[str, Any], half_life: int, duration: int) -> Iterator[RecordError]:
@@ -477,7 +490,7 @@ class QueryBatch(Batch):
         k: int32[n]; 0 where absent.
         at: float64[n, 2]; 0 where absent.
         regions: n regions.
-        keywords: n sets of literals (:mod:`spatialstream.model.expressions`).
+        keywords: n sets of literals (:mod:`spatialstream.model.expressions`), with the fields that rows show.
         by: Arrow utf8[n], who registered each query; "" where unknown. No index stores it.
         ranking: Arrow utf8[n], by what each ranks (:attr:`~spatialstream.model.ranking.asked.Ranking.text`); "" where
             by nothing.
@@ -506,7 +519,8 @@ class QueryBatch(Batch):
         if ranking := self.ranking[index].as_py():
             selection = selection.ranked(Ranking.of_text(ranking))
         window, step = int(self.window[index]), int(self.step[index])
-        text = Expression.of(self.keywords[index])
+        literals = self.keywords[index]
+        text = Expression.of(literals)
         return Query(
             name,
             t,
@@ -516,6 +530,7 @@ class QueryBatch(Batch):
                 int(self.duration[index]), kind.continuous, None if window < 0 else window, None if step < 0 else step
             ),
             self.by[index].as_py(),
+            fields_of(literals),
         )
 
     @classmethod
@@ -543,7 +558,7 @@ class QueryBatch(Batch):
             k,
             at,
             Regions.of([query.predicate.region if isinstance(query, Query) else None for query in queries]),
-            TermLists.of([each.predicate.expression.literals if isinstance(each, Query) else () for each in queries]),
+            TermLists.of([_literals(each) if isinstance(each, Query) else () for each in queries]),
             pa.array([query.by if isinstance(query, Query) else "" for query in queries], pa.string()),
             pa.array([_ranking_text(query) for query in queries], pa.string()),
         )
@@ -597,6 +612,11 @@ class QueryBatch(Batch):
             by,
             ranking,
         )
+
+
+def _literals(query: Query) -> tuple[str, ...]:
+    """The column ``keywords`` of a query."""
+    return (*query.predicate.expression.literals, *fields_literal(query.fields))
 
 
 def _ranking_text(query: Query | Cancellation) -> str:

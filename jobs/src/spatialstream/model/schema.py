@@ -166,6 +166,8 @@ QUERY_JSON: dict[str, Any] = {
         "any": {"type": "array", "items": _STRINGS | {"minItems": 1}, "minItems": 1, "maxItems": MOST_GIVEN},
         "none": _STRINGS,
         "where": {"type": ["string", "object"], "description": "a condition on properties, in CQL2 text or CQL2 JSON"},
+        "fields": _STRINGS
+        | {"description": "which of the fields that the stream keeps rows show of an object; without it all"},
         "k": {"type": "integer", "minimum": 1, "maximum": LARGEST_K},
         "duration": _DURATION,
         "window": _DURATION,
@@ -214,6 +216,11 @@ _PLACED = {
         "distance_m": {"type": "number"},
         "distance": {"type": "number"},
         "score": {"type": "number", "minimum": 0},
+        "text": {"type": "string", "description": "as it was sent, if the stream keeps it"},
+    },
+    "additionalProperties": {
+        "type": ["string", "number", "boolean"],
+        "description": "properties of the object that the stream keeps; of times ms",
     },
     "required": ["id", "t"],
 }

@@ -34,6 +34,8 @@ class TermRule:
         polygon_vertices: vertices that a polygon may have in all its rings.
         ranking: whether the stream counts how many objects have each term, so that queries may rank by that.
         properties: those that the stream declares of its objects.
+        fields: those of its objects that the stream keeps, so that rows may show them: ``text`` and properties
+            (:mod:`~spatialstream.model.stored_fields`); None: it is not known which.
     """
 
     stop_words: frozenset[str] = field(default=frozenset())
@@ -42,13 +44,14 @@ class TermRule:
     polygon_vertices: int = POLYGON_VERTICES
     ranking: bool = False
     properties: Properties = NO_PROPERTIES
+    fields: tuple[str, ...] | None = ()
 
 
 DEFAULT_RULE = TermRule()
 
-ANY_WORDS = TermRule(query_words=2**31, polygon_vertices=2**31, ranking=True, properties=ANY_PROPERTIES)
+ANY_WORDS = TermRule(query_words=2**31, polygon_vertices=2**31, ranking=True, properties=ANY_PROPERTIES, fields=None)
 """For queries that a stream has taken, or of a stream that is not known: how large they may be is not said, nor whether
-they may rank, nor which properties there are."""
+they may rank, nor which properties there are, nor which fields it keeps."""
 
 
 def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:

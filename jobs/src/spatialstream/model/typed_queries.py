@@ -48,7 +48,7 @@ _ANYWHERE = Space(True, -LARGEST, -LARGEST, LARGEST, LARGEST)
 """Contains the points of all spaces, and boxes across the antimeridian."""
 _SOMEWHERE = {"box": [0, 0, 0, 0]}
 """In place of an area that has not been looked up."""
-_SEQUENCES = ("at", "keywords", "any", "none", "words", "between")
+_SEQUENCES = ("at", "keywords", "any", "none", "words", "between", "fields")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -239,21 +239,34 @@ class ContinuousQuery(_Worded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SRQ(_LookingBack):
-    """Snapshot range-keyword query: all matching objects in a region."""
+    """Snapshot range-keyword query: all matching objects in a region.
+
+    Attributes:
+        region: the region.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
+    """
 
     _type: ClassVar[str] = "SRQ"
 
     region: Box | Circle | Polygon | Area | Geometry
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SKQ(_LookingBack):
-    """Snapshot k-nearest query: the k matching objects nearest to the point ``at``."""
+    """Snapshot k-nearest query: the k matching objects nearest to the point ``at``.
+
+    Attributes:
+        at: the point.
+        k: number of objects.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
+    """
 
     _type: ClassVar[str] = "SKQ"
 
     at: Sequence[float]
     k: int
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +296,7 @@ class SBQ(SnapshotQuery):
         expansions: greatest multiple of the radius.
         weighting: ``"static"``: all words of an object weigh alike.
         duration: τ; None: all objects that are kept are considered.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
     """
 
     _type: ClassVar[str] = "SBQ"
@@ -298,15 +312,22 @@ class SBQ(SnapshotQuery):
     expansions: int | None = None
     weighting: str | None = None
     duration: int | str | timedelta | None = None
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CRQ(ContinuousQuery):
-    """Continuous range-keyword query: each matching object in a region, as it arrives."""
+    """Continuous range-keyword query: each matching object in a region, as it arrives.
+
+    Attributes:
+        region: the region.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
+    """
 
     _type: ClassVar[str] = "CRQ"
 
     region: Box | Circle | Polygon | Area | Geometry
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +336,7 @@ class CKQ(ContinuousQuery):
 
     Attributes:
         window: for how long an object counts; None: until the query ends.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
     """
 
     _type: ClassVar[str] = "CKQ"
@@ -322,6 +344,7 @@ class CKQ(ContinuousQuery):
     at: Sequence[float]
     k: int
     window: int | str | timedelta | None = None
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from spatialstream.oracle.objects import (
     in_reach,
     reach,
     row,
+    shown,
 )
 from spatialstream.oracle.ranking import (
     Corpus,
@@ -41,14 +42,16 @@ __all__ = ["ORACLES", "Oracle"]
 
 def _srq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
     query = life.query
-    found = [stream.placed(o) for o in in_reach(stream, query)]
-    yield row(query, query.t, SNAPSHOT, reach(stream, query) | {"objects": found})
+    found = sorted(in_reach(stream, query), key=lambda o: (o.t, o.id, o.x, o.y, shown(o, query.fields)))
+    yield row(
+        query, query.t, SNAPSHOT, reach(stream, query) | {"objects": [stream.placed(o, query.fields) for o in found]}
+    )
 
 
 def _skq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
     query, nearest = life.query, life.query.selection
     assert isinstance(nearest, Nearest)
-    ranking = sorted(stream.rank(o, nearest) for o in in_reach(stream, query))
+    ranking = sorted(stream.rank(o, nearest, query.fields) for o in in_reach(stream, query))
     found = [stream.ranked(entry) for entry in ranking[: nearest.k]]
     yield row(query, query.t, SNAPSHOT, reach(stream, query) | {"objects": found})
 
@@ -81,9 +84,12 @@ def _sbq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, 
         first, last = by.between
         return over_interval(by.shares, s, 1.0 - (o.t - first) / (last - first), t)
 
-    ranking = sorted((score(d, o), -o.t, o.id, o.x, o.y, d) for d, o in candidates if d <= radius)
+    ranking = sorted(
+        (score(d, o), -o.t, o.id, o.x, o.y, shown(o, query.fields), d) for d, o in candidates if d <= radius
+    )
     found = [
-        stream.ranked((d, minus_t, name, x, y)) | {"score": rank} for rank, minus_t, name, x, y, d in ranking[: best.k]
+        stream.ranked((d, minus_t, name, x, y, said)) | {"score": rank}
+        for rank, minus_t, name, x, y, said, d in ranking[: best.k]
     ]
     yield row(query, query.t, SNAPSHOT, reach(stream, query) | {"radius": radius, "corpus": at, "objects": found})
 
@@ -91,7 +97,7 @@ def _sbq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, 
 def _crq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, Row]]:
     query = life.query
     for o in stream.matching(query.t, life.end - 1, query.predicate):
-        yield row(query, o.t, OBJECT, {"object": stream.placed(o)}, o)
+        yield row(query, o.t, OBJECT, {"object": stream.placed(o, query.fields)}, o)
 
 
 def _ckq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, Row]]:
@@ -116,7 +122,7 @@ def _ckq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, R
                 del members[bisect_left(members, leaving.popleft()[1])]
             if members[: nearest.k] != answer:
                 answer = members[: nearest.k]
-                yield row(query, instant, EXPIRY, {"objects": [stream.ranked(entry) for entry in answer]})
+                yield row(query, instant, EXPIRY, {"objects": [stream.ranked(entry, query.fields) for entry in answer]})
 
     for o in stream.matching(query.t, life.end - 1, query.predicate):
         yield from expire(o.t)
@@ -126,7 +132,7 @@ def _ckq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, R
             leaving.append((o.t + window, entry))
         if members[: nearest.k] != answer:
             answer = members[: nearest.k]
-            yield row(query, o.t, OBJECT, {"objects": [stream.ranked(entry) for entry in answer]}, o)
+            yield row(query, o.t, OBJECT, {"objects": [stream.ranked(entry, query.fields) for entry in answer]}, o)
     yield from expire(min(last, life.end - 1))
 
 

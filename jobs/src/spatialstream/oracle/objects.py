@@ -6,6 +6,7 @@ the engine's to the bit.
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
@@ -33,6 +34,7 @@ __all__ = [
     "in_reach",
     "reach",
     "row",
+    "shown",
 ]
 
 Row = dict[str, Any]
@@ -44,8 +46,11 @@ EXPIRY, OBJECT, SNAPSHOT, STEP = range(4)
 Key = tuple[int, int, str, float, float, str]
 """Canonical order of rows: (t, phase, object id, object x, object y, query id)."""
 
-Ranked = tuple[float, int, str, float, float]
-"""An object among the nearest: (distance, -t, id, x, y), which is the order of nearness and its ties."""
+Ranked = tuple[float, int, str, float, float, str]
+"""An object among the nearest: (distance, -t, id, x, y, fields), which is the order of nearness and its ties."""
+
+Fields = tuple[str, ...] | None
+"""The fields that rows show, of those that the stream keeps; None: all of them."""
 
 _EARTH_RADIUS_M = 6_371_008.8
 _RADIANS = math.pi / 180.0
@@ -85,7 +90,7 @@ class AllObjects:
     ) -> None:
         self.space, self.interval = space, interval
         self.retention = math.inf if retention is None else retention
-        self.objects = sorted(objects, key=lambda o: (o.t, o.id, o.x, o.y))
+        self.objects = sorted(objects, key=lambda o: (o.t, o.id, o.x, o.y, o.stored or ""))
         self.times = [o.t for o in self.objects]
         self._terms = [frozenset(o.terms) for o in self.objects]
 
@@ -110,19 +115,32 @@ class AllObjects:
         back = math.inf if self.retention == math.inf else -(-self.retention // self.interval) * self.interval
         return [o for o in self.objects if at - back < o.t <= at]
 
-    def placed(self, o: SpatialObject) -> Row:
+    def placed(self, o: SpatialObject, fields: Fields) -> Row:
         """An object in a result."""
         x, y = self.space.axes
-        return {"id": o.id, "t": o.t, x: o.x, y: o.y}
+        return {"id": o.id, "t": o.t, x: o.x, y: o.y} | said(o.stored, fields)
 
-    def ranked(self, entry: Ranked) -> Row:
+    def ranked(self, entry: Ranked, fields: Fields = None) -> Row:
         """One of the nearest in a result."""
-        distance, minus_t, name, x, y = entry
-        return self.placed(SpatialObject(name, -minus_t, x, y, ())) | {self.space.distance_field: distance}
+        distance, minus_t, name, x, y, stored = entry
+        place = self.placed(SpatialObject(name, -minus_t, x, y, ()), None)
+        return place | {self.space.distance_field: distance} | said(stored, fields)
 
-    def rank(self, o: SpatialObject, nearest: Nearest) -> Ranked:
+    def rank(self, o: SpatialObject, nearest: Nearest, fields: Fields = None) -> Ranked:
         """Where an object stands among the nearest."""
-        return _distance(self.space, nearest.x, nearest.y, o.x, o.y), -o.t, o.id, o.x, o.y
+        distance = _distance(self.space, nearest.x, nearest.y, o.x, o.y)
+        return distance, -o.t, o.id, o.x, o.y, shown(o, fields)
+
+
+def said(stored: str | None, fields: Fields) -> Row:
+    """The fields of an object that a row shows, as JSON values."""
+    members = json.loads(f"{{{stored or ''}}}")
+    return {name: value for name, value in members.items() if fields is None or name in fields}
+
+
+def shown(o: SpatialObject, fields: Fields) -> str:
+    """The same as text, by which objects that are alike otherwise are ordered."""
+    return json.dumps(said(o.stored, fields), ensure_ascii=False)[1:-1]
 
 
 def _is_said(predicate: Predicate, terms: frozenset[str]) -> bool:

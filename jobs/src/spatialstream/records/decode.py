@@ -47,6 +47,7 @@ from spatialstream.model.queries import (
 from spatialstream.model.regions import Regions
 from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.stored_fields import LONGEST_TEXT, TEXT, stored_columns
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT, TIME_UNITS, in_milliseconds
 from spatialstream.records import scan, tokens, values
@@ -93,6 +94,9 @@ _MOST_NAMES = 1_000
 
 _LONGEST_RECORD = 6 * (LONGEST_ECHO + 1) + 2
 """Most characters of such an echo as JSON."""
+
+_MOST_ESCAPED = 6
+"""Maximum bytes that a byte of a text takes in JSON."""
 
 _BOM = b"\xef\xbb\xbf"
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
@@ -400,7 +404,8 @@ class _Reference(Generic[_Batch]):
             kept = kept[order]
             batch = self.kind.concat([batch, self.kind.of(accepted)]).take(order)
         if isinstance(batch, ObjectBatch):
-            batch = replace(batch, properties=declared_columns(batch.properties, self.rule.properties))
+            properties = declared_columns(batch.properties, self.rule.properties)
+            batch = replace(batch, properties=properties, stored=batch.stored.kept(bool(self.rule.fields)))
         return Decoded(batch, line[kept], _rejected(rejected), commonest([others]))
 
 
@@ -449,12 +454,32 @@ def _read_objects(
     properties = PropertyColumns(len(good), read_properties(cells, rule.properties, unit, csv))
     groups, starts, ends = values.read_lists(terms, text)
     lists, _ = tokenise_slices(data, starts, ends, groups, rule)
+    kept = _kept_texts(text, rule)
     rows: Any = slice(None)
     if not good.all():
         rows = np.flatnonzero(good)
         lists, properties = lists.take(rows), properties.take(rows)
+        kept = kept.take(pa.array(rows))
     ids = values.gather(data, name.first[rows], name.last[rows])
-    return ObjectBatch(ids, t[rows], x[rows], y[rows], lists, properties)
+    stored = stored_columns(rule.fields or (), kept, properties)
+    return ObjectBatch(ids, t[rows], x[rows], y[rows], lists, properties, stored)
+
+
+def _kept_texts(text: Cells, rule: TermRule) -> pa.Array:
+    """The texts of good records, null where there is none, if the stream keeps them; marks more records as odd."""
+    n = len(text.good)
+    if TEXT not in (rule.fields or ()):
+        return pa.nulls(n, pa.string())
+    there = text.good & (text.kind != ABSENT)
+    texts = values.gather(text.data, *(np.where(there, each, 0) for each in (text.first, text.last)))
+    text.good[:] &= _fits(texts)
+    return pc.if_else(pa.array(there), texts, pa.scalar(None, pa.string()))
+
+
+def _fits(texts: pa.StringArray) -> Flags:
+    """Which texts are certainly short enough to be kept."""
+    fits: Flags = numpy_view(pc.fill_null(pc.binary_length(texts), 0)) <= LONGEST_TEXT // _MOST_ESCAPED - 2
+    return fits
 
 
 def _block(data: bytes | pa.Buffer, first_line: int) -> memoryview:
@@ -679,7 +704,12 @@ def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, uni
     bounds = offsets.astype(np.int64)
     lists, _ = tokenise_slices(data, bounds[:-1].copy(), bounds[1:].copy(), groups, rule)
     properties = PropertyColumns(len(good), table_properties(found, rule.properties, good))
-    batch = ObjectBatch(found["id"], t, x, y, lists, properties)
+    text = found.get("text")
+    if TEXT not in (rule.fields or ()) or text is None or text.type != pa.string():
+        text = pa.nulls(len(good), pa.string())
+    good &= _fits(text)
+    stored = stored_columns(rule.fields or (), text, properties)
+    batch = ObjectBatch(found["id"], t, x, y, lists, properties, stored)
     return batch if good.all() else batch.take(np.flatnonzero(good))
 
 
@@ -827,7 +857,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     given = np.zeros(len(good), np.uint32)
     for bit, field in enumerate(_GIVEN):
         given |= (cells[field].kind != ABSENT).astype(np.uint32) << np.uint32(bit)
-    for field in ("any", "none", "where"):  # what is nested is read one by one
+    for field in ("any", "none", "where", "fields"):  # what is nested is read one by one
         good &= cells[field].kind == ABSENT
     good &= ~_RANKED[code]  # and so are queries that rank
     code[~good] = CANCEL

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Array, Flags, Floats, Ints
-from spatialstream.model.expressions import Expression, has_marks
+from spatialstream.model.expressions import Expression, fields_of, has_marks
 from spatialstream.model.geometry import BOX, POLYGON
 from spatialstream.model.kinds import CANCEL, KINDS, STANDING
 from spatialstream.model.objects import ObjectBatch
@@ -17,6 +19,7 @@ from spatialstream.model.queries import QueryBatch, endless_durations, named
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import TEXT, chosen, continued
 from spatialstream.model.terms import TermLists
 
 __all__ = ["object_lines", "query_lines"]
@@ -35,13 +38,20 @@ def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
             _numbers(batch.x),
             f', "{y}": ',
             _numbers(batch.y),
-            ', "text": "',
-            _words(batch.terms, batch.terms.vocabulary, " "),
-            '"',
+            *_text(batch),
             *(_property(name, column) for name, column in batch.properties.columns.items()),
             "}\n",
         )
     )
+
+
+def _text(batch: ObjectBatch) -> Sequence[pa.Array | str]:
+    """The text: as it was sent where it is kept, or the terms."""
+    words = _joined(', "text": "', _words(batch.terms, batch.terms.vocabulary, " "), '"')
+    if batch.stored.column is None:
+        return (words,)
+    stored = chosen(batch.stored.column, (TEXT,)) if batch.properties.columns else batch.stored.column
+    return (pc.if_else(pc.equal(stored, ""), words, continued(stored).cast(pa.string())),)
 
 
 def _property(name: str, column: pa.Array) -> pa.StringArray:
@@ -84,11 +94,17 @@ def query_lines(batch: QueryBatch) -> memoryview:
 
 def _keywords(lists: TermLists) -> pa.StringArray:
     if has_marks(lists):
-        records = (Expression.of(lists[row]).to_record() for row in range(len(lists)))
+        records = (_record(lists[row]) for row in range(len(lists)))
         texts = [json.dumps(record, ensure_ascii=False)[1:-1] if record else "" for record in records]
         return pa.array([f", {text}" if text else "" for text in texts], pa.string())
     quoted = _joined('"', lists.vocabulary, '"')
     return _where(np.diff(lists.offsets) > 0, _joined(', "keywords": [', _words(lists, quoted, ", "), "]"))
+
+
+def _record(literals: Sequence[str]) -> dict[str, Any]:
+    """The fields of a query that its literals are."""
+    fields = fields_of(literals)
+    return Expression.of(literals).to_record() | ({} if fields is None else {"fields": [*fields]})
 
 
 def _rankings(texts: pa.StringArray, continuous: Flags) -> tuple[pa.StringArray, Flags, Ints]:

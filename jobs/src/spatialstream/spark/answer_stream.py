@@ -179,7 +179,8 @@ def answer_stream(
             now=lambda: int(time.monotonic() * 1000),
             sure=sure,
         )
-        return AnswerStream(source, stream, session, space, folder, out, stack.pop_all())
+        schema = result_schema(space, settings.rule)
+        return AnswerStream(source, stream, session, schema, folder, out, stack.pop_all())
 
 
 @contextmanager
@@ -302,13 +303,13 @@ class AnswerStream:
         source: DataFrame,
         stream: LocalStream,
         session: SparkSession,
-        space: Space,
+        schema: str,
         checkpoint: Path,
         output: Path,
         held: ExitStack,
     ) -> None:
         self.output = output
-        self._stream, self._session, self._space, self._held = stream, session, space, held
+        self._stream, self._session, self._schema, self._held = stream, session, schema, held
         self._begun, self._ending = threading.Event(), threading.Event()
         self._failure: SpatialStreamError | None = None
         try:
@@ -331,7 +332,7 @@ class AnswerStream:
 
     def results(self) -> Answers:
         """The result rows and the rejected records so far. What comes later is in the result of a later call."""
-        rows = self._session.read.schema(result_schema(self._space)).json((self.output / "results").as_uri())
+        rows = self._session.read.schema(self._schema).json((self.output / "results").as_uri())
         schema = "source string, offset long, line long, reason string, record string"
         return Answers(rows, rejected_records(self._session, self.output / "rejected", schema))
 

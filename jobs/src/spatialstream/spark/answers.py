@@ -21,7 +21,10 @@ from pyspark.sql.functions import count, desc, first, regexp_replace
 from spatialstream.connectors.disk import disk_errors, made
 from spatialstream.model.areas import AreaTable, read_areas
 from spatialstream.model.errors import AllRejected, RecordError, SettingError
+from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.stored_fields import TEXT, parse_fields
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import time_unit as unit_of
 from spatialstream.model.typed_queries import TypedQuery
 from spatialstream.records.area_files import areas_of_file
@@ -40,14 +43,27 @@ Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any] | TypedQuery] | 
 """Queries as dataclasses or records in their JSON form, or a single one, or a DataFrame with the fields as columns."""
 
 
-def result_schema(space: Space = WGS84) -> str:
+_OF_FIELDS = {
+    PropertyType.KEYWORD: "string",
+    PropertyType.NUMBER: "double",
+    PropertyType.TIME: "bigint",
+    PropertyType.BOOLEAN: "boolean",
+}
+
+
+def result_schema(space: Space = WGS84, rule: TermRule = DEFAULT_RULE) -> str:
     """The Spark schema of results in a space: a row has one of ``objects``, ``object`` and ``terms``.
+
+    Objects have the fields that the stream keeps; those that are missing, or that the query does not show, are null.
 
     ``complete_after`` is null except for a snapshot query that reaches further back than the retention; ``radius``,
     ``corpus`` and the ``score`` of each object are null except for a ranked query.
     """
     first, second = space.axes
     placed = f"struct<id: string, t: bigint, {first}: double, {second}: double"
+    for name in rule.fields or ():
+        kind = "string" if name == TEXT else _OF_FIELDS[rule.properties.type_of[name]]
+        placed += f", `{name.replace('`', '``')}`: {kind}"
     return (
         f"query string, type string, t long, objects array<{placed}, {space.distance_field}: double, score: double>>, "
         f"object {placed}>, terms array<struct<term: string, count: bigint>>, complete_after long, radius double, "
@@ -123,6 +139,7 @@ def answer(
     time_unit: str | None = None,
     areas: Mapping[str, Any] | Path | str | None = None,
     area_id: str | None = None,
+    fields: Sequence[str] | None = None,
     **settings: Any,
 ) -> Answers:
     """Answer queries over objects, exactly as ``spatialstream run`` does over files.
@@ -146,6 +163,8 @@ def answer(
             times that look like another unit are rejected.
         areas: the areas that queries name: a GeoJSON FeatureCollection, or its file.
         area_id: the property that has an area's name; None: the feature's own id.
+        fields: what rows show of objects beside id, time and place: ``"text"``, and names of properties, or of columns
+            that can be properties; None: what ``rule`` says, by default nothing.
         settings: as in :class:`~spatialstream.spark.run.RunSettings`, such as ``space``, ``slots``, ``leaves``.
 
     Returns:
@@ -176,7 +195,7 @@ def answer(
     setup.validate()
     if not isinstance(queries, DataFrame | pd.DataFrame | Mapping | TypedQuery) and isinstance(queries, Iterable):
         queries = list(queries)
-    setup = _with_properties(setup, objects, queries)
+    setup = _with_properties(setup, objects, queries, fields)
     lines = None if files else _object_lines(objects, setup, unit)
     asked_lines = _query_lines(queries, unit)
     with used_session(spark, keep=True) as session:
@@ -189,7 +208,7 @@ def answer(
                 asked = tuple(with_areas(path, lambda: table, folder) for path in asked)
         setup = replace(setup, objects=given, queries=asked)
         summary = run(setup, session)
-    rows = session.read.schema(result_schema(setup.space)).json(setup.paths.results.as_uri())
+    rows = session.read.schema(result_schema(setup.space, setup.rule)).json(setup.paths.results.as_uri())
     rejected = rejected_records(session, setup.paths.rejected, "source string, line long, reason string, record string")
     rejected = rejected.withColumn("source", regexp_replace("source", _KEPT_NAME, "$1"))
     if kinds := summary.nothing_left:
@@ -241,11 +260,21 @@ def _files(objects: object) -> tuple[Path, ...]:
     return tuple(map(Path, objects)) if several else ()  # type: ignore[call-overload]
 
 
-def _with_properties(setup: RunSettings, objects: object, queries: Queries) -> RunSettings:
-    """The settings; if queries ask of properties and none are declared, with those that columns of a frame may be."""
-    if setup.rule.properties or not isinstance(objects, DataFrame | pd.DataFrame) or not ask_properties(queries):
-        return setup
-    return replace(setup, rule=replace(setup.rule, properties=properties_of(objects, setup.space)))
+def _with_properties(
+    setup: RunSettings, objects: object, queries: Queries, fields: Sequence[str] | None
+) -> RunSettings:
+    """The settings with the fields that rows show.
+
+    If queries ask of properties, or rows show some, and none are declared, they are those that columns of a frame may
+    be.
+    """
+    rule = setup.rule
+    wanted = bool(set(fields or ()) - {TEXT}) or ask_properties(queries)
+    if not rule.properties and isinstance(objects, DataFrame | pd.DataFrame) and wanted:
+        rule = replace(rule, properties=properties_of(objects, setup.space))
+    if fields is not None:
+        rule = replace(rule, fields=parse_fields(fields, rule.properties))
+    return replace(setup, rule=rule)
 
 
 def _object_lines(objects: object, setup: RunSettings, unit: str) -> DataFrame | Iterator[bytes]:

@@ -215,6 +215,7 @@ class RunSettings:
             "polygon_vertices": self.rule.polygon_vertices,
             "ranking": self.rule.ranking,
             "properties": self.rule.properties.declarations or None,
+            "fields": [*(self.rule.fields or ())] or None,
             "unicode": UNICODE,
             "epoch_records": self.epoch_records,
         }

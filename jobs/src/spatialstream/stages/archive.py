@@ -11,6 +11,7 @@ terms     list<string>            in no particular order
 ...       string, double,         a column for each property that the stream declares, null where it is missing
           timestamp[ms, UTC],
           boolean
+text      string                  as it was sent, if the stream keeps it; null where only terms were sent
 geometry  binary                  the point as WKB; longitude and latitude (OGC:CRS84), or no CRS
 ========  ======================  ==================================================================
 
@@ -32,6 +33,7 @@ import pyarrow.parquet as pq
 from spatialstream.connectors.contracts import Storage
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import TEXT, chosen
 
 __all__ = ["write_archive"]
 
@@ -84,12 +86,22 @@ def _parquet(objects: ObjectBatch, space: Space) -> pa.Buffer:
         space.axes[1]: pa.array(objects.y),
         "terms": pa.ListArray.from_arrays(pa.array(terms.offsets), terms.vocabulary.take(pa.array(terms.codes))),
         **objects.properties.columns,
+        **_texts(objects),
         "geometry": _points(objects.x, objects.y),
     }
     table = pa.table(columns).replace_schema_metadata({"geo": json.dumps(_geo(objects, space))})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", row_group_size=_ROWS_PER_GROUP)
     return sink.getvalue()
+
+
+def _texts(objects: ObjectBatch) -> dict[str, pa.Array]:
+    """The texts, if the stream keeps them; the other fields are columns of their own."""
+    stored = objects.stored.column
+    if stored is None:
+        return {}
+    texts = [json.loads(f"{{{each}}}").get(TEXT) for each in chosen(stored, (TEXT,)).to_pylist()]
+    return {TEXT: pa.array(texts, pa.large_string())} if any(text is not None for text in texts) else {}
 
 
 def _points(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> pa.BinaryArray:

@@ -178,7 +178,7 @@ def _echo(record: pa.RecordBatch, kind: str) -> str:
         fields = QueryBatch.from_arrow(record)[0].to_record()
     else:
         fields = asdict(ObjectBatch.from_arrow(record)[0])
-        fields |= dict(fields.pop("properties"))
+        fields |= dict(fields.pop("properties")) | json.loads(f"{{{fields.pop('stored') or ''}}}")
     return json.dumps(fields, ensure_ascii=False)
 
 

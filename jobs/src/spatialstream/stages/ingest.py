@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 from spatialstream.connectors.contracts import Records, Source, Storage
 from spatialstream.model.arrays import Flags, Ints, numpy_view
 from spatialstream.model.errors import RecordError, StateError
+from spatialstream.model.json_columns import quoted
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
@@ -52,7 +53,6 @@ from spatialstream.records.decode import (
 )
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
 from spatialstream.stages.quarantine import AMBIENT
-from spatialstream.stages.rows import quoted
 from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run
 from spatialstream.stages.turns import Origin, Run
 
@@ -320,7 +320,7 @@ class Ingest:
         reasons = {
             row: f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
             if name[row] > LARGEST_ID
-            else f"record: id and terms take {size[row]} bytes; the most is {LARGEST_RECORD}"
+            else f"record: id, terms and fields take {size[row]} bytes; the most is {LARGEST_RECORD}"
             for row in np.flatnonzero(long).tolist()
         }
         return self._without(batch, places, reasons, letters)
@@ -393,11 +393,13 @@ class Ingest:
 
 
 def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
-    """The bytes of the terms of each record in a block of its own."""
+    """The bytes of the terms, and of the fields that are kept, of each record in a block of its own."""
     terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
     each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
     ends: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
-    return ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
+    sizes = ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
+    stored = batch.stored.column if isinstance(batch, ObjectBatch) else None
+    return sizes if stored is None else sizes + pc.binary_length(stored).to_numpy()
 
 
 class _Letters:

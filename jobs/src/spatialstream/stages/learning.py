@@ -27,6 +27,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import StoredFields
 from spatialstream.stages.state import get_records, records_file
 from spatialstream.stages.turns import Epoch
 from spatialstream.store.base import RoutingStore
@@ -62,8 +63,9 @@ def write_sample(
     metadata = {"span": str(max(0, epoch.span))}
     if objects is not None and len(objects):
         chosen = objects.take(np.arange(0, len(objects), max(1, -(-len(objects) // _PER_EPOCH))))
-        # the tree need not know properties
-        record = replace(chosen, terms=chosen.terms.compact(), properties=PropertyColumns.none(len(chosen))).to_arrow()
+        # the tree need not know properties, nor what is kept to be shown
+        unknown = {"properties": PropertyColumns.none(len(chosen)), "stored": StoredFields.none(len(chosen))}
+        record = replace(chosen, terms=chosen.terms.compact(), **unknown).to_arrow()
         metadata["weight"] = repr(epoch.partitions * len(objects) / len(chosen))
         name = f"{SAMPLES}{epoch.number:09d}-objects.arrow"
         storage.put_later(name, records_file(record.replace_schema_metadata(metadata)))

@@ -235,7 +235,7 @@ def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> tuple[int, 
 
 
 def in_order(objects: ObjectBatch) -> ObjectBatch:
-    """Objects in (t, id, x, y) order: by time first; ids are compared only for equal timestamps."""
+    """Objects in (t, id, x, y) order, ties by their fields: by time first; ids are compared for equal timestamps."""
     t = objects.t
     order: npt.NDArray[np.int64] | None = None
     if np.any(t[1:] < t[:-1]):
@@ -246,16 +246,15 @@ def in_order(objects: ObjectBatch) -> ObjectBatch:
         tied = np.append(equal, False) | np.append(False, equal)
         places = np.flatnonzero(tied)
         rows = places if order is None else order[places]
-        table = pa.table(
-            [
-                pa.array(t[places]),
-                objects.ids.take(pa.array(rows)),
-                pa.array(objects.x[rows]),
-                pa.array(objects.y[rows]),
-            ],
-            names=["t", "id", "x", "y"],
-        )
-        ranks = pa.compute.sort_indices(table, [(name, "ascending") for name in ("t", "id", "x", "y")])
+        keys = {
+            "t": pa.array(t[places]),
+            "id": objects.ids.take(pa.array(rows)),
+            "x": pa.array(objects.x[rows]),
+            "y": pa.array(objects.y[rows]),
+        }
+        if objects.stored.column is not None:
+            keys["stored"] = objects.stored.column.take(pa.array(rows))
+        ranks = pa.compute.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
         order = np.arange(len(t)) if order is None else order
         order[places] = rows[ranks.to_numpy()]
     return objects if order is None else objects.take(order)

@@ -25,7 +25,7 @@ from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
-from spatialstream.stages.kinds.base import Objects, found_columns, stack
+from spatialstream.stages.kinds.base import Objects, found_columns, one_table, stack
 from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.state import get_records, records_file, turn_name
@@ -90,7 +90,7 @@ def second_phase(rows: Sequence[Block], routing: Routing, space: Space) -> Secon
     for kind in (messages.SNAPSHOT_QUERIES, messages.SNAPSHOT_OBJECTS):
         parts = [content for _, each, content in rows if each == kind]
         if parts:  # there are no objects if no query of this part of MERGE has found any
-            kept.append((0, kind, _only(pa.concat_batches(parts), later)))
+            kept.append((0, kind, _only(one_table(parts), later)))
     slots = again.column("slots").flatten().to_numpy()
     return Second(later, tuple(kept), tuple(np.unique(slots).tolist()))
 
@@ -221,7 +221,7 @@ def answer_second(slot: int, rows: Sequence[Block], objects: Objects) -> Iterato
             assert isinstance(query.selection, Nearest)
             x, y, k = query.selection.x, query.selection.y, query.selection.k
             keywords = query.predicate.expression.literals
-            found = objects.nearest(x, y, k, keywords, int(since[i]), query.t)
+            found = objects.nearest(x, y, k, keywords, int(since[i]), query.t, fields=query.fields)
             parts.append(found_columns(int(number[i]), found))
     if parts:
         yield slot, messages.SNAPSHOT_OBJECTS, stack(parts)

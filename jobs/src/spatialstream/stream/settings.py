@@ -133,6 +133,7 @@ class StreamSettings:
             "polygon_vertices": self.rule.polygon_vertices,
             "ranking": self.rule.ranking,
             "properties": self.rule.properties.declarations or None,
+            "fields": [*(self.rule.fields or ())] or None,
             "unicode": UNICODE,
         }
 

@@ -134,7 +134,7 @@ def test_a_page_knows_the_kinds_of_queries_from_the_gateway(gateway: Client) -> 
         "selects": "Nearest",
         "continuous": True,
         "required": ["at", "k"],
-        "fields": ["at", "k", "keywords", "any", "none", "where", "duration", "by", "window"],
+        "fields": ["at", "k", "keywords", "any", "none", "where", "duration", "by", "window", "fields"],
         "rows": "objects",
     }
     assert gateway("GET", "/console/kinds.js", if_none_match=module.headers["etag"]).status == 304

@@ -21,8 +21,13 @@ __all__ = ["OBJECTS", "QUERIES", "RULE", "add_parser"]
 _FOLDER = Path(__file__).parent
 OBJECTS = _FOLDER / "earthquakes.jsonl"
 QUERIES = _FOLDER / "queries.jsonl"
-RULE = TermRule(ranking=True, properties=Properties.parse(["type:keyword", "magnitude:number", "depth_km:number"]))
-"""How the objects are read: with the properties of which the queries ask, and with words counted for SBQs."""
+RULE = TermRule(
+    ranking=True,
+    properties=Properties.parse(["type:keyword", "magnitude:number", "depth_km:number"]),
+    fields=("text", "magnitude", "depth_km"),
+)
+"""How the objects are read: with the properties of which the queries ask, with words counted for SBQs, and with what
+rows show of them."""
 
 
 def add_parser(commands: Any) -> None:
@@ -100,7 +105,6 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _print(queries: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
     """Print for every query its title, the number of its rows, and the last of them."""
-    texts = {record["id"]: record["text"] for record in _records(OBJECTS)}
     rows_of: dict[str, list[dict[str, Any]]] = {}
     for row in results:
         rows_of.setdefault(row["query"], []).append(row)
@@ -110,18 +114,19 @@ def _print(queries: list[dict[str, Any]], results: list[dict[str, Any]]) -> None
         rows = rows_of.get(query["id"], [])
         print(f"\n{query['type']}  {query['title']}: {len(rows)} row{'s' if len(rows) != 1 else ''}")
         for row in rows[-3:] if query["type"] in ("CRQ", "CTQ") else rows[-1:]:
-            _print_row(row, texts)
+            _print_row(row)
     sys.stdout.flush()
 
 
-def _print_row(row: dict[str, Any], texts: dict[str, str]) -> None:
+def _print_row(row: dict[str, Any]) -> None:
     if "terms" in row:
         print(f"   {_day(row['t'])}  " + ", ".join(f"{each['term']} {each['count']}" for each in row["terms"]))
         return
     objects = [row["object"]] if "object" in row else row["objects"]
     for each in objects[:5]:
         away = f"{each['distance_m'] / 1000:8.0f} km  " if "distance_m" in each else ""
-        print(f"   {_day(each['t'])}  {away}{texts[each['id']]}")
+        strong = f", magnitude {each['magnitude']}" if "magnitude" in each else ""
+        print(f"   {_day(each['t'])}  {away}{each['text']}{strong}")
     if len(objects) > 5:
         print(f"   ... and {len(objects) - 5} more")
 

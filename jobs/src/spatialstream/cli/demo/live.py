@@ -119,11 +119,12 @@ def _quakes() -> ObjectBatch:
     """Read the demo's feed, and add the word "earthquake" to the texts of earthquakes, to tell them from posts."""
     from spatialstream.model.objects import ObjectBatch, parse_object
     from spatialstream.model.space import WGS84
+    from spatialstream.model.terms import TermRule
 
     found = []
     for record in map(json.loads, OBJECTS.read_text("utf-8").splitlines()):
         kind = "" if record["text"].startswith(_NO_QUAKES) else "earthquake, "
-        found.append(parse_object(record | {"text": kind + record["text"]}, WGS84))
+        found.append(parse_object(record | {"text": kind + record["text"]}, WGS84, TermRule(fields=("text",))))
     return ObjectBatch.of(sorted(found, key=lambda each: each.t))
 
 
@@ -179,7 +180,7 @@ def _stream(options: argparse.Namespace, folder: Path, servers: list[Server]) ->
     """Start the stream on free ports; return the address of ZooKeeper, and the connection to the broker."""
     from spatialstream.client import Connection
 
-    arguments = ["--stream", STREAM, "--slots", str(options.slots)]
+    arguments = ["--stream", STREAM, "--slots", str(options.slots), "--fields", "text"]
     ports = dict.fromkeys(PORTS)
     zookeeper, bootstrap = start(folder, arguments, ports, servers, lambda text: live.say(options, text))
     return zookeeper, Connection(bootstrap)

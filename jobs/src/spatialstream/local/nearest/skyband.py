@@ -1,13 +1,14 @@
 """Answers of continuous k-nearest queries over all slots, and their changes (SSTD, section 6.3).
 
-The exact semantics. An answer is ordered by (distance, timestamp descending, id, x, y).
+The exact semantics. An answer is ordered by (distance, timestamp descending, id, x, y), and objects that are alike in
+all of these by the fields that the stream keeps.
 
 - Without a window: a row whenever an arrival enters the k nearest.
 - With a window T, the answer at ``now`` is over objects with ``o.t`` in (now - T, now]: an object leaves at ``o.t +
   T``. All objects that leave at one instant leave together, before the arrivals of that instant; if they change the
   answer, there is one row with that instant as its time, provided that the query is active then. Then the arrivals are
-  processed one by one in the order of (t, id, x, y), with a row for each that changes the answer. With T = 0 nothing is
-  ever in the window, and there are no rows.
+  processed one by one in the order of (t, id, x, y, fields), with a row for each that changes the answer. With T = 0
+  nothing is ever in the window, and there are no rows.
 - Objects count if ``start <= o.t < end``; at ``end`` and later there are no rows.
 - A *late* object, with ``o.t`` before the time H up to which changes have been reported, arrives at H: its row, if it
   changes the answer, has the time H, so that the times of a query's rows never decrease. Otherwise it is treated like
@@ -29,12 +30,13 @@ one copy of each object in any of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints, grown, wide
 from spatialstream.local.base import ContinuousMerger
@@ -44,14 +46,17 @@ from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import compare_words
 from spatialstream.model.arrays import runs
 from spatialstream.model.batches import Batch, joined
+from spatialstream.model.expressions import fields_of, has_marks
 from spatialstream.model.kernels import kernel
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.stored_fields import StoredFields, chosen
 
 __all__ = ["Arrivals", "Changes", "NearestMerger", "prepare"]
 
 _NEVER = np.iinfo(np.int64).max
 _NO_INTS = np.empty(0, np.int64)
+_NOT_STORED = StoredFields.none(0)
 _LEAST_SWEEP = 1 << 16
 _LEAST_BAND = 4
 _SHOWN = 1 << 20
@@ -61,6 +66,7 @@ _FIXED = {"number": np.int64, "k": np.int64, "window": np.int64, "start": np.int
 _CHANGING = {"end": np.int64, "size": np.int64, "leaving": np.int64}
 _PLACES = {"t": np.int64, "x": np.float64, "y": np.float64}
 _BANDS = ("objects", "distances", "beaten")
+_STORED = ("stored_offsets", "stored")
 _DERIVED = {"offset": np.int64, "capacity": np.int64, "touched": np.bool_}
 
 
@@ -74,6 +80,7 @@ class Arrivals(Batch):
         t: int64[m], ms, timestamp of the object.
         x, y: float64[m], its coordinates.
         distance: float64[m], distance between query and object.
+        stored: the fields of the object that the stream keeps.
     """
 
     number: Ints
@@ -82,6 +89,11 @@ class Arrivals(Batch):
     x: Floats
     y: Floats
     distance: Floats
+    stored: StoredFields = field(default=_NOT_STORED, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.stored is _NOT_STORED:
+            object.__setattr__(self, "stored", StoredFields.none(len(self.number)))
 
     @property
     def ordered_by(self) -> Floats:
@@ -110,6 +122,9 @@ class Changes:
         x, y: float64.
         distance: float64.
         score: float64, of answers that are ordered by more than the distance; None: there is none.
+        stored: Arrow large_utf8, the fields that the stream keeps; None if it keeps none.
+        fields: the choice of each query of them (:func:`~spatialstream.model.expressions.fields_of`), by its number;
+            without one they are all.
     """
 
     number: Ints
@@ -121,10 +136,24 @@ class Changes:
     x: Floats
     y: Floats
     distance: Floats
-    score: Floats | None = None
+    score: Floats | None
+    stored: pa.LargeStringArray | None
+    fields: Mapping[int, tuple[str, ...]]
 
     def __len__(self) -> int:
         return len(self.number)
+
+    def shown(self) -> pa.LargeStringArray | None:
+        """The fields of the objects that their rows show."""
+        chosen_by = {number: self.fields[number] for number in np.unique(self.number).tolist() if number in self.fields}
+        if self.stored is None or not chosen_by:
+            return self.stored
+        owner, column = np.repeat(self.number, np.diff(self.offsets)), self.stored
+        for fields in set(chosen_by.values()):
+            numbers = [number for number, each in chosen_by.items() if each == fields]
+            here = np.isin(owner, numbers)
+            column = pc.replace_with_mask(column, pa.array(here), chosen(self.stored.filter(pa.array(here)), fields))
+        return column
 
 
 class _Queries(NamedTuple):
@@ -152,6 +181,8 @@ class _Objects(NamedTuple):
     y: Floats
     id_offsets: Ints
     id_bytes: Bytes
+    stored_offsets: Ints
+    stored_bytes: Bytes
 
 
 class _Bands(NamedTuple):
@@ -201,7 +232,11 @@ def _before(objects: _Objects, a: int, a_distance: float, b: int, b_distance: fl
         return order < 0
     if objects.x[a] != objects.x[b]:
         return bool(objects.x[a] < objects.x[b])
-    return bool(objects.y[a] < objects.y[b])
+    if objects.y[a] != objects.y[b]:
+        return bool(objects.y[a] < objects.y[b])
+    if len(objects.stored_offsets) <= max(a, b) + 1:
+        return False
+    return compare_words(objects.stored_offsets, objects.stored_bytes, wide(a), wide(b)) < 0
 
 
 @kernel
@@ -420,6 +455,8 @@ class NearestMerger(ContinuousMerger):
         self.space = space
         self._queries, self._names = Table({**_FIXED, **_CHANGING, **_DERIVED}), Strings()
         self._objects, self._ids = Table(self.columns), Strings()
+        self._stored, self._stores = Strings(), False  # of the objects, if the stream keeps fields
+        self._fields = dict[int, tuple[str, ...]]()  # of the queries that choose some
         self._bands = _Bands(np.empty(0, np.int32), np.empty(0), np.empty(0, np.int32), np.zeros(1, np.int64))
         self._reported = np.iinfo(np.int64).min  # the latest horizon
         self._swept = 0  # objects kept at the last sweep
@@ -435,7 +472,7 @@ class NearestMerger(ContinuousMerger):
     def nbytes(self) -> int:
         """Memory of queries, objects and skybands, O(1)."""
         entry = self._bands.objects.itemsize + self._bands.distances.itemsize + self._bands.beaten.itemsize
-        stored = (self._queries, self._names, self._objects, self._ids)
+        stored = (self._queries, self._names, self._objects, self._ids, self._stored)
         return sum(part.nbytes for part in stored) + entry * int(self._bands.top[0])
 
     def register(self, numbers: Ints, queries: QueryBatch) -> None:
@@ -446,6 +483,7 @@ class NearestMerger(ContinuousMerger):
             queries: n CKQs: objects with ``t <= o.t < t + τ`` count.
         """
         self._names.append(queries.ids)
+        self._fields |= _choices(numbers, queries)
         self._queries.append(
             {
                 "number": numbers,
@@ -527,7 +565,8 @@ class NearestMerger(ContinuousMerger):
         due = np.flatnonzero((queries["leaving"] <= horizon) & (queries["window"] >= 0))
         rows = np.union1d(row, due)
         firsts = np.append(np.searchsorted(row, rows), len(row))
-        objects = _Objects(placed["t"], placed["x"], placed["y"], self._ids.offsets, self._ids.data)
+        strings = self._ids.offsets, self._ids.data, self._stored.offsets, self._stored.data
+        objects = _Objects(placed["t"], placed["x"], placed["y"], *strings)
         self._bands, answers = _replay(
             rows, firsts, pairs, self._reported, horizon, objects, queries.view(_Queries), self._bands
         )
@@ -538,11 +577,13 @@ class NearestMerger(ContinuousMerger):
 
     def _sorted(self, arrivals: Arrivals) -> tuple[Ints, _Pairs]:
         """Add the arrivals' objects; return the query's row of each pair, and the pairs by row, then by arrival."""
-        id_rank = rank_strings(arrivals.ids)
-        order = np.lexsort((arrivals.ordered_by, arrivals.y, arrivals.x, id_rank, arrivals.t))
+        keys = [arrivals.t, rank_strings(arrivals.ids), arrivals.x, arrivals.y]
+        if arrivals.stored.column is not None:
+            keys.append(_ranks(arrivals.stored.column))
+        order = np.lexsort((arrivals.ordered_by, *keys[::-1]))
         new = np.zeros(len(order), np.bool_)
         new[:1] = True
-        for column in (arrivals.t, id_rank, arrivals.x, arrivals.y):
+        for column in keys:
             new[1:] |= column[order[1:]] != column[order[:-1]]
         rank = np.cumsum(new) - 1
         row = self._rows_of(arrivals.number[order])
@@ -567,6 +608,9 @@ class NearestMerger(ContinuousMerger):
     def _keep(self, arrivals: Arrivals, pairs: Ints) -> int:
         """Keep the objects of some pairs; returns the position of the first."""
         self._ids.append(arrivals.ids.take(pa.array(pairs)))
+        if arrivals.stored.column is not None:
+            self._stores = True
+            self._stored.append(arrivals.stored.column.take(pa.array(pairs)).cast(pa.string()))
         return self._objects.append({name: getattr(arrivals, name)[pairs] for name in self.columns})
 
     def _has(self, numbers: Ints) -> Flags:
@@ -601,6 +645,8 @@ class NearestMerger(ContinuousMerger):
             objects.x[shown],
             objects.y[shown],
             *self._measured(answers.distances[entries], shown),
+            self._stored.arrow(shown).cast(pa.large_string()) if self._stores else None,
+            self._fields,
         )
 
     def _measured(self, ordered_by: Floats, shown: Ints) -> tuple[Floats, Floats | None]:
@@ -622,7 +668,12 @@ class NearestMerger(ContinuousMerger):
         self._bands = packed._replace(objects=position.astype(np.int32))
         self._objects.take(used)
         self._ids.take(used.astype(np.int64))
+        if self._stores:
+            self._stored.take(used.astype(np.int64))
         self._queries.take(rows)
+        if self._fields:
+            known = {*self._queries["number"].tolist()}
+            self._fields = {number: each for number, each in self._fields.items() if number in known}
         self._names.take(rows)
         count = self._queries["size"]
         self._queries["offset"][:] = np.cumsum(count) - count
@@ -644,7 +695,8 @@ class NearestMerger(ContinuousMerger):
             self._swept = len(self._objects)
         self._queries["touched"][:] = False
         self._saved, self._moved = (len(self._queries), len(self._objects)), False
-        return {"journal": self._journal.manifest, "swept": self._swept, "reported": int(self._reported)}
+        choices = {"fields": [[number, each] for number, each in self._fields.items()]} if self._fields else {}
+        return {"journal": self._journal.manifest, "swept": self._swept, "reported": int(self._reported), **choices}
 
     def _base(self) -> Arrays:
         self._compact(np.arange(len(self._queries)))
@@ -665,6 +717,7 @@ class NearestMerger(ContinuousMerger):
             **{f"object_{name}": self._objects[name][objects:] for name in self.columns},
             "id_offsets": id_offsets,
             "ids": ids,
+            **(dict(zip(_STORED, self._stored.part(objects), strict=True)) if self._stores else {}),
         }
 
     @classmethod
@@ -672,6 +725,7 @@ class NearestMerger(ContinuousMerger):
         """See :mod:`spatialstream.local.state`."""
         self = cls(space)
         self._reported = manifest["reported"]
+        self._fields = {number: tuple(each) for number, each in manifest.get("fields", ())}
         self._journal, saved = Journal.open(cls.name, manifest["journal"], read)
         for arrays in saved:
             self._apply(arrays)
@@ -687,12 +741,29 @@ class NearestMerger(ContinuousMerger):
         self._names.extend(saved["name_offsets"], saved["names"])
         self._objects.append({name: saved[f"object_{name}"] for name in self.columns})
         self._ids.extend(saved["id_offsets"], saved["ids"])
+        if _STORED[0] in saved:
+            self._stores = True
+            self._stored.extend(*(saved[name] for name in _STORED))
         queries, top = self._queries, self._bands.top
         for name in _CHANGING:
             queries[name][rows] = saved[name]
         queries["capacity"][rows] = count
         queries["offset"][rows] = top[0] + np.cumsum(count) - count
         top[0] += int(count.sum())
+
+
+def _choices(numbers: Ints, queries: QueryBatch) -> dict[int, tuple[str, ...]]:
+    """The fields that queries choose, by their numbers; of those that choose none there is nothing."""
+    if not has_marks(queries.keywords):
+        return {}
+    each = ((number, fields_of(queries.keywords[row])) for row, number in enumerate(numbers.tolist()))
+    return {number: fields for number, fields in each if fields is not None}
+
+
+def _ranks(strings: pa.LargeStringArray) -> Ints:
+    """The rank of each string: the number of distinct smaller ones, at least as many."""
+    ranks: Ints = pc.rank(strings, tiebreaker="dense").to_numpy().astype(np.int64)
+    return ranks
 
 
 def prepare() -> None:

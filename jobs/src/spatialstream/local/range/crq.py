@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
-from spatialstream.local.grid.expression_grid import Grid, build_grid, grid_from_arrays
+from spatialstream.local.grid.expression_grid import ExpressionGrid, Grid, build_grid, grid_from_arrays
 from spatialstream.local.grid.matching import BLOCK
 from spatialstream.local.grid.probing import UNLIMITED, ProbeBatch
 from spatialstream.local.range.frequencies import TermFrequencies
@@ -30,6 +30,7 @@ from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.arrays import string_view
 from spatialstream.model.batches import Batch
+from spatialstream.model.expressions import fields_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -83,6 +84,35 @@ DEFAULT_TIERING = Tiering()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Choices:
+    """Which fields the rows of n queries show, of those that the stream keeps.
+
+    Attributes:
+        of: int32[n], the choice of each query; -1: all fields.
+        choices: the distinct ones.
+    """
+
+    of: Codes
+    choices: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def among(cls, grid: Grid) -> Choices | None:
+        """Those of the queries of a grid; None if none of them chooses."""
+        if not isinstance(grid, ExpressionGrid):
+            return None
+        keywords = grid.keywords
+        chosen = [fields_of([literal]) for literal in keywords.vocabulary.to_pylist()]
+        choices = tuple(sorted({each for each in chosen if each is not None}))
+        if not choices:
+            return None
+        code = np.array([-1 if each is None else choices.index(each) for each in chosen], np.int32)[keywords.codes]
+        of = np.full(len(keywords), -1, np.int32)
+        owner = np.repeat(np.arange(len(keywords)), np.diff(keywords.offsets))
+        of[owner[code >= 0]] = code[code >= 0]
+        return cls(of, choices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Matches:
     """Pairs of object and query, ordered by object, then number of the query.
 
@@ -91,6 +121,7 @@ class Matches:
         number: int64[m], number of the query.
         tier, position: int32[m], location of the query.
         ids: the ids of each tier, so that matches stay readable when the index changes.
+        shown: which fields rows show, of each tier; None: no query of it chooses.
         checked: int32[objects], number of postings read for each object of the batch, the measure of the work done.
     """
 
@@ -99,6 +130,7 @@ class Matches:
     tier: Codes
     position: Codes
     ids: tuple[pa.StringArray, ...]
+    shown: tuple[Choices | None, ...]
     checked: Codes
 
     def __len__(self) -> int:
@@ -107,15 +139,13 @@ class Matches:
     def slice(self, first: int, last: int) -> Matches:
         """The pairs from ``first`` up to ``last`` (exclusive), as views."""
         part = slice(first, last)
-        return Matches(
-            self.object[part], self.number[part], self.tier[part], self.position[part], self.ids, self.checked
-        )
+        pairs = self.object[part], self.number[part], self.tier[part], self.position[part]
+        return Matches(*pairs, self.ids, self.shown, self.checked)
 
     def take(self, pairs: Ints) -> Matches:
         """Select pairs; ``checked`` is unchanged."""
-        return Matches(
-            self.object[pairs], self.number[pairs], self.tier[pairs], self.position[pairs], self.ids, self.checked
-        )
+        taken = self.object[pairs], self.number[pairs], self.tier[pairs], self.position[pairs]
+        return Matches(*taken, self.ids, self.shown, self.checked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,6 +179,7 @@ class _Tier:
         ids: Arrow utf8[n].
         half: the time at which more than half of the tier has ended, as last computed.
         stale: number of ends that changed since ``half`` was computed.
+        shown: which fields the rows of queries show; None: none of them chooses.
         file: name of the tier's file, once written.
         changed: positions whose end differs from the one in the file, in the order of the changes.
         noted: how many of ``changed`` are in overlays.
@@ -160,6 +191,7 @@ class _Tier:
     ids: pa.StringArray
     half: int
     stale: int = 0
+    shown: Choices | None = None
     file: str | None = None
     changed: list[Ints] = field(default_factory=list)
     noted: int = 0
@@ -172,7 +204,7 @@ class _Tier:
         queries = rows.queries
         life = np.column_stack([queries.t, queries.t + queries.duration])
         grid = build_grid(space, queries.regions, queries.keywords, frequencies.of)
-        return cls(grid, rows.numbers, life, queries.ids, _half_dead_at(life))
+        return cls(grid, rows.numbers, life, queries.ids, _half_dead_at(life), shown=Choices.among(grid))
 
     def rows(self, horizon: int) -> _Rows:
         """The queries that have not ended by ``horizon``, with lifetimes shortened by cancellations."""
@@ -221,7 +253,8 @@ class _Tier:
         arrays, meta = read(entry["file"])
         grid = grid_from_arrays(space, arrays, meta)
         ids = to_arrow(arrays["id_offsets"], arrays["id_data"])
-        return cls(grid, arrays["numbers"], arrays["life"], ids, entry["half"], entry["stale"], entry["file"])
+        own = grid, arrays["numbers"], arrays["life"], ids, entry["half"], entry["stale"]
+        return cls(*own, Choices.among(grid), entry["file"])
 
 
 @kernel
@@ -411,7 +444,7 @@ class ContinuousRangeIndex(MovableIndex):
         self._flush()
         if not self._tiers or len(objects) == 0:
             none = np.empty(0, np.int32)
-            return Matches(none, np.empty(0, np.int64), none, none, (), np.zeros(len(objects), np.int32))
+            return Matches(none, np.empty(0, np.int64), none, none, (), (), np.zeros(len(objects), np.int32))
         batch = ProbeBatch.of(self.space, objects)
         found = []
         for tier in self._tiers:
@@ -424,7 +457,7 @@ class ContinuousRangeIndex(MovableIndex):
             only, tier = found[0], self._tiers[0]
             zeros = np.zeros(len(only.queries), np.int32)
             numbers = tier.numbers[only.queries]
-            return Matches(only.objects, numbers, zeros, only.queries, (tier.ids,), only.checked)
+            return Matches(only.objects, numbers, zeros, only.queries, (tier.ids,), (tier.shown,), only.checked)
         cursor = np.sum([each.starts[:-1] for each in found], axis=0)
         m = sum(len(each.queries) for each in found)
         object_, tiers, position = (np.empty(m, np.int32) for _ in range(3))
@@ -436,9 +469,9 @@ class ContinuousRangeIndex(MovableIndex):
             order = np.lexsort((number, object_))
             object_, number = object_[order], number[order]
             tiers, position = tiers[order], position[order]
-        ids = tuple(tier.ids for tier in self._tiers)
+        ids, shown = (tuple(getattr(tier, name) for tier in self._tiers) for name in ("ids", "shown"))
         checked: Codes = np.add.reduce([each.checked for each in found], dtype=np.int32)
-        return Matches(object_, number, tiers, position, ids, checked)
+        return Matches(object_, number, tiers, position, ids, shown, checked)
 
     def ids_of(self, matches: Matches) -> pa.StringArray:
         """The id of the query of each match."""
@@ -452,6 +485,20 @@ class ContinuousRangeIndex(MovableIndex):
         order = np.empty(len(matches), np.int64)
         order[np.concatenate(places)] = np.arange(len(matches))
         return pa.concat_arrays(parts).take(pa.array(order))
+
+    def shown_of(self, matches: Matches) -> tuple[Codes, list[tuple[str, ...]]] | None:
+        """Which fields the row of each match shows: int32[m], its choice or -1 (all), and the choices; None: all do."""
+        if all(each is None for each in matches.shown):
+            return None
+        choices = list[tuple[str, ...]]()
+        of = np.full(len(matches), -1, np.int32)
+        for tier, each in enumerate(matches.shown):
+            if each is not None:
+                place = np.flatnonzero(matches.tier == tier)
+                code = each.of[matches.position[place]]
+                of[place] = np.where(code < 0, -1, code + len(choices))
+                choices += each.choices
+        return of, choices
 
     def id_sizes(self, matches: Matches) -> Codes:
         """Length in bytes of the id of the query of each match, int32[m]."""

@@ -28,7 +28,7 @@ from spatialstream.local.arrays import Array, Bytes, Codes, Floats, Ints, grown,
 from spatialstream.local.snapshot.addresses import Columns, columns_at
 from spatialstream.local.snapshot.corpora import CorpusTable
 from spatialstream.local.snapshot.heaps import ascending, offer, pop, push
-from spatialstream.local.snapshot.rows import ObjectRows, rows_at
+from spatialstream.local.snapshot.rows import ObjectRows, alike, rows_at
 from spatialstream.local.snapshot.termlists import get_unit
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
 from spatialstream.local.snapshot.zranges import bisect, is_reached, nearest_bound
@@ -51,6 +51,9 @@ __all__ = ["Found", "RankedAsk", "best", "node_bound", "search_best"]
 
 _LEAF = 48
 """Number of postings up to which a node is not split."""
+
+_MORE = 4
+"""By how much the number of objects grows that are looked for, as long as the last ones are alike."""
 
 _SLACK = 1.0 + 1e-12
 """By which the bound of the cosine is raised: many times the error of its three roots."""
@@ -363,29 +366,52 @@ class Found:
 
     Attributes:
         rows: objects, with distances.
+        owners, positions: int32[n] each, rows of the table, and where the objects are in them.
         textual: float64[n], T of each.
         checked: number of objects looked at.
     """
 
     rows: ObjectRows
+    owners: Codes
+    positions: Codes
     textual: Floats
     checked: int
 
 
-def search_best(table: Array, ask: RankedAsk, k: int, ranking: Ranking) -> Found:
+def _best(
+    table: Array, asked: tuple[Any, ...], k: int, radius: float, *, ties: bool
+) -> tuple[Array, Array, Array, Array, int]:
+    """As :func:`best`, and with ``ties`` also all objects that are like the last one in all but their fields."""
+    wanted, checked = k + 1 if ties else k, 0
+    while True:
+        *found, more = best(table, asked, wanted, radius)
+        checked += more
+        rows, positions, distances, textual = found
+        if not ties or len(rows) < wanted:
+            return rows, positions, distances, textual, checked
+        ends = np.array([k - 1, wanted - 1])
+        last = rows_at(table, rows[ends], positions[ends], distances[ends])
+        if textual[k - 1] != textual[wanted - 1] or not alike(last, 0, 1):
+            return rows, positions, distances, textual, checked
+        wanted *= _MORE
+
+
+def search_best(table: Array, ask: RankedAsk, k: int, ranking: Ranking, *, ties: bool = False) -> Found:
     """The k best within i r, and all candidates within (i - 1) r, for the least i with k candidates, or the last one.
 
     All slots together have k candidates at i or before; and if before, at i* < i, then the candidates that are here
-    within i* r are among those within (i - 1) r, which are fewer than k.
+    within i* r are among those within (i - 1) r, which are fewer than k. With ``ties`` the k best are some more, if
+    others are like the last of them.
     """
     asked, checked = tuple(ask), 0
     nearer: Sequence[Array] = (np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0), np.empty(0))
     for i in range(1, ranking.expansions + 1):
-        *found, more = best(table, asked, k, i * ranking.radius)
+        *found, more = _best(table, asked, k, i * ranking.radius, ties=ties)
         checked += more
         if len(found[0]) >= k or i == ranking.expansions:
             break
         nearer = found
     rows, positions, distances, textual = (np.concatenate(pair) for pair in zip(found, nearer, strict=True))
     _, kept = np.unique(rows.astype(np.int64) << 32 | positions, return_index=True)
-    return Found(rows_at(table, rows[kept], positions[kept], distances[kept]), textual[kept], checked)
+    rows, positions = rows[kept], positions[kept]
+    return Found(rows_at(table, rows, positions, distances[kept]), rows, positions, textual[kept], checked)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spatialstream.local.arrays import Array, Codes, Floats, Ints, wide
 from spatialstream.local.snapshot.addresses import columns_at
 from spatialstream.local.wordtable import compare, gather, to_arrow
 from spatialstream.model.kernels import kernel
 
-__all__ = ["ObjectRows", "rows_at"]
+__all__ = ["ObjectRows", "alike", "rows_at"]
 
 _RUN = 8
 """Length of the runs that are sorted by insertion before they are merged."""
@@ -28,6 +29,7 @@ class ObjectRows:
         x: float64[n].
         y: float64[n].
         distance: float64[n] for a nearest-neighbour search, otherwise None.
+        stored: Arrow large_utf8[n], the fields that the stream keeps; None if it keeps none.
     """
 
     ids: pa.StringArray
@@ -35,9 +37,36 @@ class ObjectRows:
     x: Floats
     y: Floats
     distance: Floats | None = None
+    stored: pa.LargeStringArray | None = None
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def take(self, rows: Ints) -> ObjectRows:
+        """Select the objects at these positions."""
+        places = pa.array(rows)
+        return ObjectRows(
+            self.ids.take(places),
+            self.t[rows],
+            self.x[rows],
+            self.y[rows],
+            None if self.distance is None else self.distance[rows],
+            None if self.stored is None else self.stored.take(places),
+        )
+
+    def order(self) -> Ints:
+        """Their order: by (t, id, x, y) or, with distances, by (distance, t descending, id, x, y); then by fields."""
+        keys = {"t": pa.array(self.t)} if self.distance is None else {"d": self.distance, "t": pa.array(-self.t)}
+        keys |= {"id": self.ids, "x": pa.array(self.x), "y": pa.array(self.y)}
+        keys |= {} if self.stored is None else {"stored": self.stored}
+        order: Ints = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys]).to_numpy()
+        return order
+
+
+def alike(rows: ObjectRows, a: int, b: int) -> bool:
+    """Whether two objects are alike in all by which answers are ordered, apart from their fields."""
+    numbers = [rows.t, rows.x, rows.y] + ([] if rows.distance is None else [rows.distance])
+    return all(each[a] == each[b] for each in numbers) and rows.ids[a] == rows.ids[b]
 
 
 @kernel
@@ -106,7 +135,12 @@ def _rows(table: Array, owners: Array, positions: Array, ordered: bool) -> tuple
     return t, offsets, ids, x, y
 
 
-def rows_at(table: Array, owners: Codes, positions: Codes, distances: Floats | None = None) -> ObjectRows:
-    """The objects at positions of the table's rows: in the given order if with distances, else by (t, id, x, y)."""
-    t, offsets, ids, x, y = _rows(table, owners, positions, distances is not None)
+def rows_at(
+    table: Array, owners: Codes, positions: Codes, distances: Floats | None = None, *, ordered: bool = False
+) -> ObjectRows:
+    """The objects at positions of the table's rows.
+
+    They are in the given order if with distances, or if that is the right one (``ordered``), else by (t, id, x, y).
+    """
+    t, offsets, ids, x, y = _rows(table, owners, positions, ordered or distances is not None)
     return ObjectRows(to_arrow(offsets, ids), t, x, y, distances)

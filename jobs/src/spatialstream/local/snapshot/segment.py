@@ -22,6 +22,7 @@ import numpy.typing as npt
 from spatialstream.local import wordtable
 from spatialstream.local.snapshot import termlists, termtables, zorder
 from spatialstream.local.snapshot.addresses import ARRAYS, Columns, row_of
+from spatialstream.local.snapshot.stored import StoredBlocks
 from spatialstream.local.wordtable import Strings
 from spatialstream.model.arrays import string_view
 from spatialstream.model.hashing import distinct_words, seed_of
@@ -42,12 +43,20 @@ class Segment:
         space: the space of the objects.
         columns: the data.
         properties: of the objects, by position; None: they have none.
+        stored: the fields that the stream keeps, by position; None: it keeps none.
     """
 
-    def __init__(self, space: Space, columns: Columns, properties: PropertyTable | None = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        columns: Columns,
+        properties: PropertyTable | None = None,
+        stored: StoredBlocks | None = None,
+    ) -> None:
         self.space = space
         self.columns = columns
         self.properties = properties
+        self.stored = stored
 
     @classmethod
     def build(cls, space: Space, objects: ObjectBatch) -> Segment:
@@ -59,7 +68,13 @@ class Segment:
             string_view(objects.terms.vocabulary),
         )
         properties = LazyTable(objects.properties).table
-        return cls(space, columns, None if properties is None else properties.take(order))
+        stored = objects.stored.take(order).column
+        return cls(
+            space,
+            columns,
+            None if properties is None else properties.take(order),
+            None if stored is None else StoredBlocks.of(stored),
+        )
 
     @classmethod
     def merge(cls, parts: Sequence[Segment]) -> Segment:
@@ -80,14 +95,17 @@ class Segment:
         t, x, y = (np.concatenate([getattr(part, name) for part in columns]) for name in ("t", "x", "y"))
         vocabulary = wordtable.gather(word_offsets, words, firsts)
         merged, order = _columns(ids, (t, x, y), wordtable.concatenate(sets), vocabulary)
-        properties = PropertyTable.concat([part.properties for part in parts], [*map(len, parts)])
-        return cls(parts[0].space, merged, None if properties is None else properties.take(order))
+        sizes = [*map(len, parts)]
+        properties = PropertyTable.concat([part.properties for part in parts], sizes)
+        stored = StoredBlocks.merged([part.stored for part in parts], sizes, order)
+        return cls(parts[0].space, merged, None if properties is None else properties.take(order), stored)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Serialize as named flat arrays."""
         arrays = {name: getattr(self.columns, name) for name in ARRAYS}
         properties = {} if self.properties is None else self.properties.to_arrays()
-        return arrays | {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)} | properties
+        stored = {} if self.stored is None else self.stored.to_arrays()
+        return arrays | {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)} | properties | stored
 
     @classmethod
     def from_arrays(cls, space: Space, arrays: Mapping[str, npt.NDArray[Any]]) -> Segment:
@@ -97,7 +115,8 @@ class Segment:
         columns["depth"] = (len(arrays["directory"]).bit_length() - 1) // 2
         columns["t_min"], columns["t_max"] = arrays["span"].tolist()
         properties = PropertyTable.from_arrays(arrays) if "property_words" in arrays else None
-        return cls(space, Columns(**columns), properties)
+        stored = StoredBlocks.from_arrays(arrays) if "stored_data" in arrays else None
+        return cls(space, Columns(**columns), properties, stored)
 
     def __len__(self) -> int:
         """Number of objects."""
@@ -127,7 +146,8 @@ class Segment:
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         properties = 0 if self.properties is None else self.properties.nbytes
-        return properties + sum(int(getattr(self.columns, name).nbytes) for name in ARRAYS)
+        stored = 0 if self.stored is None else self.stored.nbytes
+        return properties + stored + sum(int(getattr(self.columns, name).nbytes) for name in ARRAYS)
 
 
 def _columns(

@@ -37,13 +37,14 @@ from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
 from spatialstream.local.snapshot.rows import ObjectRows
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termlists import decode_sets
-from spatialstream.local.snapshot.views import ObjectsView, Part, TermNumbers
+from spatialstream.local.snapshot.views import ObjectsView, Part, Shown, TermNumbers
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import to_arrow
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import StoredFields
 from spatialstream.model.terms import TermLists
 
 __all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "phase_of", "prepare"]
@@ -221,15 +222,25 @@ class SegmentStore(LocalIndex):
             self._own = ObjectsView(self.space, self._parts, self.floor, self._numbers, self._corpora)
         return self._own
 
-    def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
+    def range_query(
+        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, fields: Shown = None
+    ) -> ObjectRows:
         """See :meth:`ObjectsView.range_query <spatialstream.local.snapshot.views.ObjectsView.range_query>`."""
-        return self._now.range_query(region, keywords, t_after, t_last)
+        return self._now.range_query(region, keywords, t_after, t_last, fields)
 
     def nearest(
-        self, x: float, y: float, k: int, keywords: Sequence[str], t_after: int, t_last: int, bound: float = np.inf
+        self,
+        x: float,
+        y: float,
+        k: int,
+        keywords: Sequence[str],
+        t_after: int,
+        t_last: int,
+        bound: float = np.inf,
+        fields: Shown = None,
     ) -> ObjectRows:
         """See :meth:`ObjectsView.nearest <spatialstream.local.snapshot.views.ObjectsView.nearest>`."""
-        return self._now.nearest(x, y, k, keywords, t_after, t_last, bound)
+        return self._now.nearest(x, y, k, keywords, t_after, t_last, bound, fields)
 
     @property
     def corpora(self) -> Corpora | None:
@@ -249,9 +260,10 @@ class SegmentStore(LocalIndex):
         times: tuple[int, int],
         t: int,
         corpus: CorpusTable,
+        fields: Shown = None,
     ) -> Found:
         """See :meth:`ObjectsView.best <spatialstream.local.snapshot.views.ObjectsView.best>`."""
-        return self._now.best(at, k, ranking, keywords, times, t, corpus)
+        return self._now.best(at, k, ranking, keywords, times, t, corpus, fields)
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, most: int | None = None
@@ -298,7 +310,11 @@ def _objects_of(segment: Segment) -> ObjectBatch:
     offsets, of_each = decode_sets(columns.unit_offsets, columns.units, codes)
     terms = TermLists(offsets, of_each, to_arrow(columns.word_offsets, columns.words))
     objects = ObjectBatch(to_arrow(columns.id_offsets, columns.ids), columns.t, columns.x, columns.y, terms)
-    return objects if segment.properties is None else replace(objects, properties=segment.properties.columns())
+    if segment.properties is not None:
+        objects = replace(objects, properties=segment.properties.columns())
+    if segment.stored is not None:
+        objects = replace(objects, stored=StoredFields(len(segment), segment.stored.all()))
+    return objects
 
 
 def prepare() -> None:

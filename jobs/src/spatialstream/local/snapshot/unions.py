@@ -15,11 +15,10 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spatialstream.local.arrays import Array, Codes, Flags, Floats, Ints, wide
 from spatialstream.local.snapshot.addresses import columns_at
-from spatialstream.local.snapshot.rows import ObjectRows, rows_at
+from spatialstream.local.snapshot.rows import rows_at
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termlists import get_unit
 from spatialstream.local.snapshot.totals import Counts, added_up
@@ -134,8 +133,8 @@ def nearest_of_groups(
     expression: Expression,
     satisfied: Satisfying,
     search: Callable[[Sequence[str], int], FoundNearest],
-) -> tuple[ObjectRows, int]:
-    """The k nearest objects that satisfy an expression, and the number of objects checked.
+) -> tuple[Codes, Codes, Floats, int]:
+    """The k nearest objects that satisfy an expression: what ``search`` returns of one set of terms.
 
     Args:
         table: the table of segments.
@@ -158,10 +157,8 @@ def nearest_of_groups(
     rows, positions, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
     _, first = np.unique(rows.astype(np.int64) << 32 | positions, return_index=True)
     found = rows_at(table, rows[first], positions[first], distances[first])
-    ranks = pa.table([found.distance, -found.t, found.ids, found.x, found.y], ["distance", "rank", "id", "x", "y"])
-    order = pc.sort_indices(ranks, [(name, "ascending") for name in ranks.column_names]).to_numpy()[:k]
-    ids, distance = found.ids.take(pa.array(order)), distances[first][order]
-    return ObjectRows(ids, found.t[order], found.x[order], found.y[order], distance), checked
+    best = first[found.order()[:k]]
+    return rows[best], positions[best], distances[best], checked
 
 
 def count_terms(table: Array, rows: Codes, positions: Codes) -> Counts:

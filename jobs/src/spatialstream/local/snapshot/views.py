@@ -14,7 +14,7 @@ may replace the table by a newer one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -29,7 +29,7 @@ from spatialstream.local.snapshot.addresses import Columns, place_of, row_of
 from spatialstream.local.snapshot.best import Found, RankedAsk, search_best
 from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
 from spatialstream.local.snapshot.nearest import nearest as search_nearest
-from spatialstream.local.snapshot.rows import ObjectRows, rows_at
+from spatialstream.local.snapshot.rows import ObjectRows, alike, rows_at
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termtables import count_words
 from spatialstream.local.snapshot.topterms import top_words
@@ -42,8 +42,15 @@ from spatialstream.model.hashing import process_seed
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Region
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import chosen
 
-__all__ = ["ObjectsView", "Part", "TermNumbers"]
+__all__ = ["ObjectsView", "Part", "Shown", "TermNumbers"]
+
+Shown = tuple[str, ...] | None
+"""The fields that rows show, of those that the stream keeps; None: all of them."""
+
+_MORE = 4
+"""By how much the number of objects grows that are looked for, as long as the last ones are alike."""
 
 _TERMS_PER_OBJECT = 32
 """An object with more terms counts as several objects in comparisons with the capacity."""
@@ -112,11 +119,12 @@ class _Table:
         rows: a row per segment, see :mod:`~spatialstream.local.snapshot.addresses`.
         segments: the segments; None if not loaded: the row has only the times.
         unloaded: positions of segments that are not loaded.
+        stores: whether their objects have fields that the stream keeps.
         numbered: the state of :class:`TermNumbers` for this table.
         weighed: a corpus table, the rows with the weights of their terms in it, and these weights.
     """
 
-    __slots__ = ("numbered", "rows", "segments", "unloaded", "weighed")
+    __slots__ = ("numbered", "rows", "segments", "stores", "unloaded", "weighed")
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.segments = [part.segment for part in parts]
@@ -125,8 +133,24 @@ class _Table:
             part.times if segment is None else segment.row for part, segment in zip(parts, self.segments, strict=True)
         ]
         self.rows = np.concatenate(rows) if rows else _NO_ROWS
+        self.stores = any(segment is not None and segment.stored is not None for segment in self.segments)
         self.numbered: _Numbered | None = None
         self.weighed: _Weighed | None = None
+
+    def stored_at(self, owners: Codes, positions: Codes, fields: Shown) -> pa.LargeStringArray:
+        """Of the fields that the stream keeps of the objects at positions of rows those that are shown."""
+        found, places = list[pa.LargeStringArray](), list[Ints]()
+        for row in np.unique(owners).tolist():
+            here, segment = np.flatnonzero(owners == row), self.segments[row]
+            stored = None if segment is None or fields == () else segment.stored
+            column = pa.array([""] * len(here), pa.large_string()) if stored is None else stored.at(positions[here])
+            found.append(column)
+            places.append(here)
+        if not found:
+            return pa.array([], pa.large_string())
+        order = np.empty(len(owners), np.int64)
+        order[np.concatenate(places)] = np.arange(len(owners))
+        return chosen(pa.concat_arrays(found).take(pa.array(order)), fields)
 
     def weighed_by(self, corpus: CorpusTable) -> _Weighed:
         """The rows with the weights that their terms have in a corpus table."""
@@ -269,13 +293,20 @@ class ObjectsView:
         """Number of objects, including those below the floor whose segment had not been dropped yet."""
         return sum(part.objects for part in self._parts)
 
-    def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
+    def range_query(
+        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, fields: Shown = None
+    ) -> ObjectRows:
         """The objects in the region (None: anywhere) with the keywords and t in (t_after, t_last], by (t, id, x, y).
 
-        Here and below keywords are literals (:mod:`spatialstream.model.expressions`).
+        Here and below keywords are literals (:mod:`spatialstream.model.expressions`), and ties of objects that are
+        alike in all of this are broken by the fields that are shown.
         """
         table, owners, positions = self._found(region, keywords, t_after, t_last)
-        return rows_at(table.rows, owners, positions)
+        if not table.stores:
+            return rows_at(table.rows, owners, positions)
+        rows = rows_at(table.rows, owners, positions, ordered=True)
+        rows = replace(rows, stored=table.stored_at(owners, positions, fields))
+        return rows.take(rows.order())
 
     def _found(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
@@ -301,7 +332,15 @@ class ObjectsView:
         return table, owners, positions
 
     def nearest(
-        self, x: float, y: float, k: int, keywords: Sequence[str], t_after: int, t_last: int, bound: float = np.inf
+        self,
+        x: float,
+        y: float,
+        k: int,
+        keywords: Sequence[str],
+        t_after: int,
+        t_last: int,
+        bound: float = np.inf,
+        fields: Shown = None,
     ) -> ObjectRows:
         """The k nearest objects with the keywords, t in (t_after, t_last] and a distance of at most ``bound``.
 
@@ -316,15 +355,25 @@ class ObjectsView:
             )
             return found
 
-        if is_marked(keywords):
+        def found(wanted: int) -> tuple[Codes, Codes, Floats, int]:
+            if not is_marked(keywords):
+                return of_group(keywords, wanted)
             expression = Expression.of(keywords)
             satisfied = satisfying(table.rows, table.segments, expression)
-            rows, checked = nearest_of_groups(table.rows, k, expression, satisfied, of_group)
-        else:
-            owners, positions, distances, checked = of_group(keywords, k)
+            return nearest_of_groups(table.rows, wanted, expression, satisfied, of_group)
+
+        wanted = k + 1 if table.stores and fields != () else k  # one more, to see whether others are like the last one
+        while True:
+            owners, positions, distances, checked = found(wanted)
+            self.checked += checked
             rows = rows_at(table.rows, owners, positions, distances)
-        self.checked += checked
-        return rows
+            if wanted == k or len(rows) < wanted or not alike(rows, k - 1, wanted - 1):
+                break
+            wanted *= _MORE
+        if not table.stores:
+            return rows
+        rows = replace(rows, stored=table.stored_at(owners, positions, fields))
+        return rows.take(rows.order()[:k])
 
     def best(
         self,
@@ -335,6 +384,7 @@ class ObjectsView:
         times: tuple[int, int],
         t: int,
         corpus: CorpusTable,
+        fields: Shown = None,
     ) -> Found:
         """What is needed of these objects to find the k best by place, text and time.
 
@@ -346,14 +396,17 @@ class ObjectsView:
             times: (after, last], ms: objects of this range are candidates.
             t: of the query.
             corpus: the table of its time, see :attr:`corpora`.
+            fields: those that the rows show.
         """
         after, last = max(times[0], self.floor - 1), times[1]
         table = self._reaching(after, last)
         _, rows, _ = table.weighed_by(corpus)
         ask = RankedAsk.of(self.space, at, ranking, Expression.of(keywords), (after, last), t, corpus)
-        found = search_best(rows, ask, k, ranking)
+        found = search_best(rows, ask, k, ranking, ties=table.stores and fields != ())
         self.checked += found.checked
-        return found
+        if not table.stores:
+            return found
+        return replace(found, rows=replace(found.rows, stored=table.stored_at(found.owners, found.positions, fields)))
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, most: int | None = None

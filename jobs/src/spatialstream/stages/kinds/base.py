@@ -47,7 +47,9 @@ __all__ = [
     "found_columns",
     "no_lists",
     "object_columns",
+    "one_table",
     "stack",
+    "stored_of",
 ]
 
 BLOCK_BYTES = 4 << 20
@@ -197,11 +199,35 @@ def object_columns(rows: ObjectRows) -> Columns:
         "x": rows.x,
         "y": rows.y,
         "distance": np.zeros(len(rows)) if rows.distance is None else rows.distance,
+        **({} if rows.stored is None else {"stored": rows.stored}),
     }
+
+
+def stored_of(part: Mapping[str, Any]) -> pa.LargeStringArray:
+    """The column ``stored`` of what a slot has found; one that has found nothing does not know of it."""
+    if "stored" in part:
+        return part["stored"]
+    return pa.array([""] * len(part["t"]), pa.large_string())
+
+
+def one_table(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """What slots have found in one batch; the fields that the stream keeps are there if one of them has any."""
+    if any("stored" in part.schema.names for part in parts):
+        parts = [
+            part
+            if "stored" in part.schema.names
+            else part.append_column("stored", pa.array([""] * part.num_rows, pa.large_string()))
+            for part in parts
+        ]
+        order = parts[0].schema.names
+        parts = [part.select(order) for part in parts]
+    return pa.concat_batches(parts)
 
 
 def stack(parts: Sequence[Columns]) -> pa.RecordBatch:
     """Parts with the same columns, one below the other."""
+    if any("stored" in part for part in parts):
+        parts = [{**part, "stored": stored_of(part)} for part in parts]
     stacked = {}
     for name in parts[0]:
         pieces = [part[name] for part in parts]

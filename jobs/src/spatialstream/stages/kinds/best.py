@@ -24,7 +24,15 @@ from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.ranking.scores import decayed_score, growth, interval_score, recency, spatial_score
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
-from spatialstream.stages.kinds.base import Columns, Objects, RowsOf, SnapshotStage, object_columns
+from spatialstream.stages.kinds.base import (
+    Columns,
+    Objects,
+    RowsOf,
+    SnapshotStage,
+    object_columns,
+    one_table,
+    stored_of,
+)
 from spatialstream.stages.kinds.objects import number_text
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.rows import RowLimits, row_lines
@@ -54,7 +62,7 @@ class _Answer:
 
 
 class SnapshotBest(SnapshotStage):
-    """SBQ: the first k by (score, t descending, id, x, y). MERGE holds what is found, fewer than 2 k of each slot."""
+    """SBQ: the first k by (score, t descending, id, x, y, fields). MERGE holds what is found, about 2 k of a slot."""
 
     partial, waits = messages.SNAPSHOT_BEST, False
     type: ClassVar[str] = "SBQ"
@@ -68,13 +76,14 @@ class SnapshotBest(SnapshotStage):
         ranking, corpus = best.ranking, objects.corpora.of(query.t)
         times = since, query.t if ranking.between is None else ranking.between[1]
         keywords = query.predicate.expression.literals
-        found = objects.best((best.x, best.y), best.k, ranking, keywords, times, query.t, corpus)
+        found = objects.best((best.x, best.y), best.k, ranking, keywords, times, query.t, corpus, query.fields)
         of_rows = {**object_columns(found.rows), "textual": found.textual}
         head: Columns = {
             "id": pa.array([ranking.text]),
             "t": np.array([corpus.at]),
             **dict.fromkeys(("x", "y", "textual"), np.zeros(1)),
             "distance": np.array([_HEAD]),
+            "stored": pa.array([""], pa.large_string()),
         }
         return {
             name: pa.concat_arrays([head[name], column])
@@ -92,14 +101,14 @@ class SnapshotBest(SnapshotStage):
         limits: RowLimits | None,
     ) -> RowsOf:
         """See :class:`~spatialstream.stages.kinds.base.SnapshotStage`."""
-        found = pa.concat_batches(parts)
+        found = one_table(parts)
         owners, t, k = numbers(found, "number"), numbers(asked, "t"), numbers(asked, "k")
         order = np.argsort(owners, kind="stable")
         bounds = [np.searchsorted(owners[order], numbers(asked, "number"), side) for side in ("left", "right")]
         made = list[_Answer]()
         for i, (first, end) in enumerate(zip(*bounds, strict=True)):
             part = found.take(pa.array(order[first:end]))
-            columns = {name: part.column(name) for name in _COLUMNS}
+            columns = {name: part.column(name) for name in part.schema.names if name != "number"}
             made.append(_answer([columns], int(k[i]), int(t[i]), space))
         offsets = np.cumsum([0, *(len(each.items) for each in made)]).astype(np.int32)
         items = pa.array([item for each in made for item in each.items], pa.string())
@@ -114,7 +123,11 @@ class SnapshotBest(SnapshotStage):
 
 def _answer(parts: Sequence[Mapping[str, Any]], k: int, t: int, space: Space) -> _Answer:
     """The answer to one query, of the parts of all slots."""
-    rows = [row for part in parts for row in zip(*map(_listed, itemgetter(*_COLUMNS)(part)), strict=True)]
+    rows = [
+        row
+        for part in parts
+        for row in zip(*map(_listed, itemgetter(*_COLUMNS)(part)), _listed(stored_of(part)), strict=True)
+    ]
     ranking, corpus = next((Ranking.of_text(row[3]), row[2]) for row in rows if row[0] == _HEAD)
     candidates = [row for row in rows if row[0] != _HEAD]
     near = sorted(row[0] for row in candidates)
@@ -142,8 +155,9 @@ def _score(ranking: Ranking, t: int, radius: float, row: Sequence[Any]) -> float
 
 def _item(each: Sequence[Any], space: Space) -> str:
     """An object of the list as JSON."""
-    score, minus_t, name, x, y, distance = each
+    score, minus_t, name, x, y, stored, distance = each
     first, second = space.axes
     place = f'"{first}": {number_text(x)}, "{second}": {number_text(y)}'
     how = f'"{space.distance_field}": {number_text(distance)}, "score": {number_text(score)}'
-    return f'{{"id": {_quoted(name)}, "t": {-minus_t}, {place}, {how}}}'
+    said = f", {stored}" if stored else ""
+    return f'{{"id": {_quoted(name)}, "t": {-minus_t}, {place}, {how}{said}}}'

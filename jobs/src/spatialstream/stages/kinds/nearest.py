@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spatialstream.local.base import ContinuousMerger
 from spatialstream.local.nearest.heap_index import Candidates, HeapIndex
@@ -20,6 +21,7 @@ from spatialstream.model.arrays import string_view
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import StoredFields
 from spatialstream.stages import messages
 from spatialstream.stages.kinds.base import (
     Arrived,
@@ -57,7 +59,7 @@ class SnapshotNearest(ListStage):
         """See :class:`~spatialstream.stages.kinds.base.SnapshotStage`."""
         at, keywords = query.selection, query.predicate.expression.literals
         assert isinstance(at, Nearest)
-        return object_columns(objects.nearest(at.x, at.y, at.k, keywords, since, query.t, within))
+        return object_columns(objects.nearest(at.x, at.y, at.k, keywords, since, query.t, within, query.fields))
 
     def lists(self, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space) -> Lists:
         """See :class:`~spatialstream.stages.kinds.base.ListStage`."""
@@ -104,7 +106,7 @@ class ContinuousNearest(ContinuousStage):
             if sink.state_only:
                 continue
             places = changes.ids, changes.object_t, changes.x, changes.y
-            items = object_texts(sink.space, *places, changes.distance, changes.score)
+            items = object_texts(sink.space, *places, changes.distance, changes.score, changes.shown())
             lines = row_lines(
                 self.kind, changes.query, changes.t, "objects", changes.offsets, items, limits=sink.limits
             )
@@ -114,8 +116,12 @@ class ContinuousNearest(ContinuousStage):
     def _arrivals(self, objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
         """Objects that may be in answers, in blocks."""
         sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _OBJECT_BYTES
+        stored = objects.stored.column
+        if stored is not None:
+            sizes = sizes + pc.binary_length(stored).to_numpy()[arrivals.position]
         for first, last in cut(sizes):
             rows = arrivals.position[first:last]
+            kept = {} if stored is None else {"stored": stored.take(pa.array(rows))}
             yield columns(
                 number=arrivals.number[first:last],
                 id=objects.ids.take(pa.array(rows)),
@@ -123,6 +129,7 @@ class ContinuousNearest(ContinuousStage):
                 x=objects.x[rows],
                 y=objects.y[rows],
                 **{name: getattr(arrivals, name)[first:last] for name in self.values},
+                **kept,
             )
 
     def _changes(self, arrivals: Iterable[pa.Table], nearest: NearestMerger, watermark: int) -> Iterator[Changes]:
@@ -136,4 +143,6 @@ class ContinuousNearest(ContinuousStage):
 
     def _unpacked(self, content: pa.RecordBatch) -> Arrivals:
         places = (numbers(content, name) for name in ("t", "x", "y", *self.values))
-        return self.arrivals(numbers(content, "number"), content.column("id"), *places)
+        there = "stored" in content.schema.names
+        stored = StoredFields(content.num_rows, content.column("stored") if there else None)
+        return self.arrivals(numbers(content, "number"), content.column("id"), *places, stored=stored)

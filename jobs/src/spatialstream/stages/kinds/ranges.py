@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
 from spatialstream.local.row_counts import Counts
-from spatialstream.model.arrays import string_view
+from spatialstream.model.arrays import Codes
+from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query
 from spatialstream.model.space import Space
+from spatialstream.model.stored_fields import chosen
 from spatialstream.stages import messages
 from spatialstream.stages.division import parts_of
 from spatialstream.stages.kinds.base import (
@@ -49,7 +52,8 @@ class SnapshotRange(ListStage):
     def search(self, objects: Objects, query: Query, since: int, *, alone: bool, within: float) -> Columns:
         """See :class:`~spatialstream.stages.kinds.base.SnapshotStage`."""
         predicate = query.predicate
-        return object_columns(objects.range_query(predicate.region, predicate.expression.literals, since, query.t))
+        keywords = predicate.expression.literals
+        return object_columns(objects.range_query(predicate.region, keywords, since, query.t, query.fields))
 
     def lists(self, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space) -> Lists:
         """See :class:`~spatialstream.stages.kinds.base.ListStage`."""
@@ -99,13 +103,37 @@ class ContinuousRange(ContinuousStage):
 def _lines(index: ContinuousRangeIndex, arrived: Arrived, part: slice, matches: Matches) -> Iterator[pa.RecordBatch]:
     """The rows of matches in blocks; if MERGE is divided, each block is for one part, and has the queries' numbers."""
     objects, seq = arrived.objects.slice(part.start, part.stop), arrived.seq[part]
-    texts = object_texts(arrived.space, objects.ids, objects.t, objects.x, objects.y)
-    sizes = np.diff(string_view(texts)[0])[matches.object] + index.id_sizes(matches) + _LINE_BYTES
+    stored = objects.stored.column
+    texts = object_texts(arrived.space, objects.ids, objects.t, objects.x, objects.y, stored=stored)
+    sizes = pc.binary_length(texts).to_numpy()[matches.object] + index.id_sizes(matches) + _LINE_BYTES
     for first, last in cut(sizes):
         for block in _of_parts(matches.slice(first, last), arrived.mergers):
-            lines = match_lines(index.ids_of(block), objects.t, texts, block.object)
+            shown = None if stored is None else index.shown_of(block)
+            if shown is None:
+                lines = match_lines(index.ids_of(block), objects.t, texts, block.object)
+            else:
+                lines = _chosen_lines(index, arrived.space, objects, block, *shown)
             numbered = {"number": block.number} if arrived.mergers > 1 else {}
             yield columns(t=objects.t[block.object], seq=seq[block.object], line=lines, **numbered)
+
+
+def _chosen_lines(
+    index: ContinuousRangeIndex,
+    space: Space,
+    objects: ObjectBatch,
+    matches: Matches,
+    choice: Codes,
+    choices: Sequence[tuple[str, ...]],
+) -> pa.StringArray | pa.LargeStringArray:
+    """The lines of matches of which some show not all fields: each object is written once for each choice."""
+    pairs, which = np.unique(np.stack([choice, matches.object]), axis=1, return_inverse=True)
+    some = objects.take(pairs[1].astype(np.int64))
+    stored: pa.LargeStringArray = some.stored.kept(True).column
+    for number in np.unique(pairs[0][pairs[0] >= 0]).tolist():
+        here = pa.array(pairs[0] == number)
+        stored = pc.replace_with_mask(stored, here, chosen(stored.filter(here), choices[number]))
+    texts = object_texts(space, some.ids, some.t, some.x, some.y, stored=stored)
+    return match_lines(index.ids_of(matches), some.t, texts, which.reshape(-1).astype(np.int32))
 
 
 def _of_parts(matches: Matches, parts: int) -> Iterator[Matches]:

@@ -8,6 +8,15 @@ export function item(text, more, { kind = "text", ...attributes }) {
   return el("button", { type: "button", class: "object", ...attributes }, el("span", { class: kind, text }), el("span", { class: "more" }, more));
 }
 
+/** A card about an object that says what it said: its text, its properties as [name, value], and when that was. */
+export function spoken(said, text, about, more, attributes) {
+  const properties = said.filter(([name]) => name !== "text");
+  return el("button", { type: "button", class: "object spoken", ...attributes },
+    text ? el("span", { class: "text", text }) : null,
+    properties.length ? el("span", { class: "properties" }, properties.map(([name, value]) => el("span", {}, el("i", { text: name }), ` ${value}`))) : null,
+    el("span", { class: "more" }, about, more ? ` · ${more}` : null));
+}
+
 /** The rows of a table of terms: each with what is drawn of it, and how many objects it is in. */
 export function termRows(terms) {
   return terms.map(({ term, drawn, n }) => el("tr", {}, el("th", { scope: "row", title: term, text: term }), el("td", { class: "drawn" }, drawn), el("td", { class: "n", text: count(n) })));

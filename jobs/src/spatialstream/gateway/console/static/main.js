@@ -689,13 +689,21 @@ class App {
     });
   }
 
+  /** What an object of a row said, as [name, value]; none, if the stream keeps no fields, or the query shows none. */
+  said(object) {
+    const own = ["id", "t", "distance_m", "distance", "score", "card", "x", "y", ...(this.space?.axes ?? [])];
+    const told = (name, value) => (this.properties?.[name] === "time" ? moment(value) : String(value));
+    return Object.entries(object).filter(([name]) => !own.includes(name)).map(([name, value]) => [name, told(name, value)]);
+  }
+
   /** Says what is under the pointer. */
   #tip() {
     const point = this.pointer;
     const about = point && this.space && !this.composer.drawing ? this.map.under(point) : null;
     const leaf = point && !about && this.view === "inside" ? this.map.leafAt(point) : null;
     const area = point && !about && !leaf && !this.composer.drawing ? this.areas.under(point) : null;
-    const said = about && [about.text || this.texts.get(about.id) || about.id, `${about.id} · ${moment(about.t)}`];
+    const properties = about ? this.said(about).filter(([name]) => name !== "text").map(([name, value]) => `${name} ${value}`) : [];
+    const said = about && [about.text || this.texts.get(about.id) || about.id, ...properties, `${about.id} · ${moment(about.t)}`];
     tell($("tip"), said || leaf?.lines || (area && [area.name]) || null, point);
   }
 }

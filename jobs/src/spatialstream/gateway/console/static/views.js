@@ -6,7 +6,7 @@
 import { KINDS } from "./kinds.js";
 import { el, say, still } from "./web/dom.js";
 import { count, distance, moment, span } from "./web/format.js";
-import { bar, bars, item, termHead, termRows } from "./web/lists.js";
+import { bar, bars, item, spoken, termHead, termRows } from "./web/lists.js";
 
 const LISTED = 8; // latest matches listed
 const LISTED_ONCE = 200; // most rows listed of a snapshot answer
@@ -46,8 +46,10 @@ class View {
     this.marks.splice(0).forEach((each) => this.unmark(each));
   }
 
-  /** A line about an object: what it says, where that is known, and otherwise what it is called. */
+  /** A card of what an object said, if its row has that; or a line: its text, where that is known, or its id. */
   item(object, more) {
+    const said = this.app.said(object);
+    if (said.length) return spoken(said, object.text, `${object.id} · ${moment(object.t)}`, more === moment(object.t) ? null : more, { title: "Show it on the map", onclick: () => this.app.map.goTo(this.xy(object)) });
     const text = this.app.texts.get(object.id);
     return item(text ?? object.id, more, { kind: text ? "text" : "text id", title: "Show it on the map", onclick: () => this.app.map.goTo(this.xy(object)) });
   }
