@@ -260,9 +260,9 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     if kind.is_ranked and {*kind.required} & {*FIELDS} <= present:
         if not rule.ranking:
             faults.add("type", f"{kind.type} needs a stream that counts words; start it with --ranking")
-        fields = {field: record[field] for field in FIELDS if field in present}
+        asked = {field: record[field] for field in FIELDS if field in present}
         parse = partial(parse_ranking, continuous=kind.continuous)
-        ranking = faults.of(None, parse, fields, t, space, rule)
+        ranking = faults.of(None, parse, asked, t, space, rule)
         if ranking is not None:
             selection = selection.ranked(ranking)
             predicate = replace(predicate, region=Circle(*at, ranking.reach))

@@ -150,9 +150,10 @@ def _cbq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, R
         d = stream.distance(best.x, best.y, o)
         score = forward(by.shares[0], space_score(d, by.radius), text_score(o.terms, by.words, corpus, static=True))
         exponent, mantissa = forward_order(score, o.t - query.t, half_life)
-        shown = stream.ranked((d, -o.t, o.id, o.x, o.y)) | {"score": score}
-        found.append((o, shown, (-exponent, -mantissa, -o.t, o.id, o.x, o.y)))
-    found.sort(key=lambda each: (each[0].t, each[0].id, each[0].x, each[0].y, each[2]))
+        stored = shown(o, None)
+        told = stream.ranked((d, -o.t, o.id, o.x, o.y, stored), query.fields) | {"score": score}
+        found.append((o, told, (-exponent, -mantissa, -o.t, o.id, o.x, o.y, stored)))
+    found.sort(key=lambda each: (each[0].t, each[0].id, each[0].x, each[0].y, each[2][-1], each[2]))
     events = [(o.t, OBJECT, i) for i, (o, _, _) in enumerate(found)]
     if window is not None:
         events += [(o.t + window, EXPIRY, -1) for o, _, _ in found]

@@ -64,8 +64,8 @@ def write_sample(
     if objects is not None and len(objects):
         chosen = objects.take(np.arange(0, len(objects), max(1, -(-len(objects) // _PER_EPOCH))))
         # the tree need not know properties, nor what is kept to be shown
-        unknown = {"properties": PropertyColumns.none(len(chosen)), "stored": StoredFields.none(len(chosen))}
-        record = replace(chosen, terms=chosen.terms.compact(), **unknown).to_arrow()
+        chosen = replace(chosen, properties=PropertyColumns.none(len(chosen)), stored=StoredFields.none(len(chosen)))
+        record = replace(chosen, terms=chosen.terms.compact()).to_arrow()
         metadata["weight"] = repr(epoch.partitions * len(objects) / len(chosen))
         name = f"{SAMPLES}{epoch.number:09d}-objects.arrow"
         storage.put_later(name, records_file(record.replace_schema_metadata(metadata)))
