@@ -10,8 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spatialstream.model.ranking.scores import spatial_score
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers
+from spatialstream.stages.corpus import CorpusTables, load_table
+from spatialstream.stages.kinds import best
 from tests.harness import Outcome, Shape, run_stream
 from tests.lengths import examples
 from tests.streams import Stream, random_stream, streams
@@ -94,3 +97,24 @@ def test_a_bigger_stream_of_continuous_ones(space: Space, retention: int | None)
     expected, _ = answers(stream.objects, stream.queries, space, retention, 300_000)
     assert by_query(outcome.rows) == by_query(expected)
     assert len(expected) > 200
+
+
+WRONG = {
+    "S by another radius": lambda patch: patch.setattr(
+        best, "spatial_score", lambda distance, radius: spatial_score(distance, 1.5 * radius)
+    ),
+    "2 to the power of the library": lambda patch: patch.setattr(
+        best, "growth", lambda age, h: 2.0 ** min(64.0, age / h)
+    ),
+    "words as they are counted now": lambda patch: patch.setattr(
+        CorpusTables, "of", lambda self, t: load_table(self.storage, self.there[-1])
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_ranking_that_is_a_little_wrong_is_found(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    WRONG[wrong](monkeypatch)
+    stream = random_stream(7, 1_000, 40, WGS84, types=["SBQ"])
+    outcome = run(stream, Shape(slots=2, epoch_records=400), 300_000, None)
+    assert differences(stream, outcome, 300_000, None) != []
