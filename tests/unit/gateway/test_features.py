@@ -102,7 +102,14 @@ def session() -> QuerySession:
     words = ["flood", "fire", "flood fire"]
     return QuerySession(
         [
-            {"id": f"{chance.choice(words)} {i % 330}", "t": t, "lon": lon, "lat": lat}
+            {
+                "id": f"{chance.choice(words)} {i % 330}",
+                "t": t,
+                "lon": lon,
+                "lat": lat,
+                "text": f"It said {i}",
+                "object": i,
+            }
             for i, (t, (lon, lat)) in enumerate(zip(times, places, strict=True))
         ]
     )

@@ -49,7 +49,7 @@ def by_query(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 @settings(max_examples=examples(120, 2_000), suppress_health_check=[HealthCheck.too_slow])
-@given(streams(types=["CBQ", "CBQ", "CBQ", "SBQ"]), SHAPES, TIMES)
+@given(streams(types=["CBQ", "CBQ", "CBQ", "SBQ"], where=True), SHAPES, TIMES)
 def test_every_change_of_a_continuous_one_is_the_oracles(
     stream: Stream, shape: Shape, times: tuple[int, int | None]
 ) -> None:
@@ -59,14 +59,14 @@ def test_every_change_of_a_continuous_one_is_the_oracles(
 
 
 @settings(max_examples=examples(120, 2_000), suppress_health_check=[HealthCheck.too_slow])
-@given(streams(types=["SBQ"], cancellations=False), SHAPES, TIMES)
+@given(streams(types=["SBQ"], cancellations=False, where=True), SHAPES, TIMES)
 def test_every_row_is_the_oracles(stream: Stream, shape: Shape, times: tuple[int, int | None]) -> None:
     outcome = run(stream, shape, *times)
     assert differences(stream, outcome, *times) == []
 
 
 @settings(max_examples=examples(30, 200), suppress_health_check=[HealthCheck.too_slow])
-@given(streams(types=["SBQ", "SRQ", "CKQ", "CBQ", "CBQ"]), SHAPES, SHAPES, TIMES)
+@given(streams(types=["SBQ", "SRQ", "CKQ", "CBQ", "CBQ"], where=True), SHAPES, SHAPES, TIMES)
 def test_results_are_the_same_bytes_for_any_shape(
     stream: Stream, one: Shape, other: Shape, times: tuple[int, int | None]
 ) -> None:
@@ -78,7 +78,7 @@ def test_results_are_the_same_bytes_for_any_shape(
 @pytest.mark.parametrize("space", [WGS84, Space.planar(0.0, 0.0, 1.0, 1.0)], ids=["wgs84", "planar"])
 @pytest.mark.parametrize("retention", [None, 1_800_000])
 def test_a_bigger_stream(space: Space, retention: int | None) -> None:
-    stream = random_stream(7, 2_000, 100, space, types=["SBQ"])
+    stream = random_stream(7, 2_000, 100, space, types=["SBQ"], where=0.3)
     shape = Shape(slots=3, leaves=40, partitions=2, epoch_records=400, blocks=3, replays=0.3, checkpoints=0.4)
     outcome = run(stream, shape, 300_000, retention)
     assert differences(stream, outcome, 300_000, retention) == []

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from spatialstream.connectors.delivery import Assembler
 from spatialstream.model import json_columns
 from spatialstream.model.space import WGS84
-from spatialstream.stages import rows as result_rows
 from spatialstream.stages.rows import RowLimits, match_lines, object_texts, row_lines, term_texts
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -110,7 +109,6 @@ def test_more_text_than_32_bits_can_count_is_the_same_text(names: list[str]) -> 
     few = match_lines(matched, t, small, which)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_columns, "_ROOM", 10)
-        patched.setattr(result_rows, "_ROOM", 10)
         large = object_texts(WGS84, ids, t, x, y, x)
         many = match_lines(matched, t, large, which)
     if n:

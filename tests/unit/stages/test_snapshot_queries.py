@@ -15,6 +15,7 @@ from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Query, QueryBatch, parse_query
+from spatialstream.model.stored_fields import fragment
 from spatialstream.oracle import answers
 from spatialstream.stages import messages, snapshot_queries, snapshots, views
 from spatialstream.stages.external_sort import Spool
@@ -27,12 +28,17 @@ from tests.unit.memory_files import MemoryFiles
 CLOCK = 3_000
 
 
-@pytest.fixture
-def stream() -> Iterator[Stream]:
+@pytest.fixture(params=["plain", "keeping"])
+def stream(request: pytest.FixtureRequest) -> Iterator[Stream]:
+    """Without fields, and with a text of each object that its stream keeps."""
     views.forget()
     made = Stream()
     for t in (1_000, 2_000, CLOCK):
-        made.round(t, objects(150, t - 100))
+        given = objects(150, t - 100)
+        if request.param == "keeping":
+            said = [fragment(("text",), f'{each.id} says "{i}"', ()) for i, each in enumerate(given)]
+            given = [replace(each, stored=stored) for each, stored in zip(given, said, strict=True)]
+        made.round(t, given)
     yield made
     views.forget()
 

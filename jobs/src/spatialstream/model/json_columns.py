@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import string_view
 
-__all__ = ["joined", "quoted"]
+__all__ = ["joined", "needs_large", "quoted"]
 
 _ESCAPED = r'["\\\x00-\x1f\x7f]'
 _IS_ESCAPED = np.array([bool(re.search(_ESCAPED, chr(byte))) for byte in range(256)])
@@ -27,11 +27,16 @@ _FEW = 32
 """Up to so many rows are joined one by one: starting an Arrow kernel costs as much."""
 
 
+def needs_large(size: int) -> bool:
+    """Whether strings of so many bytes in all need offsets of 64 bits."""
+    return size > _ROOM
+
+
 def joined(*parts: Any) -> pa.StringArray | pa.LargeStringArray:
     """Arrays and texts concatenated row by row; with 64-bit offsets if 32 bits may not suffice."""
     arrays = [part for part in parts if isinstance(part, pa.Array)]
     size = sum(each.nbytes for each in arrays) + len(arrays[0]) * sum(len(p) for p in parts if isinstance(p, str))
-    large = size > _ROOM or any(pa.types.is_large_string(each.type) for each in arrays)
+    large = needs_large(size) or any(pa.types.is_large_string(each.type) for each in arrays)
     kind = pa.large_string() if large else pa.string()
     if len(arrays[0]) <= _FEW:
         texts = zip(*(part.to_pylist() if isinstance(part, pa.Array) else repeat(part) for part in parts), strict=False)
@@ -49,7 +54,7 @@ def quoted(strings: pa.StringArray | pa.LargeStringArray) -> pa.StringArray | pa
     if not _has_escaped(strings):
         return joined('"', strings, '"')
     special = pc.match_substring_regex(strings, _ESCAPED)
-    if strings.nbytes * _MOST_ESCAPED > _ROOM:
+    if needs_large(strings.nbytes * _MOST_ESCAPED):
         strings = strings.cast(pa.large_string())
     result = joined('"', strings, '"')
     escaped = [json.dumps(text, ensure_ascii=False) for text in pc.filter(strings, special).to_pylist()]

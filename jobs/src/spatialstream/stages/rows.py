@@ -14,14 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints
-from spatialstream.model.json_columns import joined, quoted
+from spatialstream.model.json_columns import joined, needs_large, quoted
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import continued
 
 __all__ = ["RowLimits", "match_lines", "object_texts", "row_heads", "row_lines", "term_texts"]
-
-_ROOM = 2**31 - 1
-"""Maximum bytes of an array of strings with 32-bit offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ def match_lines(
     used, positions = np.unique(which, return_inverse=True)
     times = pc.cast(pa.array(t[used]), pa.string())
     tails = joined(', "type": "CRQ", "t": ', times, ', "object": ', objects.take(pa.array(used)), "}")
-    if tails.nbytes // max(1, len(used)) * len(which) > _ROOM:
+    if needs_large(tails.nbytes // max(1, len(used)) * len(which)):
         tails = tails.cast(pa.large_string())
     return joined('{"query": ', quoted(queries), tails.take(pa.array(positions)))
 

@@ -153,7 +153,7 @@ def gathered(blocks: Iterable[Blocks]) -> Iterator[Part]:
 
 def _columns(part: pa.RecordBatch) -> Columns:
     return {
-        name: column if pa.types.is_string(column.type) else numpy_view(column)
+        name: column if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) else numpy_view(column)
         for name, column in zip(part.schema.names, part.columns, strict=True)
     }
 
