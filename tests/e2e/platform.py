@@ -311,6 +311,7 @@ class Stream:
             "checkpoint": {"claimName": "dev-checkpoints", "subPath": f"e2e/{self.name}"},
             "space": str(self.story.space),
             "properties": {name: str(kind) for name, kind in self.story.rule.properties.types},
+            "fields": list(self.story.rule.fields or ()),
             "terms": {"ranking": self.story.rule.ranking},
             # answers are then a function of the input alone
             "time": {"idle": "10m"},
@@ -363,7 +364,15 @@ class Stream:
         files = [f"/tmp/{self.name}-{kind}.jsonl" for kind in ("objects", "queries")]
         command = ["spatialstream", "load", "--stream", self.id, f"--space={self.story.space}", "--rate", str(rate)]
         options = ["--objects", files[0], "--queries", files[1], "--settle", "0", "--quiet"]
-        self.kube.exec(TOOLBOX, *command, *options, timeout=600.0)
+        report = self.kube.exec(TOOLBOX, *command, *options, *self._rule(), timeout=600.0)
+        assert "rejected" not in report, report
+
+    def _rule(self) -> list[str]:
+        """How the stream reads its objects, as options."""
+        rule = self.story.rule
+        options = [option for name, kind in rule.properties.types for option in ("--property", f"{name}:{kind}")]
+        options += ["--ranking"] if rule.ranking else []
+        return options + (["--fields", ",".join(rule.fields)] if rule.fields else [])
 
     @contextmanager
     def sending(self, part: Part, rate: float) -> Iterator[None]:
