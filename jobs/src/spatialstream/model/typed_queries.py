@@ -379,6 +379,7 @@ class CBQ(ContinuousQuery):
         weights: ``{"space": α}``.
         window: for how long an object counts; None: until the query ends.
         duration: τ, at most 65,536 half-lives; None: so many, of at least an hour each.
+        fields: which of the fields that the stream keeps rows show of an object; None: all.
     """
 
     _type: ClassVar[str] = "CBQ"
@@ -391,6 +392,7 @@ class CBQ(ContinuousQuery):
     half_life: int | str | timedelta
     weights: Mapping[str, float] | None = None
     window: int | str | timedelta | None = None
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
