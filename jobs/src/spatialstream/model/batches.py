@@ -23,7 +23,7 @@ class Batch:
 
     def take(self, rows: Array) -> Self:
         """Select the rows at these positions."""
-        return type(self)(*(_taken(getattr(self, name), rows) for name in _names(type(self))))
+        return type(self)(**{name: _taken(getattr(self, name), rows) for name in _names(type(self))})
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
@@ -48,8 +48,8 @@ def joined(parts: Sequence[_Batch]) -> _Batch:
     """Concatenate the rows of several batches of one class (at least one) in order."""
     if len(parts) == 1:
         return parts[0]
-    columns = ([getattr(part, name) for part in parts] for name in _names(type(parts[0])))
-    return type(parts[0])(*map(_joined, columns))
+    columns = {name: [getattr(part, name) for part in parts] for name in _names(type(parts[0]))}
+    return type(parts[0])(**{name: _joined(column) for name, column in columns.items()})
 
 
 def _taken(column: Any, rows: Array) -> Any:

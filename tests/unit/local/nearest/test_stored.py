@@ -31,7 +31,7 @@ def arrivals(*texts: str, t: int = 5, number: int = 0) -> Arrivals:
     n = len(texts)
     stored = StoredFields.of([f'"text": "{text}", "n": {len(text)}' for text in texts])
     ids, ones = pa.array(["o"] * n, pa.string()), np.ones(n)
-    return Arrivals(np.full(n, number), ids, np.full(n, t), ones, ones, ones, stored)
+    return Arrivals(np.full(n, number), ids, np.full(n, t), ones, ones, ones, stored=stored)
 
 
 def rows(merger: NearestMerger, given: Arrivals, horizon: int = 9) -> list[tuple[int, list[str]]]:
