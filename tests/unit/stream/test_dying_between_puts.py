@@ -71,12 +71,12 @@ class Dying(Simulation):
 
 
 def test_a_process_may_die_before_any_of_several_puts(tmp_path: Path) -> None:
-    whole = Dying(tmp_path / "whole", 1)
+    whole = Dying(tmp_path / "whole", 7)
     assert whole.differences() == []
     tried = examples(10, whole.puts)
     assert whole.puts > 40
     for at in range(0, whole.puts, -(-whole.puts // tried)):
-        dying = Dying(tmp_path / f"{at}", 1, at)
+        dying = Dying(tmp_path / f"{at}", 7, at)
         assert dying.differences() == [], f"died before put {at}"
         assert dying.died == 1
 

@@ -359,7 +359,7 @@ def test_why_turns_fail_is_left_in_the_routing_store_until_one_succeeds(given_: 
 def test_missing_topics_are_left_in_the_routing_store_though_turns_succeed(given_: Given) -> None:
     store, texts = given_.arguments["store"], iter(["", "no topic a", "no topic a", "no topic b", "", ""])
     told, now = list[Trouble](), iter(range(0, 10**9, 100))  # every look is due
-    looks = threading.Semaphore(0)
+    looks, turns = threading.Semaphore(0), threading.Semaphore(1)  # one after the other, so that no text is missed
 
     class Told(Turns):
         name = "router"
@@ -369,14 +369,19 @@ def test_missing_topics_are_left_in_the_routing_store_though_turns_succeed(given
             trouble = read_trouble(store, "router")
             if [trouble.text] != [each.text for each in told[-1:]]:
                 told.append(trouble)
+            turns.release()
             return Turns.turn(self)
+
+    def missing() -> str:
+        turns.acquire(timeout=5.0)  # nobody takes another turn once the job ends
+        return next(texts, "")
 
     job = Told(
         **given_.arguments,
         turns=[True] * 40,
         attend_every=0.001,
         follow=looks.release,
-        missing=lambda: next(texts, ""),
+        missing=missing,
         clock=lambda: float(next(now)),
     )
     job.run()
