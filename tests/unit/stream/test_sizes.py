@@ -54,7 +54,10 @@ def kana(n: int) -> str:
         (thing(id="x" * (LARGEST_ID - 1)), "id: 4194305 bytes as JSON are too many; the most is 4194304"),
         (thing(id="\x01" * 700_000), "id: 4200002 bytes as JSON are too many; the most is 4194304"),
         (thing(text=kana((LARGEST_RECORD - 20) // 18)), None),
-        (thing(text=kana(LARGEST_RECORD // 18 + 1)), "record: id, terms and fields take 8388623 bytes; the most is 8388608"),
+        (
+            thing(text=kana(LARGEST_RECORD // 18 + 1)),
+            "record: id, terms and fields take 8388623 bytes; the most is 8388608",
+        ),
     ],
 )
 def test_a_record_that_no_message_could_carry_is_a_dead_letter(
