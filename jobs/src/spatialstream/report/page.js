@@ -394,7 +394,7 @@ function termAnswer(query) {
 
 function figures() {
   const { objects, queries: asked, results, rejected, seconds } = data.summary;
-  const types = Object.entries(results).map(([type, n]) => el("span", { style: tinted(type) }, el("b", { text: KINDS[type].title }), ` (${type}) ${count(n)}`));
+  const types = Object.entries(results).map(([type, n]) => el("span", { style: tinted(type) }, el("b", { text: type, title: KINDS[type].title }), ` ${count(n)}`));
   const said = {
     objects, queries: asked, "result rows": Object.values(results).reduce((sum, n) => sum + n, 0), rejected,
     seconds: seconds?.toFixed(1), "objects/s": seconds > 0 ? objects / seconds : undefined,
