@@ -50,7 +50,7 @@ class LeafCounts:
         arrivals: float64[n], objects that arrived in the leaf during ``span``.
         continuous: float64[n], continuous queries that concern the leaf, abs(P.Q).
         span: the time in ms over which arrivals were counted; more than 0.
-        queries: float64[6, n], queries of each type that concern the leaf: snapshot queries that arrived during
+        queries: float64[types, n], queries of each type that concern the leaf: snapshot queries that arrived during
             ``span`` (an SKQ only at the leaf that receives it first), and active continuous queries (a CKQ concerns
             every leaf). None: not counted.
         seconds: time of the slots that this load took, see :mod:`~spatialstream.balance.attribution`; 0: not known.
@@ -129,12 +129,12 @@ def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statisti
 
 
 def expected(index: GlobalIndex, statistics: Statistics) -> Floats:
-    """The queries of each leaf that J expects: float64[6, n], in the units of :meth:`Statistics.asked`."""
+    """The queries of each leaf that J expects: float64[types, n], in the units of :meth:`Statistics.asked`."""
     return index.by_leaf(statistics, statistics.asked(np.arange(len(statistics.cells))))
 
 
 def asked_of(index: GlobalIndex, counts: LeafCounts, statistics: Statistics) -> Floats | None:
-    """The queries of each leaf from the counts: float64[6, n], in the units of :meth:`Statistics.asked`.
+    """The queries of each leaf from the counts: float64[types, n], in the units of :meth:`Statistics.asked`.
 
     The total number of queries of a type is the counted one. Their distribution over the leaves is the counted one with
     :data:`_FEW` additional queries distributed by J, so that J dominates if there are few queries and its influence

@@ -47,7 +47,7 @@ class LeafLoads:
     Attributes:
         objects: float64[n], abs(O).
         rate: float64[n], E_P, arrivals per ms.
-        asked: float64[6, n], queries of each type, see :meth:`Statistics.asked`; None: J's estimates.
+        asked: float64[types, n], queries of each type, see :meth:`Statistics.asked`; None: J's estimates.
         load: float64[n], the workload (Eqn 2 of SSTD).
         continuous: float64[n], continuous queries that concern the leaf.
         mapping: int32[n], the slot of the leaf.

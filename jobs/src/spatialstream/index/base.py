@@ -149,13 +149,13 @@ class GlobalIndex(ABC):
         return np.ones((len(cells), 2))
 
     def by_leaf(self, statistics: Statistics, figures: Floats) -> Floats:
-        """Figures of queries by cell of J, as figures by leaf: float64[6, n].
+        """Figures of queries by cell of J, as figures by leaf: float64[types, n].
 
         By default those of the smallest cell that covers the leaf.
 
         Args:
             statistics: J.
-            figures: float64[6, cells], such as :meth:`Statistics.asked` of all cells.
+            figures: float64[types, cells], such as :meth:`Statistics.asked` of all cells.
         """
         result: Floats = figures[:, statistics.cells_of(self.leaves.box)]
         return result

@@ -24,10 +24,10 @@ class CellStatistics:
     """Inputs of the cost model for one cell; types are in the order of :data:`spatialstream.model.kinds.TYPES`.
 
     Attributes:
-        arrival: float64[6], Pr(srq), ..., Pr(ctq): the probability that a query is of the type.
-        reach: float64[6], p_srq, ..., p_ctq: the probability that a query of the type concerns the cell.
+        arrival: float64[types], Pr(srq), ..., Pr(ctq): the probability that a query is of the type.
+        reach: float64[types], p_srq, ..., p_ctq: the probability that a query of the type concerns the cell.
         lengths: float64[2, l], Pr(abs(q.φ) = l) of SRQ and of SKQ.
-        lifetime: float64[6], the expected duration, sum over T of Pr(q.τ = T) T, in ms.
+        lifetime: float64[types], the expected duration, sum over T of Pr(q.τ = T) T, in ms.
     """
 
     arrival: Floats
@@ -81,8 +81,8 @@ def workloads(asked: Floats, objects: Floats, rate: Floats, coverage: Floats) ->
     - E_{P,O}, the arrivals during the query's lifetime, for CRQ, CKQ and CTQ: its expected duration times E_P.
 
     Args:
-        asked: float64[6, n], Pr(type) p_type of each partition; for continuous types, times the expected duration in
-            ms.
+        asked: float64[types, n], Pr(type) p_type of each partition; for continuous types, times the expected duration
+            in ms.
         objects: float64[n], abs(O), the objects in P.
         rate: float64[n], E_P, arrivals in P per ms.
         coverage: float64[2, n], Pr(q.φ ⊆ P.φ) of SRQ and of SKQ.

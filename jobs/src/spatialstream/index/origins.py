@@ -42,16 +42,16 @@ class Origins:
         return np.bincount(self.leaf, self.objects * old[self.source], self.leaves).astype(np.float64)
 
     def carry_asked(self, asked: Floats, before: Floats, after: Floats) -> Floats:
-        """Estimate the queries per type of the new leaves from counts of the old ones and from J: float64[6, leaves].
+        """Estimate the queries per type of the new leaves from counts of the old and from J: float64[types, leaves].
 
         The estimate for a new leaf is that of J, multiplied by the ratio of counts to estimates of J in the leaves it
         originates from: a ratio estimate (Cochran, Sampling Techniques, chapter 6). If J has no queries of a type
         there, the counted queries are distributed like the objects.
 
         Args:
-            asked: float64[6, old leaves], the counts of the old leaves.
-            before: float64[6, old leaves], J's estimates for the old leaves.
-            after: float64[6, leaves], J's estimates for the new leaves.
+            asked: float64[types, old leaves], the counts of the old leaves.
+            before: float64[types, old leaves], J's estimates for the old leaves.
+            after: float64[types, leaves], J's estimates for the new leaves.
         """
         counted, known = (np.stack([self.carry_objects(of_type) for of_type in table]) for table in (asked, before))
         result: Floats = np.where(known > 0.0, after * counted / np.maximum(known, 1e-300), counted)

@@ -74,7 +74,7 @@ _LONGEST_LIFE = 30 * 86_400_000
 
 @kernel
 def _added_up(code: Ints, offsets: Ints, rows: Codes, of_each: Floats, totals: Floats) -> None:
-    """Add three figures of each query, float64[n, 3], to ``totals`` float64[6, rows, 3] by type and reached row."""
+    """Add three figures of each query, float64[n, 3], to ``totals`` float64[types, rows, 3] by type and reached row."""
     for q in range(len(code)):
         sums = totals[code[q]]
         for row in rows[offsets[q] : offsets[q + 1]]:
@@ -151,7 +151,7 @@ def _centres(space: Space, queries: QueryBatch) -> tuple[Floats, Floats]:
 
 
 def _smoothed(cells: Cells, came: Floats, reached: Floats, prior: float) -> Floats:
-    """The fraction p of each type's queries that reaches each cell, float64[6, n].
+    """The fraction p of each type's queries that reaches each cell, float64[types, n].
 
     The fraction of the parent's queries that reach a cell is estimated as if ``prior`` additional queries had reached
     the parent and were distributed over its quarters as on average on that level. So the prior dominates if there are
@@ -187,14 +187,14 @@ class Statistics:
     Attributes:
         space: the space, which is cell 0.
         cells: the n cells.
-        queries: float64[6], queries of each type, in the order of :data:`spatialstream.model.kinds.TYPES`.
-        reached: float64[6, n], queries of each type that reach each cell.
-        shares: float64[6, n], p_srq, ..., p_ctq: the fraction of a type's queries that reach each cell, smoothed.
-        lengths: float64[6, l], queries with l keywords; a query with several groups counts in equal parts for the
+        queries: float64[types], queries of each type, in the order of :data:`spatialstream.model.kinds.TYPES`.
+        reached: float64[types, n], queries of each type that reach each cell.
+        shares: float64[types, n], p_srq, ..., p_ctq: the fraction of a type's queries that reach each cell, smoothed.
+        lengths: float64[types, l], queries with l keywords; a query with several groups counts in equal parts for the
             length of each.
-        durations: float64[6, b], queries with a duration of b bits (in ms).
-        duration_sums: float64[6, b], the sum of these durations in ms.
-        lifetimes: float64[6, n], mean lifetime of the queries that reach each cell, in ms.
+        durations: float64[types, b], queries with a duration of b bits (in ms).
+        duration_sums: float64[types, b], the sum of these durations in ms.
+        lifetimes: float64[types, n], mean lifetime of the queries that reach each cell, in ms.
         basis: int32[6, n], the cell whose lifetimes are used for each cell: itself, or its nearest ancestor with enough
             queries.
         terms: uint64[v], hashes of the keywords, ascending.
@@ -333,7 +333,7 @@ class Statistics:
         return self.cells.of_boxes(boxes)
 
     def reach(self, cells: Ints) -> Floats:
-        """p_srq, ..., p_ctq of each cell, float64[6, n]; 0 for a type without queries."""
+        """p_srq, ..., p_ctq of each cell, float64[types, n]; 0 for a type without queries."""
         result: Floats = self.shares[:, cells]
         return result
 
@@ -377,7 +377,7 @@ class Statistics:
         )
 
     def asked(self, cells: Ints) -> Floats:
-        """The probability that a random query has each type and reaches each cell, float64[6, n].
+        """The probability that a random query has each type and reaches each cell, float64[types, n].
 
         For continuous types, multiplied by the mean lifetime in ms: the number of active queries in the cell if one
         query arrives per ms.
@@ -413,7 +413,7 @@ class Statistics:
             objects: float64[n], abs(O).
             rate: float64[n], E_P in objects per ms.
             h: float64[n, 2], H_srq and H_skq.
-            asked: float64[6, n], replaces the result of :meth:`asked`, if better figures are known.
+            asked: float64[types, n], replaces the result of :meth:`asked`, if better figures are known.
         """
         if asked is None and not self.queries.any():
             return objects.astype(np.float64)

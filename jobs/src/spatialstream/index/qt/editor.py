@@ -151,7 +151,7 @@ class TreeEditor:
             nodes: leaves, and nodes that :meth:`can_merge`.
             objects: float64[old leaves], abs(O) of each leaf of the old tree.
             rate: float64[old leaves], E_P, arrivals per ms.
-            asked: float64[6, old leaves], queries of each old leaf, see :meth:`Statistics.asked`; None: J's estimates.
+            asked: float64[types, old leaves], queries of each old leaf, see :meth:`Statistics.asked`; None: those of J.
         """
         leaves = [self.leaves[node] if node in self.leaves else self._merged(node) for node in nodes]
         cells = np.array([leaf.cell for leaf in leaves], np.int64)

@@ -40,7 +40,7 @@ class Columns(NamedTuple):
         slots: int32, the vocabulary's table with its seed, see :mod:`spatialstream.local.wordtable`.
         posting_offsets: int32[v + 1].
         postings: int32, ascending positions of each term's objects.
-        grid: float64[6], see :func:`spatialstream.local.snapshot.zorder.grid_of`.
+        grid: float64[types], see :func:`spatialstream.local.snapshot.zorder.grid_of`.
         directory: int32[4^depth + 1], first position of each node of a level.
         table_keys: int64[m], see :mod:`spatialstream.local.snapshot.termtables`.
         table_offsets: int64[m + 1].
