@@ -18,6 +18,8 @@ GATE ?=
 NAME ?=
 TIMES ?= 20
 LOAD ?= 2
+# For make test-all: parts to run (all by default).
+PARTS ?=
 # For make paper: figures (all by default), the scale, and PAPER=tornado for those of another paper.
 FIG ?=
 SCALE ?=
@@ -135,11 +137,8 @@ docs: $(READY) ## build the documentation into docs/_build
 	@echo "docs/_build/index.html"
 
 .PHONY: test-all
-test-all: $(CLUSTER) $(CONSOLE) $(QUICK) lint docs demo ## run everything: checks, documentation, demo, benchmarks, all tests in full length (requires what test-api and e2e do)
-	@$(MAKE) --no-print-directory bench
-	@scripts/tools.sh >/dev/null
-	@$(SPARK) CHROMIUM="$$(scripts/chromium.sh)" HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 SPATIALSTREAM_FUZZ_MESSAGES=100000 $(BIN)/python -m pytest -q --ignore=tests/e2e
-	@HYPOTHESIS_PROFILE=explore $(MAKE) --no-print-directory e2e
+test-all: $(CLUSTER) $(CONSOLE) $(QUICK) ## run everything in full length, in parts of at most 30 minutes (PARTS='cluster bench' for some; requires what test-api and e2e do)
+	@$(SPARK) $(BIN)/python -m tests.gate.complete $(PARTS)
 
 ##@ Set up
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate import flake, report
+from tests.benchmarks.__main__ import NAMES
+from tests.gate import complete, flake, report
+from tests.gate.complete import PARTS
 from tests.gate.outcomes import SUMMARIES, Outcome, Record, Summary
 from tests.gate.suite import MOST, judged, main
 
@@ -224,3 +226,43 @@ def test_a_test_is_found_by_its_name(monkeypatch):
     assert flake.node_ids("tests/unit/test_gate.py::test_x") == ["tests/unit/test_gate.py::test_x"]
     assert flake.node_ids("test_a_test_is_found_by_its_name[x]") == ["tests/unit/test_gate.py"]
     assert flake.node_ids("test_of_no_such_name") == []
+
+
+def test_every_test_is_in_one_part_of_the_complete_run():
+    targets = {
+        "test-browser": "tests/browser",
+        "test-charts": "tests/charts",
+        "test-api": "tests/api",
+        "e2e": "tests/e2e",
+    }
+    seen: list[Path] = []
+    for part in PARTS.values():
+        for place in [*part.paths, *(targets[target] for target in part.targets if target in targets)]:
+            files = list((ROOT / place).rglob("test_*.py"))
+            seen += [path for path in files if not any(path.is_relative_to(ROOT / left) for left in part.without)]
+    assert sorted(seen) == sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+def test_every_benchmark_is_in_one_part_of_the_complete_run():
+    words = [word for part in PARTS.values() if "bench" in part.targets for word in part.arguments.split()]
+    assert sorted(word for word in words if word in NAMES) == sorted(NAMES)
+
+
+def test_the_complete_run_keeps_the_outcome_of_each_part(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Makefile").write_text("good:\n\t@echo profile $$HYPOTHESIS_PROFILE\nbad:\n\t@exit 3\n")
+    monkeypatch.setattr(complete, "PARTS", {name: complete.Part(targets=(name,)) for name in ("bad", "good")})
+    assert complete.main(["bad"]) == 1
+    assert complete.main(["good"]) == 0  # what failed before is in the table, and is no failure of this run
+    bad, good = capsys.readouterr().out.splitlines()[-2:]
+    assert bad.startswith("bad ")
+    assert "FAILED with status 2" in bad
+    assert good.startswith("good ")
+    assert "passed" in good
+    assert json.loads((tmp_path / complete.OUTPUT).read_text())["good"]["status"] == 0
+
+
+def test_a_part_that_nobody_knows_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        complete.main(["clusters"])
+    assert "clusters: not one of checks, kernels" in capsys.readouterr().err
