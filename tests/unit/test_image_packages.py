@@ -1,5 +1,6 @@
 """What runs in the image of operator and gateway imports nothing that the image does not hold."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-LOCK = Path(__file__).parents[2] / "requirements/operator.lock"
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "requirements/operator.lock"
 
 IMPORTS = """
 import importlib, pkgutil, sys
@@ -65,3 +67,15 @@ def test_what_runs_in_it_imports_what_it_holds(package: str) -> None:
     found = imported(package)
 
     assert found.returncode == 0, found.stderr
+
+
+def test_both_images_compile_kernels_in_one_stage() -> None:
+    """A builder with a cache of layers then compiles them once, for it knows the stage by its text."""
+    stages = []
+    for image in ("operator", "spark"):
+        text = (ROOT / "images" / image / "Dockerfile").read_text("utf-8")
+        (arguments,) = re.findall(r"^ARG CPU=.*\nARG CPU_FEATURES=.*\n", text, re.MULTILINE)
+        (stage,) = re.findall(r"^FROM \S+ AS kernels\n(?:.+\n)*", text, re.MULTILINE)
+        stages.append(arguments + stage)
+    assert stages[0] == stages[1]
+    assert "spatialstream.kernels" in stages[0]
