@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.kinds import CANCEL, CODE, QueryType
+from spatialstream.model.lifetimes import MOST_STEPS
 from spatialstream.model.queries import (
-    MOST_STEPS,
     Cancellation,
     Everything,
     Lifetime,

@@ -19,7 +19,7 @@ from spatialstream.gateway.requests import check_parameters, wanted_form
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.areas import Area, asked_area, read_areas, with_area
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
-from spatialstream.model.queries import check_by
+from spatialstream.model.query_fields import check_by
 from spatialstream.model.regions import check_area_name
 
 __all__ = ["delete", "listed", "load", "owner", "put", "refresh", "resolved", "show", "standings"]

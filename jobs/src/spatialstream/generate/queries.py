@@ -22,17 +22,9 @@ from spatialstream.model.arrays import Flags, Ints
 from spatialstream.model.expressions import Expression, absorbed
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
 from spatialstream.model.kinds import STANDING, TYPES, having
+from spatialstream.model.lifetimes import ENDLESS_HALF_LIFE, endless
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import (
-    ENDLESS_HALF_LIFE,
-    Best,
-    Lifetime,
-    Predicate,
-    Query,
-    QueryBatch,
-    endless,
-    nobody,
-)
+from spatialstream.model.queries import Best, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.ranking.asked import EXPANSIONS, MOST_WORDS, Ranking
 from spatialstream.model.regions import Circle, Regions
 from spatialstream.model.terms import TermLists

@@ -32,18 +32,11 @@ from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING, having
+from spatialstream.model.lifetimes import MOST_STEPS, endless_durations
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.declared import PropertyType
-from spatialstream.model.queries import (
-    MOST_STEPS,
-    Cancellation,
-    Query,
-    QueryBatch,
-    endless_durations,
-    nobody,
-    parse_query,
-)
+from spatialstream.model.queries import Cancellation, Query, QueryBatch, nobody, parse_query
 from spatialstream.model.regions import Regions
 from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space

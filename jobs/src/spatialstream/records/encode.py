@@ -14,8 +14,9 @@ from spatialstream.model.arrays import Array, Flags, Floats, Ints
 from spatialstream.model.expressions import Expression, fields_of, has_marks
 from spatialstream.model.geometry import BOX, POLYGON
 from spatialstream.model.kinds import CANCEL, KINDS, STANDING
+from spatialstream.model.lifetimes import endless_durations
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, endless_durations, named
+from spatialstream.model.queries import QueryBatch, named
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space

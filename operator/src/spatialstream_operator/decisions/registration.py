@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spatialstream.model.errors import RecordError
-from spatialstream.model.queries import endless
+from spatialstream.model.lifetimes import endless
 from spatialstream.model.times import parse_duration
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict

@@ -12,8 +12,9 @@ import pytest
 
 from spatialstream import CBQ, SBQ, RecordError
 from spatialstream.model.errors import SpatialStreamError
+from spatialstream.model.lifetimes import endless, endless_durations
 from spatialstream.model.parsed_queries import packed, unpacked
-from spatialstream.model.queries import Best, Lifetime, Query, QueryBatch, endless, endless_durations, parse_query
+from spatialstream.model.queries import Best, Lifetime, Query, QueryBatch, parse_query
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import WGS84, Space
