@@ -470,11 +470,11 @@ def test_a_changed_query_replaces_the_registered_one(visit: Visit, gateway: Gate
     card = stand(visit)
     page, client = visit.page, Client(gateway.port, TOKEN)
 
-    def standing() -> list[dict[str, Any]]:
+    def registered() -> list[dict[str, Any]]:
         queries = client("GET", "/streams/gateway/queries").json["queries"]
         return [each for each in queries if each["id"].startswith("console-")]
 
-    (before,) = standing()[-1:]
+    (before,) = registered()[-1:]
     card.get_by_role("button", name=re.compile("^Put into the form")).click()
     expect(page.locator("#composer")).to_contain_text("Registering replaces")
     expect(page.locator(".handle")).to_have_count(4)
@@ -488,7 +488,7 @@ def test_a_changed_query_replaces_the_registered_one(visit: Visit, gateway: Gate
     page.get_by_role("button", name="Register", exact=True).click()
     expect(page.locator(".card")).to_have_count(1)
     expect(card).to_have_attribute("data-state", "registered")
-    (after,) = standing()[-1:]
+    (after,) = registered()[-1:]
     assert after["id"] != before["id"]
     assert after["region"]["box"][0] < before["region"]["box"][0]
     assert client("GET", f"/streams/gateway/queries/{before['id']}").status == 404

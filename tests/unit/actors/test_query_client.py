@@ -46,7 +46,7 @@ from tests.unit.client.test_snapshot_client import MANY, PLACE, PLANE, SKQ, SLOT
 from tests.unit.client.test_snapshot_client import Stream as Slots
 
 OWN, ASKING = "own", "asking"
-STANDING = Query("q", 900, Predicate(), Nearest(1.0, 2.0, 3), Lifetime(5_000, True))
+CONTINUOUS = Query("q", 900, Predicate(), Nearest(1.0, 2.0, 3), Lifetime(5_000, True))
 
 
 class Store:
@@ -249,7 +249,7 @@ def test_k_may_be_a_million(ends: Endpoints) -> None:
 
 def test_registered_queries_are_listed_over_all_parts(ends: Endpoints) -> None:
     ends.slots.round(1_000, [])
-    queries = {number: replace(STANDING, id=f"q{number}", by="anna" if number % 3 else "") for number in range(7)}
+    queries = {number: replace(CONTINUOUS, id=f"q{number}", by="anna" if number % 3 else "") for number in range(7)}
     for part in range(2):
         ends.stand(part, *((number, query) for number, query in queries.items() if number % 2 == part))
     records = [query.to_record() for query in queries.values()]

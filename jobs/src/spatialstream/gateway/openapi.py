@@ -18,7 +18,7 @@ from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
 from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.listing import MOST_LISTED
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
-from spatialstream.model.areas import Standing
+from spatialstream.model.areas import GeometryState
 from spatialstream.model.kinds import KINDS as QUERY_KINDS
 from spatialstream.model.kinds import Kind
 from spatialstream.model.schema import OBJECT_JSON, POLYGON_JSON, QUERY_FIELDS, QUERY_JSON, RESULT_JSON
@@ -41,11 +41,11 @@ def _schema(record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "$schema"} | more
 
 
-def _query(*, standing: bool) -> dict[str, Any]:
+def _query(*, continuous: bool) -> dict[str, Any]:
     """The schema of continuous or of snapshot queries as sent; without ``t`` they get the stream's clock."""
     return {
-        "title": "continuous query" if standing else "snapshot query",
-        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.continuous == standing],
+        "title": "continuous query" if continuous else "snapshot query",
+        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.continuous == continuous],
     }
 
 
@@ -128,8 +128,8 @@ _SCHEMAS = {
         links=_LINKS,
     ),
     "Item": {"allOf": [_FEATURE, _object(links=_LINKS)]},
-    "SnapshotQuery": _query(standing=False),
-    "RegisteredQuery": _query(standing=True),
+    "SnapshotQuery": _query(continuous=False),
+    "RegisteredQuery": _query(continuous=True),
     "QueryThatStands": _listed(),
     "Object": _sent(),
     "Row": _schema(RESULT_JSON)
@@ -194,7 +194,7 @@ _SCHEMAS = {
         rows={"type": "integer", "minimum": 0, "description": "rows of the query since its registration"},
         last_row={"type": ["integer", "null"], "description": "largest t of these rows, ms"},
         geometry={
-            "enum": [each.value for each in Standing],
+            "enum": [each.value for each in GeometryState],
             "description": "of a query of an area: whether it has the geometry that the area has now",
         },
     ),

@@ -17,7 +17,7 @@ import numpy as np
 
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints
-from spatialstream.model.kinds import STANDING, TYPES
+from spatialstream.model.kinds import IS_CONTINUOUS, TYPES
 from spatialstream.model.space import Space
 from spatialstream.model.tables import aligned
 from spatialstream.report.tree import _axes, _decimals, _degrees, _land_path, _picture, _View
@@ -97,7 +97,7 @@ def _regional(statistics: Statistics) -> list[_Regional]:
     for code, kind in enumerate(TYPES):
         asked = statistics.reached[code] > 0.0
         cells = asked, np.flatnonzero(asked & (statistics.cells.first < 0))
-        if STANDING[code]:
+        if IS_CONTINUOUS[code]:
             numbers = statistics.lifetimes[code], statistics.basis[code]
             regional.append(_Regional(kind, "duration", "duration of queries", *numbers, *cells, _lasting, _LASTING))
         if code in (SRQ, SKQ):
@@ -129,7 +129,7 @@ def statistics_text(statistics: Statistics) -> str:
         lasts = float(statistics.duration_sums[code].sum()) / count
         words = float(statistics.lengths[code] @ np.arange(statistics.lengths.shape[1])) / count
         reached = float(statistics.reached[code, finest].sum()) / count
-        stands = _lasting(lasts) if STANDING[code] else ""
+        stands = _lasting(lasts) if IS_CONTINUOUS[code] else ""
         part = f"{100 * count / whole:.1f} %"
         rows.append([kind, f"{count:,.0f}", part, _number(words), stands, f"{reached:,.1f}"])
     head = ["type", "queries", "part", "keywords", "duration", "cells reached"]
