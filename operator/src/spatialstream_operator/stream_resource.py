@@ -184,7 +184,7 @@ class ResourceController(Loop):
 
     resource: ClassVar[type[StreamResource]]
 
-    async def look(self) -> float | None:
+    async def reconcile(self) -> float | None:
         """Reconcile the resource once; see :class:`~spatialstream_operator.loop.Loop`."""
         body = await self._environment.cluster.get(self.resource.kind, self._name, self._namespace)
         if body is None or body["metadata"].get("deletionTimestamp"):

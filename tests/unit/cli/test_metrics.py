@@ -30,10 +30,10 @@ from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import save_sample
 from spatialstream.stream.adoption import Adoption
-from spatialstream.stream.watermarks import Watermarks
 from spatialstream.stream.load_window import LoadWindow
 from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
 from spatialstream.stream.router import EpochRecord
+from spatialstream.stream.watermarks import Watermarks
 from spatialstream_operator.metrics import OperatorMetrics
 from tests.unit.stream.loads import SLOTS, Hourly, load_of, loads_of, round_of, sample
 

@@ -245,7 +245,7 @@ class Scene(ABC):
             controller.begun()
             pause = None
             for _ in range(times):
-                pause = await controller.look()
+                pause = await controller.reconcile()
             return pause
 
         return asyncio.run(main())
