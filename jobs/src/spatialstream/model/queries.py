@@ -198,8 +198,8 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     predicate, selection = _predicate(read, space, rule), _selection(read, kind, space)
     ranking = _ranking(read, kind, t, space, rule)
     if ranking is not None:
-        _, *at = selection.columns
-        selection, predicate = selection.ranked(ranking), replace(predicate, region=Circle(*at, ranking.reach))
+        _, x, y = selection.columns
+        selection, predicate = selection.ranked(ranking), replace(predicate, region=Circle(x, y, ranking.reach))
     lifetime = parse_lifetime(read, kind, t, ranking)
     by = read("by", "", check_by)
     fields = read("fields", None, parse_chosen, rule.fields)

@@ -87,7 +87,7 @@ def _of_view(query: Callable[Concatenate[ObjectsView, P], R]) -> Callable[Concat
     """A query of a view as a method of the store, which asks its own view: of the same meaning and signature."""
 
     @wraps(query)
-    def method(store: SegmentStore, *args: P.args, **kwargs: P.kwargs) -> R:
+    def method(store: SegmentStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return query(store._now, *args, **kwargs)
 
     return method
