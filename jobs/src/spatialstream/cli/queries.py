@@ -42,8 +42,8 @@ def add_parser(commands: Any) -> None:
     refresh.add_argument("--timeout", type=shared.duration, default=60_000, metavar="TIME", help=text)
 
 
-def _verb(verbs: Any, name: str, told: str, function: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+def _verb(verbs: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     live.add_broker(parser)
     live.add_store(parser)
     kubernetes.add_cluster(parser)

@@ -258,8 +258,8 @@ _SCHEMAS = {
 }
 
 
-def _parameter(where: str, name: str, told: str, schema: Any = None, *, required: bool = False) -> dict[str, Any]:
-    return {"name": name, "in": where, "description": told, "required": required, "schema": schema or _TEXT}
+def _parameter(where: str, name: str, text: str, schema: Any = None, *, required: bool = False) -> dict[str, Any]:
+    return {"name": name, "in": where, "description": text, "required": required, "schema": schema or _TEXT}
 
 
 def _at_least(least: int) -> dict[str, Any]:
@@ -273,8 +273,8 @@ _TIME_UNIT = _parameter("query", "time_unit", "times are ms even if they look li
 _COLUMN = "(id|t|lon|lat|x|y|text|terms)=[^,=&]+"
 _EITHER = f"of {CSV} and {GEOJSON}"
 _LAYOUT = [
-    _parameter("query", name, told, schema)
-    for name, told, schema in (
+    _parameter("query", name, text, schema)
+    for name, text, schema in (
         (
             "columns",
             f"{_EITHER}: where the fields are",
@@ -313,14 +313,14 @@ _MANY = {"anyOf": [_ref("Answer"), {"type": "array", "items": _ref("Answer")}]}
 _ASKED = {"type": "array", "items": _ref("SnapshotQuery"), "minItems": 1, "maxItems": 1000}
 
 
-def _content(told: str, forms: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+def _content(text: str, forms: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
     content = {form: {"schema": schema} for form, schema in forms.items()}
     shown = {name: {"description": text, "schema": _TEXT} for name, text in (headers or {}).items()}
-    return {"description": told, "content": content} | ({"headers": shown} if shown else {})
+    return {"description": text, "content": content} | ({"headers": shown} if shown else {})
 
 
-def _body(told: str, form: str, schema: Any) -> dict[str, Any]:
-    return {"description": told, "required": True, "content": {form: {"schema": schema}}}
+def _body(text: str, form: str, schema: Any) -> dict[str, Any]:
+    return {"description": text, "required": True, "content": {form: {"schema": schema}}}
 
 
 _PAST = [

@@ -1,6 +1,6 @@
 """A proposal of rebalancing as a picture: the leaves on their slots before and after, and the slots' loads (SSTD, 5).
 
-The two maps are drawn as in :mod:`spatialstream.report.leaf_map`: a leaf has the colour and number of its slot, in a depth
+The two maps are as in :mod:`spatialstream.report.leaf_map`: a leaf has the colour and number of its slot, in a depth
 of colour that grows with its load. Leaves that do not move are pale. A leaf that moves has a frame, dashed before and
 solid after, and after the move a corner in the colour of its previous slot. Below, each slot has a pale bar for its
 load before and a strong one for its load after, in percent of the total load before, so that load saved by a better
