@@ -22,22 +22,13 @@ from hypothesis import strategies as st
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import absorbed
 from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
+from spatialstream.model.lifetimes import ENDLESS_HALF_LIFE, MOST_STEPS, endless
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.polygons.geojson import known_polygon
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.properties.declared import Properties, Value
-from spatialstream.model.queries import (
-    ENDLESS_HALF_LIFE,
-    MOST_STEPS,
-    Best,
-    Cancellation,
-    Lifetime,
-    Nearest,
-    Predicate,
-    Query,
-    endless,
-)
+from spatialstream.model.queries import Best, Cancellation, Lifetime, Nearest, Predicate, Query
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.ranking.scores import LONGEST_LIFE
 from spatialstream.model.regions import Box, Circle, Region

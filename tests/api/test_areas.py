@@ -25,7 +25,7 @@ from tests.unit.client.area_log import AreaLog
 from tests.unit.gateway.http import served, serving
 from tests.unit.gateway.results import opener
 from tests.unit.gateway.test_writing import Stream
-from tests.unit.operator.test_gateway import Standing
+from tests.unit.operator.test_gateway import Registering
 
 ROOT = Path(__file__).parents[2]
 SPACE = "sarea-geo"
@@ -190,7 +190,7 @@ def known():
         yield Areas(Connection("nowhere:1"), f"{SPACE}.quakes")
 
 
-class Behind(Standing):
+class Behind(Registering):
     """The stream, as the gateway opens it."""
 
     def __init__(self, stream):

@@ -19,7 +19,7 @@ from tests.api.test_gateway import account, cluster_of
 from tests.unit.gateway.http import served, serving
 from tests.unit.gateway.results import opener
 from tests.unit.gateway.test_writing import Stream
-from tests.unit.operator.test_gateway import Standing
+from tests.unit.operator.test_gateway import Registering
 
 ROOT = Path(__file__).parents[2]
 SPACE = "sq-geo"
@@ -175,7 +175,7 @@ def operator(tmp_path_factory, server, api, namespace, process, behind, space):
     folder = tmp_path_factory.mktemp("sq")
     (folder / "token").write_text(token_of(api, installed.namespace, installed.account, AUDIENCE))
     cluster = cluster_of(server, token_of(api, installed.namespace, installed.gateway))
-    served_here = served(f"{SPACE}.quakes", lambda: Standing(behind), opener(behind.results), behind)
+    served_here = served(f"{SPACE}.quakes", lambda: Registering(behind), opener(behind.results), behind)
     access = Access(reviews=Reviews(cluster, [AUDIENCE], api_server=True))
     with serving(Gateway([served_here], access, registrars=[installed.user])) as gateway:
         settings = {"NAMESPACES": SPACE, "GATEWAY_SERVICE": f"http://127.0.0.1:{gateway.port}"}
@@ -204,7 +204,7 @@ def test_a_query_waits_for_its_stream_is_registered_is_shown_and_is_cancelled(ap
     asked.says("True", "Registered")
     name = asked.status["query"]
     assert name.startswith(f"{SPACE}.early.")
-    assert name in behind.standing
+    assert name in behind.registered
     assert {record.get("by") for record, _ in behind.sent if record["id"] == name} == {f"sq/{SPACE}/early"}
     eventually(lambda: asked.status.get("rows") == 3, "its rows are told", now=lambda: asked.status)
     assert asked.status["lastRow"] == "1970-01-01T00:00:00.900Z"
@@ -220,7 +220,7 @@ def test_a_query_waits_for_its_stream_is_registered_is_shown_and_is_cancelled(ap
     assert {"NoStream", "Registered"} <= set(events)
     api.delete(asked.path)
     asked.gone()
-    assert name not in behind.standing
+    assert name not in behind.registered
 
 
 def test_a_changed_query_replaces_the_earlier_one_and_a_refused_one_says_why(api, quakes, behind):
@@ -231,11 +231,11 @@ def test_a_changed_query_replaces_the_earlier_one_and_a_refused_one_says_why(api
     told = asked.says("False", "Refused")
     assert "longitude" in told["message"] or "600" in told["message"]
     assert told["message"].endswith(f"the previous query {old} is still registered.")
-    assert old in behind.standing
+    assert old in behind.registered
     api.patch(asked.path, {"spec": {"region": {"box": [0, 0, 2, 2]}}})
     asked.says("True", "Registered")
-    assert old not in behind.standing
-    assert asked.status["query"] in behind.standing
+    assert old not in behind.registered
+    assert asked.status["query"] in behind.registered
     api.delete(asked.path)
     asked.gone()
 
@@ -247,7 +247,7 @@ def test_an_operator_that_is_killed_registers_nothing_twice_and_forgets_nothing(
     operator.kill()
     name = asked.status["query"]
     api.delete(asked.path)
-    assert name in behind.standing
+    assert name in behind.registered
     operator.start()
     asked.gone()
     records = [record for (record, _) in behind.sent[sent:] if record["id"] == name]

@@ -31,11 +31,11 @@ from tests.asking import AskedActors, world_of
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE, objects, queries
 
-Question = dict[str, Any]
+Record = dict[str, Any]
 
 SLOTS, LEAVES = 4, 64
 EPOCH = 50_000
-QUESTIONS, BATCH = 2_000, 100
+QUERIES, BATCH = 2_000, 100
 RATE, ROUND = 20_000, 0.1
 """Objects per second during the queries, and duration of a round in seconds."""
 PLACE = "benchmark"
@@ -66,11 +66,11 @@ class Slots:
         return self.actors.ask(request)
 
 
-def snapshot_queries(batch: ObjectBatch) -> dict[str, list[Question]]:
+def snapshot_queries(batch: ObjectBatch) -> dict[str, list[Record]]:
     """Records of each query type, with keywords of existing objects."""
-    source = queries(batch, QUESTIONS, seed=2)
+    source = queries(batch, QUERIES, seed=2)
     shapes, centres = source.regions.shape.tolist(), source.centres.tolist()
-    words = [list(source.keywords[i]) for i in range(QUESTIONS)]
+    words = [list(source.keywords[i]) for i in range(QUERIES)]
     forever = {"duration": 10**15}
     return {
         "SRQ 0.01 %": [
@@ -116,7 +116,7 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
 def measure(
     name: str,
     session: SnapshotClient,
-    records: list[Question],
+    records: list[Record],
     row: Callable[..., None],
     load: str,
     floors: Sequence[float],
@@ -134,7 +134,7 @@ def measure(
 
 
 def one_by_one(
-    name: str, session: SnapshotClient, records: list[Question], row: Callable[..., None], floors: Sequence[float]
+    name: str, session: SnapshotClient, records: list[Record], row: Callable[..., None], floors: Sequence[float]
 ) -> None:
     session.ask(records[:BATCH])
     times, spent = [], time.thread_time()

@@ -2,7 +2,7 @@
 
 Objects are those of the other benchmarks: clusters in the unit square, 8 words each of 100,000 by Zipf's law, without
 stop words the most frequent 150. A query is about the most frequent other words of one object, near it. Figures are CPU
-times. Continuous ones are in :mod:`tests.benchmarks.bench_standing_best`.
+times. Continuous ones are in :mod:`tests.benchmarks.bench_continuous_best`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.stages.corpus import CorpusCounts, Tally, load_table, write_parts, write_tables
 from spatialstream.stages.turns import Counted, Epoch
-from tests.benchmarks import bench_standing_best
+from tests.benchmarks import bench_continuous_best
 from tests.benchmarks.workload import SPACE, objects, vocabulary
 
 Row = dict[str, Any]
@@ -75,7 +75,7 @@ def run(n: int = 1_000_000) -> list[Row]:
         figures(store, batch, corpus, (words, k, shares), row)
     figures(store, batch, corpus, (5, 5, 0.2), row, between=True)
     figures(store, batch, corpus, (5, 5, 0.2), row, stop_words=0)
-    return result + bench_standing_best.run(n)
+    return result + bench_continuous_best.run(n)
 
 
 def million(row: Any) -> None:

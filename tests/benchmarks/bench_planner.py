@@ -231,12 +231,12 @@ def measured_costs(scale: float = 1.0) -> Costs:
             store.append(part)
         return store
 
-    def standing(index: Any, asked: QueryBatch) -> Any:
+    def continuous(index: Any, asked: QueryBatch) -> Any:
         index.register(np.arange(len(asked)), asked)
         return index
 
     def ranged(asked: QueryBatch) -> Any:
-        return standing(ContinuousRangeIndex(SPACE), asked)
+        return continuous(ContinuousRangeIndex(SPACE), asked)
 
     def passed(index: Any) -> None:
         for part in parts:
@@ -244,14 +244,14 @@ def measured_costs(scale: float = 1.0) -> Costs:
 
     crq, few, ckq = queries("CRQ", n // 2), queries("CRQ", n // 20), queries("CKQ", 1_000)
     stored = _least(lambda: None, filled) / n
-    entry = _least(lambda: ContinuousRangeIndex(SPACE), lambda index: standing(index, crq)) / len(crq)
+    entry = _least(lambda: ContinuousRangeIndex(SPACE), lambda index: continuous(index, crq)) / len(crq)
     # many queries and few: what differs is due to their pairs, and the rest to the objects
     times = [_least(partial(ranged, some), passed) for some in (crq, few)]
     pairs = [join.matches(some, np.ones(len(some))).sum() for some in (crq, few)]
     match = (times[0] - times[1]) / (pairs[0] - pairs[1])
     looked = (times[1] - match * pairs[1]) / n
-    alone = _least(lambda: standing(ContinuousNearestIndex(SPACE), queries("CKQ", 1)), passed)
-    nearest = _least(lambda: standing(ContinuousNearestIndex(SPACE), ckq), passed) - alone
+    alone = _least(lambda: continuous(ContinuousNearestIndex(SPACE), queries("CKQ", 1)), passed)
+    nearest = _least(lambda: continuous(ContinuousNearestIndex(SPACE), ckq), passed) - alone
     candidate = nearest / join.matches(ckq, np.ones(len(ckq)), everywhere=True).sum()
     view = filled().view()
 

@@ -170,22 +170,22 @@ def test_a_query_of_an_area_that_has_changed_says_so_and_is_registered_anew(visi
     page.get_by_role("button", name="Register", exact=True).click()
     card = visit.card("Continuous query")
     expect(card).to_have_attribute("data-state", "registered")
-    expect(card.locator(".standing")).to_be_hidden()
+    expect(card.locator(".outdated")).to_be_hidden()
     id = page.evaluate("() => window.spatialstream.cards[0].query.id")
     assert client("GET", f"/streams/gateway/queries/{id}").json["so_far"]["geometry"] == "current"
     drop(page, json.dumps(feature(LARGER, name="Delta")))
     panel(page).get_by_role("button", name="Keep it as an area").click()
-    expect(card.locator(".standing")).to_contain_text("The area Delta has another geometry now.")
+    expect(card.locator(".outdated")).to_contain_text("The area Delta has another geometry now.")
     page.locator("#registered summary").click()
     expect(page.locator('#registered li[data-geometry="outdated"]')).to_have_count(1)
     visit.picture("areas-outdated")
     page.reload()  # the address has its name alone
     visit.live()
     assert "polygon" not in page.url
-    expect(card.locator(".standing")).to_contain_text("The area Delta has another geometry now.")
+    expect(card.locator(".outdated")).to_contain_text("The area Delta has another geometry now.")
     card.get_by_role("button", name="Register its queries anew").click()
     expect(page.locator("#toast")).to_have_text("Registered anew: 1 query of Delta")
-    expect(card.locator(".standing")).to_be_hidden()
+    expect(card.locator(".outdated")).to_be_hidden()
     registered = client("GET", f"/streams/gateway/queries/{id}").json
     assert registered["query"]["region"] == {"polygon": LARGER, "area": "Delta"}
     assert registered["so_far"]["geometry"] == "current"

@@ -436,7 +436,7 @@ def test_a_query_that_has_ended_says_so(visit: Visit, gateway: GatewayServer) ->
     expect(visit.page.locator(".card")).to_have_count(0)
 
 
-def stand(visit: Visit) -> Locator:
+def register(visit: Visit) -> Locator:
     """The flood's matches, a continuous query, of which some have come."""
     visit.flood()
     visit.page.get_by_role("button", name="Register", exact=True).click()
@@ -467,14 +467,14 @@ def test_rows_are_followed_from_before_the_first_one_on(visit: Visit) -> None:
 
 def test_a_changed_query_replaces_the_registered_one(visit: Visit, gateway: GatewayServer) -> None:
     visit.sign_in()
-    card = stand(visit)
+    card = register(visit)
     page, client = visit.page, Client(gateway.port, TOKEN)
 
-    def standing() -> list[dict[str, Any]]:
+    def registered() -> list[dict[str, Any]]:
         queries = client("GET", "/streams/gateway/queries").json["queries"]
         return [each for each in queries if each["id"].startswith("console-")]
 
-    (before,) = standing()[-1:]
+    (before,) = registered()[-1:]
     card.get_by_role("button", name=re.compile("^Put into the form")).click()
     expect(page.locator("#composer")).to_contain_text("Registering replaces")
     expect(page.locator(".handle")).to_have_count(4)
@@ -488,7 +488,7 @@ def test_a_changed_query_replaces_the_registered_one(visit: Visit, gateway: Gate
     page.get_by_role("button", name="Register", exact=True).click()
     expect(page.locator(".card")).to_have_count(1)
     expect(card).to_have_attribute("data-state", "registered")
-    (after,) = standing()[-1:]
+    (after,) = registered()[-1:]
     assert after["id"] != before["id"]
     assert after["region"]["box"][0] < before["region"]["box"][0]
     assert client("GET", f"/streams/gateway/queries/{before['id']}").status == 404
@@ -501,14 +501,14 @@ def test_a_query_is_registered_also_where_the_page_is_not_served_safely(
     visit = Visit(browser, gateway, ELSEWHERE)
     assert not visit.page.evaluate("() => isSecureContext")
     visit.sign_in()
-    stand(visit)
+    register(visit)
     cancel(visit)
     visit.end()
 
 
 def test_what_a_query_has_had_is_replayed_and_live_again_without_a_gap(visit: Visit) -> None:
     visit.sign_in()
-    card = stand(visit)
+    card = register(visit)
     before = number(card)
     card.get_by_role("button", name=re.compile("^Replay")).click()
     page, replay = visit.page, visit.page.get_by_role("region", name="Replay")
@@ -577,7 +577,7 @@ def test_queries_that_are_registered_are_listed_and_followed(
     visit: Visit, browser: Browser, gateway: GatewayServer
 ) -> None:
     visit.sign_in()
-    stand(visit)
+    register(visit)
     other = Visit(browser, gateway, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     other.sign_in()
     other.page.get_by_text("Registered queries").click()
@@ -764,7 +764,7 @@ def test_what_cannot_be_shown_costs_a_row_and_not_the_connection(visit: Visit) -
 def test_what_is_refused_is_said_and_may_be_tried_again(visit: Visit) -> None:
     page, state, told = visit.page, visit.page.locator("#state"), visit.page.get_by_role("alert")
     visit.sign_in()
-    card = stand(visit)
+    card = register(visit)
     page.route("**/console/inside", lambda route: route.fulfill(status=403, json={"detail": "you may not"}))
     page.reload()
     expect(state).to_have_text("refused")
@@ -889,7 +889,7 @@ def test_without_webgl_objects_pass_and_matches_light_up(visit: Visit) -> None:
     page = visit.without_webgl().sign_in().page
     assert page.locator(".maplibregl-canvas").count() == 0
     page.wait_for_function(OBJECT_DRAWN)
-    card = stand(visit)
+    card = register(visit)
     card.get_by_role("button", name=re.compile("^Show on the map")).click()
     page.wait_for_function(REGION_LIGHTS_UP, arg=[3.3, 53.7])
     page.wait_for_timeout(2_000)
@@ -956,7 +956,7 @@ def test_a_map_that_is_lost_comes_back(visit: Visit) -> None:
     page = visit.page
     page.evaluate(LOSE)
     expect(page.locator("#no-map")).to_contain_text("graphics")
-    card = stand(visit)
+    card = register(visit)
     page.locator("#theme").click()
     page.evaluate("() => graphics.restoreContext()")
     expect(page.locator("#no-map")).to_be_hidden()

@@ -77,23 +77,23 @@ def test_areas_from_the_file_to_the_rows(
     with pytest.raises(SettingError, match=r"query: region\.area: 'weste' is not an area .*; did you mean west"):
         client.register(CRQ(id="no", region=Area("weste")))
 
-    before = client.register(CRQ(id="standing", region=Area("west"), by="somebody"), timeout=PATIENCE)
+    before = client.register(CRQ(id="continuous", region=Area("west"), by="somebody"), timeout=PATIENCE)
     assert before["region"]["area"] == "west"
     assert command(stream, "areas", "load", file_of(tmp_path, west=ALL), "--id", "name", space) == 0
     assert "changed: west" in capsys.readouterr().err
     assert command(stream, "queries", "list", "--outdated", "--json", store=True) == 0
     (told,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert told == {"query": "standing", "type": "CRQ", "area": "west", "geometry": "outdated", "by": "somebody"}
+    assert told == {"query": "continuous", "type": "CRQ", "area": "west", "geometry": "outdated", "by": "somebody"}
     assert command(stream, "status", store=True) == 0
     assert "1 queries have another geometry than their area has now" in capsys.readouterr().out
 
-    with client.watch("standing", timeout=PATIENCE, patience=PATIENCE) as rows:
+    with client.watch("continuous", timeout=PATIENCE, patience=PATIENCE) as rows:
         stream.put(40.0, "beyond the border as it was")
         stream.put(15.0, "within both")
         assert next(rows)["object"]["id"] == "o15"
         assert command(stream, "queries", "refresh", "--area", "west", "--timeout", "4m", store=True) == 0
         assert "registered anew: 1 queries of west" in capsys.readouterr().err
-        (now,) = client.query("standing", PATIENCE).queries
+        (now,) = client.query("continuous", PATIENCE).queries
         assert (now["by"], now["region"]["area"]) == ("somebody", "west")
         assert now["region"]["polygon"] == client.areas.get("west").polygon.to_geojson()
         stream.put(41.0, "within what it is now")
@@ -102,8 +102,8 @@ def test_areas_from_the_file_to_the_rows(
     assert capsys.readouterr().out == ""
 
     assert command(stream, "areas", "delete", "west", space) == 0
-    assert [(each.id, each.standing.value) for each in client.area_queries()] == [("standing", "deleted")]
-    client.cancel("standing", timeout=PATIENCE)
+    assert [(each.id, each.geometry.value) for each in client.area_queries()] == [("continuous", "deleted")]
+    client.cancel("continuous", timeout=PATIENCE)
 
 
 @pytest.mark.timeout(900)

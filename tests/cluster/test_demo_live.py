@@ -58,8 +58,8 @@ def test_a_link_queries_that_are_answered_and_an_end(tmp_path: Path) -> None:
         client = Client(parts.port or 0, given["token"])
         assert Client(parts.port or 0)("GET", "/streams/demo/queries").status == 401
 
-        standing = client("GET", "/streams/demo/queries").json["queries"]
-        assert {each["id"] for each in standing} >= {each["id"] for each in ASKED}
+        registered = client("GET", "/streams/demo/queries").json["queries"]
+        assert {each["id"] for each in registered} >= {each["id"] for each in ASKED}
 
         def answered() -> bool:
             missing = [each["id"] for each in ASKED if not rows(client, each["id"])]

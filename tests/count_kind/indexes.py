@@ -46,7 +46,7 @@ class CountIndex(MovableIndex):
     """See there."""
 
     def __init__(self, space: Space) -> None:
-        self.space, self._upto = space, -(2**60)
+        self.space, self._watermark = space, -(2**60)
         self._queries: dict[int, Counted] = {}
 
     def __len__(self) -> int:
@@ -75,10 +75,10 @@ class CountIndex(MovableIndex):
         return [each for _, each in sorted(self._queries.items()) if each.next_step(now) <= each.last]
 
     def known(self, numbers: Ints) -> Flags:
-        return np.isin(numbers, [each.number for each in self._unfinished(self._upto)])
+        return np.isin(numbers, [each.number for each in self._unfinished(self._watermark)])
 
     def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
-        found = self._unfinished(max(now, self._upto))
+        found = self._unfinished(max(now, self._watermark))
         queries = [
             replace(each.query, lifetime=replace(each.query.lifetime, duration=each.last - each.query.t))
             for each in found
@@ -94,28 +94,28 @@ class CountIndex(MovableIndex):
                     each.times.append(t)
         return ()
 
-    def steps(self, upto: int) -> list[tuple[int, str, int, int]]:
+    def steps(self, watermark: int) -> list[tuple[int, str, int, int]]:
         """(number, id, now, count) of each step since the last call, up to this one."""
         rows = [
             (each.number, each.query.id, *step)
             for each in self._queries.values()
-            for step in each.counts(self._upto, upto)
+            for step in each.counts(self._watermark, watermark)
         ]
-        self._upto = max(self._upto, upto)
+        self._watermark = max(self._watermark, watermark)
         return rows
 
     def expire(self, now: int) -> None:
-        self._upto = max(self._upto, now)
-        self._queries = {each.number: each for each in self._unfinished(self._upto)}
+        self._watermark = max(self._watermark, now)
+        self._queries = {each.number: each for each in self._unfinished(self._watermark)}
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         queries = [[each.number, each.query.to_record(), each.last, each.times] for each in self._queries.values()]
-        return {"upto": self._upto, "queries": queries}
+        return {"watermark": self._watermark, "queries": queries}
 
     @classmethod
     def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> Self:
         self = cls(space)
-        self._upto = manifest["upto"]
+        self._watermark = manifest["watermark"]
         for number, record, last, times in manifest["queries"]:
             query = parse_query(record, space, ANY_WORDS)
             assert isinstance(query, Query)

@@ -82,7 +82,7 @@ def _a_query_is_a_resource(platform: Platform, stream: Stream, visitor: Visitor)
         answer: dict[str, Any] = visitor("GET", "/queries?limit=1000")
         return answer if answer["status"] == 200 else None
 
-    def standing() -> list[str]:
+    def registered() -> list[str]:
         answer = wait_for("what stands to be listed", listed, 120.0, platform.state)
         return [each["id"] for each in answer["content"]["queries"] if each["id"].startswith(f"{NAMESPACE}.watch.")]
 
@@ -100,7 +100,7 @@ def _a_query_is_a_resource(platform: Platform, stream: Stream, visitor: Visitor)
         kind = {"apiVersion": "spatialstream.dev/v1alpha1", "kind": "SpatialQuery"}
         stream.kube.apply({**kind, "metadata": about, "spec": spec})
         status: dict[str, Any] = wait_for("the resource to say that it stands", says, 180.0, platform.state)
-        assert standing() == [status["query"]]
+        assert registered() == [status["query"]]
         return str(status["query"])
 
     first = applied(["b"])
@@ -113,7 +113,7 @@ def _a_query_is_a_resource(platform: Platform, stream: Stream, visitor: Visitor)
     found = visitor("follow", f"/results?query={query}&position=oldest", "watched", timeout=300.0)
     assert {row["query"] for row in found["rows"]} == {query}
     stream.kube.kubectl("delete", "sq", "watch", "--timeout=120s", timeout=150.0)
-    assert standing() == []
+    assert registered() == []
 
 
 def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Platform, tmp_path: Path) -> None:

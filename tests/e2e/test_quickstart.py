@@ -72,7 +72,7 @@ def sending() -> Iterator[None]:
 
 
 @pytest.fixture
-def desk(platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
+def laptop(platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
     """The folder in which commands are run: with the page's example, under this name and as small as others here."""
     stream = Stream(platform, NAME, Story(3, tmp_path))
     example = yaml.safe_load((platform.root / "examples/minimal.yaml").read_text("utf-8"))
@@ -92,14 +92,14 @@ def desk(platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return stream
 
 
-def test_the_quick_start_is_followed_and_nothing_alarms(desk: Stream, platform: Platform) -> None:
+def test_the_quick_start_is_followed_and_nothing_alarms(laptop: Stream, platform: Platform) -> None:
     follow(*_INSTALL, "A stream")
     for _ in range(2 if AT_LENGTH else 1):  # who follows it again finds things there already
         follow(_TWICE[0])
         with sending():
             follow(*_TWICE[1:])
     follow(*_ONCE)
-    desk.wait_ready()
+    laptop.wait_ready()
 
     rejected = platform.prometheus(f'{{__name__=~"spatialstream_(router|worker)_rejected_total",pod=~"{NAME}-.*"}}')
     assert [each for each in rejected if float(each["value"][1])] == []
@@ -109,7 +109,7 @@ def test_the_quick_start_is_followed_and_nothing_alarms(desk: Stream, platform: 
     )
     assert alerts == []
     follow("Remove it")
-    assert desk.kube.get("sps", NAME) is None
+    assert laptop.kube.get("sps", NAME) is None
 
 
 def test_every_section_is_followed() -> None:

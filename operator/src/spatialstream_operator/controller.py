@@ -73,7 +73,7 @@ class Controller(Loop):
         metrics.reconciles.labels(self._namespace, self._name, outcome).inc()
         metrics.seconds.observe(seconds)
 
-    async def look(self) -> float | None:
+    async def reconcile(self) -> float | None:
         """Reconcile the stream once; see :class:`~spatialstream_operator.loop.Loop`."""
         body = await self._environment.cluster.get(KIND, self._name, self._namespace)
         if body is None or body["metadata"].get("deletionTimestamp"):

@@ -45,7 +45,7 @@ class Loop(ABC):
             began = time.monotonic()
             self._wake.clear()
             try:
-                pause = await self.look()
+                pause = await self.reconcile()
             except Exception as error:  # noqa: BLE001 (whatever fails, the resource is reconciled again)
                 failures += 1
                 pause = _pause(failures)
@@ -60,7 +60,7 @@ class Loop(ABC):
             await self._wait(pause)
 
     @abstractmethod
-    async def look(self) -> float | None:
+    async def reconcile(self) -> float | None:
         """Reconcile once; return the seconds until the next reconciliation, None if there is none."""
 
     @abstractmethod

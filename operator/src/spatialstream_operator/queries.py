@@ -7,30 +7,24 @@ leaves none behind.
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from spatialstream.model.errors import Unavailable
 from spatialstream_operator.cluster import Object
-from spatialstream_operator.context import changes, emit
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
-from spatialstream_operator.decisions.conditions import condition
 from spatialstream_operator.decisions.registration import (
-    NO_GATEWAY,
+    NO_STREAM,
     Registration,
     Wish,
-    hindrance,
-    news,
     next_registration,
     registrations,
 )
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.gateway import Gateway, Refusal
-from spatialstream_operator.loop import Loop
-from spatialstream_operator.names import KIND, QUERY_KIND, StreamNames
-from spatialstream_operator.steps.removing import SKIP_ANNOTATION
+from spatialstream_operator.names import QUERY_KIND
+from spatialstream_operator.stream_resource import ResourceController, StreamResource
 
 __all__ = ["CONDITION", "QueryController", "remove_query"]
 
@@ -38,104 +32,35 @@ CONDITION = "Registered"
 
 _STEADY = 6
 """Reconciliation intervals between two reconciliations of a query in steady state."""
-_REFUSALS = {400: "Refused", 401: "NotAllowed", 403: "NotAllowed"}
 _SETTLED = frozenset({"Registered", "Refused", "Ended"})
-_GONE = frozenset({"NoStream", "StreamDeleted", "Ended"})
+_GONE = NO_STREAM | {"Ended"}
 """With these reasons nothing is registered, whatever was registered before."""
 
 
-class QueryController(Loop):
-    """Reconciles one SpatialQuery until it is stopped, or the resource is gone."""
-
-    def begun(self) -> None:
-        """Begin the metrics of the query."""
-        self._environment.metrics.begin_query(self._namespace, self._name)
-
-    def _count(self, outcome: str, seconds: float) -> None:
-        self._environment.metrics.query_reconciles.labels(self._namespace, self._name, outcome).inc()
-
-    async def look(self) -> float | None:
-        """Reconcile the query once; see :class:`~spatialstream_operator.loop.Loop`."""
-        body = await self._environment.cluster.get(QUERY_KIND, self._name, self._namespace)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            return None
-        book = _Book.open(self._environment, body)
-        verdict = await _stand(book)
-        await book.say(verdict)
-        registered = self._environment.metrics.query_registered.labels(self._namespace, self._name)
-        registered.set(verdict.status == "True")
-        settled = verdict.reason in _SETTLED and len(book.registrations) <= 1
-        return self._environment.config.interval * (_STEADY if settled else 1)
-
-
-async def remove_query(environment: Environment, body: Object) -> bool:
-    """Continue the removal of a SpatialQuery; True when nothing of it is registered any more.
-
-    Args:
-        environment: shared clients and settings.
-        body: the resource, which is being deleted.
-
-    Raises:
-        ClusterError: the API server does not respond.
-    """
-    book = _Book.open(environment, body)
-    metadata = body["metadata"]
-    if (metadata.get("annotations") or {}).get(SKIP_ANNOTATION) != "true":
-        stream = await environment.cluster.get(KIND, book.wish.stream, metadata["namespace"])
-        # the registrations of a stream end with it
-        if stream is not None and not stream["metadata"].get("deletionTimestamp") and book.registrations:
-            problem = await _cancelled(book)
-            if problem or book.registrations:
-                await book.say(Verdict("Unknown", "Cancelling", problem or "The query is being cancelled."))
-                return False
-    environment.metrics.end_query(metadata["namespace"], metadata["name"])
-    return True
-
-
-async def _cancelled(book: _Book) -> str:
-    """Cancel all registrations; return why that is not possible for now, "" if it is."""
-    if book.environment.gateway is None:
-        return NO_GATEWAY
-    try:
-        for each in book.registrations:
-            await _cancel(book, book.environment.gateway, each)
-    except Unavailable as error:
-        return str(error)
-    except Refusal as refusal:
-        return refusal.detail
-    return ""
-
-
 @dataclass(slots=True)
-class _Book:
-    """The state of one reconciliation of a SpatialQuery.
+class _Query(StreamResource):
+    """A SpatialQuery.
 
     Attributes:
-        environment: shared clients and settings.
-        body: the resource.
-        status: its status, including what has been written in this reconciliation.
         wish: the query that it specifies.
         registrations: the queries that may be registered on its behalf.
         found: the registered query and its result rows so far, from the stream; None if unknown.
     """
 
-    environment: Environment
-    body: Object
-    status: Object
-    wish: Wish
-    registrations: list[Registration] = field(default_factory=list)
+    kind = QUERY_KIND
+    condition_type = CONDITION
+    refusals: ClassVar[Mapping[int, str]] = {401: "NotAllowed", 403: "NotAllowed"}
+    withdrawing = "Cancelling"
+
+    wish: Wish = field(init=False)
+    registrations: list[Registration] = field(init=False)
     found: Object | None = None
 
-    @classmethod
-    def open(cls, environment: Environment, body: Object) -> _Book:
-        metadata, status = body["metadata"], copy.deepcopy(body.get("status") or {})
-        wish = Wish.of(metadata["namespace"], metadata["name"], body["spec"])
-        return cls(environment, body, status, wish, registrations(status))
-
-    @property
-    def stream(self) -> str:
-        """Name of the stream in ZooKeeper and Kafka."""
-        return StreamNames(self.body["metadata"]["namespace"], self.wish.stream).stream
+    def __post_init__(self) -> None:
+        """Read the spec and the status."""
+        metadata = self.body["metadata"]
+        self.wish = Wish.of(metadata["namespace"], metadata["name"], self.body["spec"])
+        self.registrations = registrations(self.status)
 
     @property
     def current(self) -> Registration | None:
@@ -143,9 +68,14 @@ class _Book:
         return next((each for each in self.registrations if each.query == self.wish.id), None)
 
     @property
-    def stood(self) -> bool:
+    def confirmed(self) -> bool:
         """Whether the registration of the specified query was confirmed, as far as is known."""
-        return self.current is not None and self.current.taken
+        return self.current is not None and self.current.confirmed
+
+    @property
+    def sent(self) -> bool:
+        """Whether a query may be registered on its behalf."""
+        return bool(self.registrations)
 
     async def keep(self, query: str, registration: Registration | None, **more: Any) -> None:
         """Store the registration of a query; None: it is no longer registered."""
@@ -153,23 +83,19 @@ class _Book:
         self.registrations = others if registration is None else [*others, registration]
         await self.remember(registrations=[each.to_status() for each in self.registrations], **more)
 
-    async def say(self, verdict: Verdict) -> None:
-        """Write the condition, and create an event if it has changed."""
-        metadata, before = self.body["metadata"], list(self.status.get("conditions") or [])
-        known: Object = next((each for each in before if each.get("type") == CONDITION), {})
-        after = condition(CONDITION, verdict, self.environment.now(), int(metadata.get("generation", 0)), known)
+    async def say(self, verdict: Verdict, **parts: Any) -> None:
+        """Write the condition and which query is registered, and create an event if the condition has changed."""
         # the last confirmed one: while a new query is rejected, the old one stays registered
-        taken = [each for each in self.registrations if each.taken and verdict.reason not in _GONE]
-        registered = taken[-1] if taken else None
-        await self.remember(
-            observedGeneration=after["observedGeneration"],
+        confirmed = [each for each in self.registrations if each.confirmed and verdict.reason not in _GONE]
+        registered = confirmed[-1] if confirmed else None
+        await StreamResource.say(
+            self,
+            verdict,
             query=None if registered is None else registered.query,
             since=None if registered is None else records.moment_text(registered.t),
-            conditions=[after],
             **self._shown(registered),
+            **parts,
         )
-        if (note := news(before, after)) is not None:
-            await emit(self.environment, self.body, note)
 
     def _shown(self, registered: Registration | None) -> Object:
         """The status fields of a registered query; known values are kept while the stream does not report any."""
@@ -181,71 +107,99 @@ class _Book:
             return {}
         return {"by": by, "rows": rows, "lastRow": last}
 
-    async def remember(self, **parts: Any) -> None:
-        """Write parts of the status if they differ from what it holds."""
-        metadata = self.body["metadata"]
-        change, after = changes(self.status, parts)
-        if change:
-            await self.environment.cluster.patch_status(QUERY_KIND, metadata["name"], metadata["namespace"], change)
-            self.status = after
-
-
-async def _stand(book: _Book) -> Verdict:
-    """Register what the resource specifies, and cancel everything else; return the condition."""
-    gateway, wish = book.environment.gateway, book.wish
-    stream = await book.environment.cluster.get(KIND, wish.stream, book.body["metadata"]["namespace"])
-    hindered = hindrance(wish.stream, stream, gateway is not None, book.stood)
-    if hindered is not None:
-        return hindered
-    assert stream is not None  # hindrance() returns a verdict without a stream or a gateway
-    assert gateway is not None
-    try:
-        verdict = await _registered(book, gateway, stream["metadata"]["uid"])
+    async def apply(self, gateway: Gateway, uid: str) -> Verdict:
+        """Register what the resource specifies, and cancel everything else; return the condition."""
+        verdict = await self._register(gateway, uid)
         if verdict.reason != "Waiting":  # the old query stays registered until the new one is
-            for each in [each for each in book.registrations if each.query != wish.id]:
-                await _cancel(book, gateway, each)
-    except Unavailable as error:
-        return Verdict("Unknown" if book.stood else "False", "Unavailable", f"{str(error).rstrip('.')}.")
-    except Refusal as refusal:
-        reason = _REFUSALS.get(refusal.status, "Refused")
-        old = next((each.query for each in book.registrations if each.taken and each.query != wish.id), None)
-        rest = "" if old is None else f"; the previous query {old} is still registered"
-        return Verdict("Unknown" if book.stood else "False", reason, f"{refusal.detail.rstrip('.')}{rest}.")
-    return verdict
+            for each in [each for each in self.registrations if each.query != self.wish.id]:
+                await self._cancel(gateway, each)
+        return verdict
 
+    async def _register(self, gateway: Gateway, uid: str) -> Verdict:
+        """Make sure that the query is registered; return the condition."""
+        wish, known = self.wish, self.current
+        registered = await gateway.find(self.served, wish.id)
+        if registered is None:
+            clock = await gateway.clock(self.served)
+            clock = self.environment.now() if clock is None else clock
+            same = records.text(self.status, "streamUid") == uid
+            wanted = next_registration(wish, known, clock, same)
+            if wanted is None:
+                return Verdict("False", "Ended", f"The query has expired; it was registered as {wish.id}.")
+            await self.keep(wish.id, wanted, streamUid=uid)  # stored before it is sent
+            if waits := await self._send(gateway, wanted, again=wanted is known):
+                return Verdict("False", "Waiting", waits)
+            registered = {"query": {"t": wanted.t}, "so_far": {"rows": None, "last_row": None}}
+        self.found = registered
+        await self.keep(wish.id, Registration(wish.id, int(registered["query"]["t"]), confirmed=True), streamUid=uid)
+        return Verdict("True", "Registered", f"The query is registered as {wish.id}.")
 
-async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
-    """Make sure that the query is registered; return the condition."""
-    wish, known = book.wish, book.current
-    registered = await gateway.find(book.stream, wish.id)
-    if registered is None:
-        clock = await gateway.clock(book.stream)
-        clock = book.environment.now() if clock is None else clock
-        same = records.text(book.status, "streamUid") == uid
-        wanted = next_registration(wish, known, clock, same)
-        if wanted is None:
-            return Verdict("False", "Ended", f"The query has expired; it was registered as {wish.id}.")
-        await book.keep(wish.id, wanted, streamUid=uid)  # stored before it is sent
+    async def _send(self, gateway: Gateway, wanted: Registration, *, again: bool) -> str:
+        """Send a registration that is stored; return why it is not confirmed yet, "" if it is."""
+        record = {**self.wish.record, "t": wanted.t, "by": self.wish.by}
         try:
-            taken = await gateway.register(book.stream, {**wish.record, "t": wanted.t, "by": wish.by})
+            confirmed = await gateway.register(self.served, record)
         except Refusal as refusal:
-            if refusal.status != 409:
-                if wanted is not known:  # otherwise an earlier attempt may still be processed
-                    await book.keep(wish.id, None)
-                raise
-            return Verdict("False", "Waiting", f"{refusal.detail.rstrip('.')}.")  # the next reconciliation finds it
-        if not taken:
-            return Verdict("False", "Waiting", "The registration is sent; the stream has not processed it yet.")
-        registered = {"query": {"t": wanted.t}, "so_far": {"rows": None, "last_row": None}}
-    book.found = registered
-    await book.keep(wish.id, Registration(wish.id, int(registered["query"]["t"]), taken=True), streamUid=uid)
-    return Verdict("True", "Registered", f"The query is registered as {wish.id}.")
+            if refusal.status == 409:
+                return f"{refusal.detail.rstrip('.')}."  # the next reconciliation finds it
+            if not again:  # otherwise an earlier attempt may still be processed
+                await self.keep(self.wish.id, None)
+            raise
+        return "" if confirmed else "The registration is sent; the stream has not processed it yet."
+
+    async def _cancel(self, gateway: Gateway, registration: Registration) -> None:
+        """Make sure that a query is no longer registered; an unconfirmed registration is cancelled without a check."""
+        unseen = registration.confirmed and await gateway.find(self.served, registration.query) is None
+        if unseen or await gateway.cancel(self.served, registration.query):
+            await self.keep(registration.query, None)
+        else:  # the cancellation is in the topic, after the registration: from now on it is sufficient to check
+            await self.keep(registration.query, replace(registration, confirmed=True))
+
+    async def withdraw(self, gateway: Gateway) -> str:
+        """Cancel all registrations."""
+        for each in self.registrations:
+            await self._cancel(gateway, each)
+        return "The query is being cancelled" if self.registrations else ""
+
+    async def keep_refused(self, reason: str) -> str:
+        """Which earlier query is still registered."""
+        old = next((each.query for each in self.registrations if each.confirmed and each.query != self.wish.id), None)
+        return "" if old is None else f"; the previous query {old} is still registered"
+
+    def is_uncertain(self, reason: str) -> bool:
+        """Whether the query may be registered all the same."""
+        return self.confirmed
+
+    async def lose_stream(self) -> None:
+        """Registrations stay in the status: a stream of the same name that is created later gets the query anew."""
+
+    def pause(self, verdict: Verdict) -> float:
+        """Longer if nothing is expected to change by itself."""
+        return _STEADY if verdict.reason in _SETTLED and len(self.registrations) <= 1 else 1
 
 
-async def _cancel(book: _Book, gateway: Gateway, registration: Registration) -> None:
-    """Make sure that a query is no longer registered; an unconfirmed registration is cancelled without a check."""
-    unseen = registration.taken and await gateway.find(book.stream, registration.query) is None
-    if unseen or await gateway.cancel(book.stream, registration.query):
-        await book.keep(registration.query, None)
-    else:  # the cancellation is in the topic, after the registration: from now on it is sufficient to check
-        await book.keep(registration.query, replace(registration, taken=True))
+class QueryController(ResourceController):
+    """Reconciles one SpatialQuery until it is stopped, or the resource is gone."""
+
+    resource = _Query
+
+    def begun(self) -> None:
+        """Begin the metrics of the query."""
+        self._environment.metrics.begin_query(self._namespace, self._name)
+
+    def _measure(self, served: bool) -> None:
+        self._environment.metrics.query_registered.labels(self._namespace, self._name).set(served)
+
+    def _count(self, outcome: str, seconds: float) -> None:
+        self._environment.metrics.query_reconciles.labels(self._namespace, self._name, outcome).inc()
+
+
+async def remove_query(environment: Environment, body: Object) -> bool:
+    """Continue the removal of a SpatialQuery; True when nothing of it is registered any more.
+
+    See :meth:`~spatialstream_operator.stream_resource.StreamResource.remove`.
+    """
+    removed = await _Query.open(environment, body).remove()
+    if removed:
+        environment.metrics.end_query(body["metadata"]["namespace"], body["metadata"]["name"])
+    return removed

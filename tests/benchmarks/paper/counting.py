@@ -364,7 +364,7 @@ def passing(
         counts["objects"][each] = sum(map(len, parts))
         counts["bytes"][each] = sum(part.to_arrow().nbytes for part in parts)
         counts["queries"][each] = len(mine)
-        make = partial(_standing, kind, stream, mine, taken(queries, mine))
+        make = partial(_continuous, kind, stream, mine, taken(queries, mine))
         index = make()
         for attempt in range(tries):
             if attempt and kind != "CRQ":
@@ -377,16 +377,16 @@ def passing(
     return counts
 
 
-_STANDING: dict[str, Callable[..., Any]] = {
+_CONTINUOUS: dict[str, Callable[..., Any]] = {
     "CRQ": ContinuousRangeIndex,
     "CKQ": ContinuousNearestIndex,
     "CTQ": ContinuousTermsIndex,
 }
 
 
-def _standing(kind: str, stream: ObjectBatch, numbers: npt.NDArray[np.int64], queries: QueryBatch) -> Any:
+def _continuous(kind: str, stream: ObjectBatch, numbers: npt.NDArray[np.int64], queries: QueryBatch) -> Any:
     """An index of continuous queries."""
-    index = _STANDING[kind](SPACE)
+    index = _CONTINUOUS[kind](SPACE)
     if isinstance(index, ContinuousRangeIndex):
         index.observe(stream.take(np.arange(0, len(stream), max(1, len(stream) // 20_000))))
     index.register(numbers, queries)
@@ -411,7 +411,7 @@ def _passed(index: Any, part: ObjectBatch) -> int:
 
 @contextmanager
 def _counting() -> Iterator[list[int]]:
-    """Counts the postings that standing indexes look at."""
+    """Counts the postings that indexes of continuous queries look at."""
     looked_at, probe = [0], KeywordGrid.probe_within
 
     def counted(*arguments: Any, **more: Any) -> Any:

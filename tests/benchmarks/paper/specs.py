@@ -27,7 +27,7 @@ class Point:
             and ``queries``: a load imbalance by inserting these, and six plans against it.
         data, method: data set, global index.
         objects: held by the slots, or inserted.
-        queries: in the batch, standing, or inserted.
+        queries: in the batch, continuous, or inserted.
         region: percent of the space.
         keywords, k: of each query.
         leaves, slots: θ, number of slots.

@@ -46,7 +46,7 @@ from tests.unit.client.test_snapshot_client import MANY, PLACE, PLANE, SKQ, SLOT
 from tests.unit.client.test_snapshot_client import Stream as Slots
 
 OWN, ASKING = "own", "asking"
-STANDING = Query("q", 900, Predicate(), Nearest(1.0, 2.0, 3), Lifetime(5_000, True))
+CONTINUOUS = Query("q", 900, Predicate(), Nearest(1.0, 2.0, 3), Lifetime(5_000, True))
 
 
 class Store:
@@ -88,7 +88,7 @@ class Endpoints:
         actors, parts = ({str(i): each for i, each in enumerate(some)} for some in (self.addresses, self.parts))
         return {**ReadPoint.record(self.slots.turn), "actors": actors, "parts": parts}
 
-    def stand(self, part: int, *queries: tuple[int, Query]) -> None:
+    def register(self, part: int, *queries: tuple[int, Query]) -> None:
         """Register queries with these numbers in a part of MERGE, as of the newest round."""
         assert self.slots.turn is not None
         catalogue = Catalogue()
@@ -249,9 +249,9 @@ def test_k_may_be_a_million(ends: Endpoints) -> None:
 
 def test_registered_queries_are_listed_over_all_parts(ends: Endpoints) -> None:
     ends.slots.round(1_000, [])
-    queries = {number: replace(STANDING, id=f"q{number}", by="anna" if number % 3 else "") for number in range(7)}
+    queries = {number: replace(CONTINUOUS, id=f"q{number}", by="anna" if number % 3 else "") for number in range(7)}
     for part in range(2):
-        ends.stand(part, *((number, query) for number, query in queries.items() if number % 2 == part))
+        ends.register(part, *((number, query) for number, query in queries.items() if number % 2 == part))
     records = [query.to_record() for query in queries.values()]
     with Stream(ends.store) as stream:
         first = stream.queries(limit=3)
@@ -537,7 +537,7 @@ def test_a_stream_whose_words_are_others_is_not_asked(ends: Endpoints, unicode: 
             stream.ask(SRQ, timeout=1.0)
 
 
-def test_a_door_of_an_older_release_and_of_a_newer_one_can_be_read(ends: Endpoints) -> None:
+def test_an_endpoint_of_an_older_release_and_of_a_newer_one_can_be_read(ends: Endpoints) -> None:
     _, said = ends.store.load_statistics("query-endpoint")
     older = {name: value for name, value in said.items() if name != "unicode"}
     ends.store.save_statistics("query-endpoint", {}, older)

@@ -30,10 +30,10 @@ from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import save_sample
 from spatialstream.stream.adoption import Adoption
-from spatialstream.stream.clocks import Clocks
 from spatialstream.stream.load_window import LoadWindow
 from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
 from spatialstream.stream.router import EpochRecord
+from spatialstream.stream.watermarks import Watermarks
 from spatialstream_operator.metrics import OperatorMetrics
 from tests.unit.stream.loads import SLOTS, Hourly, load_of, loads_of, round_of, sample
 
@@ -282,7 +282,7 @@ def test_epochs_make_no_new_series() -> None:
     before = exposed(metrics.registry)
     for epoch in range(20):
         intakes = tuple(Intake(f"objects/{i}", epoch, None, "", 10, i, 5, 0, {"late": i}) for i in range(2))
-        clocks = Clocks.start(["objects/0"], 0).heard({"objects/0": 3_000 * epoch}, 0)
+        clocks = Watermarks.start(["objects/0"], 0).heard({"objects/0": 3_000 * epoch}, 0)
         adoption = Adoption(epoch, epoch + 1, "p", "prepare")
         told = Epoch(epoch, 2, 0, 1_000 * epoch, adoption.active, adoption.pending, (), (), ())
         record = EpochRecord(told, clocks, adoption, (), intakes, {}, None, 0, epoch - 1, {})

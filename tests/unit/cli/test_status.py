@@ -160,12 +160,12 @@ def test_slots_are_read_from_the_workers_metrics() -> None:
     registry = CollectorRegistry()
     load = Gauge("spatialstream_slot_load", "-", ["slot"], registry=registry)
     held = Gauge("spatialstream_slot_held_objects", "-", ["slot"], registry=registry)
-    standing = Gauge("spatialstream_slot_continuous_queries", "-", ["slot", "type"], registry=registry)
+    continuous = Gauge("spatialstream_slot_continuous_queries", "-", ["slot", "type"], registry=registry)
     for slot in (10, 2):
         load.labels(slot).set(slot / 2)
         held.labels(slot).set(slot * 100)
         for kind, count in (("CRQ", 3), ("CTQ", 4)):
-            standing.labels(slot, kind).set(count)
+            continuous.labels(slot, kind).set(count)
 
     assert slots_of(generate_latest(registry).decode()) == [
         {"slot": 2, "load": 1.0, "objects": 200.0, "queries": 7.0},

@@ -10,7 +10,7 @@ import pytest
 from spatialstream.client.area_queries import area_queries, refresh
 from spatialstream.client.record_writer import Sent
 from spatialstream.client.registered import RegisteredQueries
-from spatialstream.model.areas import Area, AreaTable, Standing, read_areas, with_area
+from spatialstream.model.areas import Area, AreaTable, GeometryState, read_areas, with_area
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import DEFAULT_RULE
@@ -90,8 +90,8 @@ def test_queries_of_areas_are_found_on_all_pages() -> None:
     many = [crq(f"q{i}", ("mitte", "pankow", "gone")[i % 3]) for i in range(2_500)]
     found = list(area_queries(Stream(plain, *many), NOW))
     assert [each.id for each in found] == [each["id"] for each in many]
-    wanted = [("mitte", Standing.OUTDATED), ("pankow", Standing.CURRENT), ("gone", Standing.DELETED)]
-    assert [(each.area, each.standing) for each in found[:3]] == wanted
+    wanted = [("mitte", GeometryState.OUTDATED), ("pankow", GeometryState.CURRENT), ("gone", GeometryState.DELETED)]
+    assert [(each.area, each.geometry) for each in found[:3]] == wanted
 
 
 def test_outdated_queries_of_one_area_are_registered_anew_at_one_instant() -> None:

@@ -86,7 +86,7 @@ def test_a_continuous_query_whose_time_is_over_is_not_waited_for_nor_cancelled()
     pending = PendingQueries.of([query("a", "CRQ"), query("b", "CRQ", duration=1_000)], ["a", "b"])
 
     pending.expire(159, grace=10)
-    assert set(pending.standing) == {"a", "b"}
+    assert set(pending.continuous) == {"a", "b"}
     pending.expire(160, grace=10)
     assert pending.cancellations(160) == [Cancellation("b", 160)]
 

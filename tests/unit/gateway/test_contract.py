@@ -140,7 +140,7 @@ class Behind(Opened):
         return TimeLimits()
 
     def queries(self, after: int = -1, limit: int = 100) -> RegisteredQueries:
-        names = list(self._stream.standing)
+        names = list(self._stream.registered)
         numbers = range(after + 1, min(len(names), after + 1 + limit))
         found = [parse_query(self._stream.records[names[number]], WGS84).to_record() for number in numbers]
         had = [{"rows": n, "last_row": CLOCK if n else None} for n in numbers]

@@ -45,7 +45,7 @@ class Stream:
 
     results: Topic = field(default_factory=Topic)
     sent: list[list[dict[str, Any]]] = field(default_factory=list)
-    standing: dict[str, int] = field(default_factory=dict)
+    registered: dict[str, int] = field(default_factory=dict)
     refused: dict[int, dict[int, str]] = field(default_factory=dict)
     lines: list[bytes] = field(default_factory=list)
     goes_on: bool = True
@@ -68,14 +68,14 @@ class Stream:
         if self.goes_on:
             record, probe = records
             name = record["id"]
-            if record["type"] == "CANCEL" and self.standing.pop(name, None) is None:
+            if record["type"] == "CANCEL" and self.registered.pop(name, None) is None:
                 self.refused[number] = {1: f"id: no continuous query {name!r} is active"}
-            elif record["type"] != "CANCEL" and name in self.standing:
+            elif record["type"] != "CANCEL" and name in self.registered:
                 self.refused[number] = {
                     1: f"id: {name!r} is in use until 99; give another id, or cancel that query first"
                 }
             elif record["type"] != "CANCEL":
-                self.standing[name] = record["t"]
+                self.registered[name] = record["t"]
             answer = json.dumps({"query": probe["id"], "type": "SRQ", "t": probe["t"], "objects": []})
             self.results.messages += messages([answer.encode()], 1, number)
         return Sent("queries/0", number, {}, {})
@@ -170,7 +170,7 @@ def test_with_a_key_a_registration_is_made_once(send: Client, stream: Stream) ->
     status, name = registered(CRQ, "k")
     assert status == 201
     assert registered(CRQ, "k") == (200, name)
-    assert list(stream.standing) == [name]
+    assert list(stream.registered) == [name]
     for query, key in ((CRQ, "l"), (CRQ | {"duration": "2h"}, "k")):
         status, other = registered(query, key)
         assert status == 201
@@ -227,7 +227,7 @@ def test_an_id_may_have_lines(send: Client, stream: Stream) -> None:
     for left in range(len(names) - 1, -1, -1):
         answer = send("DELETE", f"/streams/s/queries/{quote(names[left], safe='')}")
         assert (answer.status, answer.json["query"]) == (200, names[left])
-        assert list(stream.standing) == names[:left]
+        assert list(stream.registered) == names[:left]
 
 
 def test_what_the_stream_has_not_come_to_is_accepted_and_no_more(send: Client, stream: Stream) -> None:

@@ -23,8 +23,9 @@ from spatialstream.generate.queries import chosen, focuses
 from spatialstream.model.errors import SettingError
 from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.kinds import QueryType
+from spatialstream.model.lifetimes import MOST_STEPS
 from spatialstream.model.objects import ObjectBatch, parse_object
-from spatialstream.model.queries import MOST_STEPS, parse_query
+from spatialstream.model.queries import parse_query
 from spatialstream.model.regions import Box, Circle, Polygon
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, extract_terms

@@ -13,6 +13,7 @@ from spatialstream.index.statistics import LEAST, MOST, SKQ, SRQ, Statistics
 from spatialstream.model.covers import region_parts
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CODE, TYPES
+from spatialstream.model.lifetimes import endless
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import (
     Cancellation,
@@ -23,7 +24,6 @@ from spatialstream.model.queries import (
     Query,
     QueryBatch,
     TopTerms,
-    endless,
 )
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from spatialstream.local.base import LocalIndex
+from spatialstream.local.nearest.skyband import Changes
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Query, QueryBatch
+from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch
+from spatialstream.model.selections import Selection
 from spatialstream.model.space import WGS84, Space
 from tests.unit.memory_files import MemoryFiles
 
@@ -70,6 +74,48 @@ class Stream:
 def order(o: SpatialObject) -> tuple[int, str, float, float]:
     """The sort key of objects: their order of arrival."""
     return o.t, o.id, o.x, o.y
+
+
+def queries_of(what: st.SearchStrategy[tuple[Predicate, Selection]]) -> st.SearchStrategy[list[Query]]:
+    """Up to six continuous queries that may have a window, of these conditions and selections."""
+    query = st.builds(
+        lambda t, parts, duration, window: (t, *parts, Lifetime(duration, True, window)),
+        st.integers(0, LAST // 2),
+        what,
+        st.sampled_from([0, 1, 6, 100]),
+        st.sampled_from([None, None, 0, 1, 3, 5, 100]),
+    )
+    return st.lists(query, max_size=6).map(
+        lambda parts: [Query(f"q{(7 * i) % 10}", *part) for i, part in enumerate(parts)]
+    )
+
+
+Candidates = Sequence[tuple[SpatialObject, tuple[Any, ...], tuple[Any, ...]]]
+"""Objects that may be in an answer, each with its rank and what rows show of it, in order of arrival."""
+
+
+def first_of(stream: Stream, candidates: Callable[[Query, list[SpatialObject]], Candidates]) -> list[Any]:
+    """Every change of the first k candidates of each query, from its definition."""
+    rows = []
+    last = stream.epochs[-1].horizon if stream.epochs else 0
+    for number, query in enumerate(stream.queries):
+        window = query.lifetime.window
+        end = min(query.t + query.lifetime.duration, stream.end[number])
+        ranked = candidates(query, [o for o in stream.objects if query.t <= o.t < end])
+        events = [(o.t, 1, order(o), i) for i, (o, *_) in enumerate(ranked)]
+        if window is not None:
+            events += [(t, 0, (), -1) for t in {o.t + window for o, *_ in ranked} if t < end and t <= last]
+        answer: list[tuple[Any, ...]] = []
+        seen: list[tuple[Any, ...]] = []
+        for now, phase, place, i in sorted(events):
+            if phase:
+                seen.append(ranked[i])
+            inside = [each for each in seen if window is None or now - window < each[0].t <= now]
+            new = [shown for _, _, shown in sorted(inside, key=lambda each: each[1])][: query.k]
+            if new != answer:
+                answer = new
+                rows.append(((now, phase, place, query.id), (now, query.id, new)))
+    return [row for _, row in sorted(rows, key=lambda row: row[0])]
 
 
 @st.composite
@@ -187,6 +233,73 @@ class Run:
             if epoch.restart:
                 self.restart()
         return rows
+
+
+class MergedRun(Run):
+    """Slots whose arrivals a merger turns into the changes of lists.
+
+    Attributes:
+        merging: class of the merger.
+        arrivals: class of what it merges.
+        found: the columns of what ``match`` finds that arrivals have after the coordinates.
+        columns: the columns of changes that rows show after the coordinates.
+    """
+
+    merging: ClassVar[type[Any]]
+    arrivals: ClassVar[type[Any]]
+    found: ClassVar[tuple[str, ...]]
+    columns: ClassVar[tuple[str, ...]]
+
+    def __init__(self, stream: Stream, files: MemoryFiles) -> None:
+        super().__init__(stream, files)
+        self.merger: Any = self.merging(stream.space)
+
+    @classmethod
+    def arrivals_of(cls, index: Any, objects: ObjectBatch | list[SpatialObject]) -> Any:
+        """What an index passes on of some objects."""
+        batch = objects if isinstance(objects, ObjectBatch) else ObjectBatch.of(objects)
+        parts = [
+            cls.arrivals(
+                found.number,
+                batch.ids.take(pa.array(found.position)),
+                *(column[found.position] for column in (batch.t, batch.x, batch.y)),
+                *(getattr(found, name) for name in cls.found),
+            )
+            for found in index.match(batch)
+        ]
+        return cls.arrivals.concat(parts)
+
+    @classmethod
+    def rows_of(cls, changes: Changes) -> list[Any]:
+        """The rows of changes."""
+        rows = []
+        names = "object_t", "x", "y", *cls.columns
+        columns = (changes.ids.to_pylist(), *(getattr(changes, name) for name in names))
+        for i in range(len(changes)):
+            part = slice(changes.offsets[i], changes.offsets[i + 1])
+            objects = list(zip(*(list(column[part]) for column in columns), strict=True))
+            rows.append((int(changes.t[i]), changes.query[i].as_py(), objects))
+        return rows
+
+    @classmethod
+    def changes_of(cls, merger: Any, arrivals: Any, horizon: int, *shown: int) -> list[Any]:
+        """The rows of what a merger makes of arrivals."""
+        parts = list(merger.changes(arrivals, horizon, *shown))
+        assert all(map(len, parts))
+        return [row for part in parts for row in cls.rows_of(part)]
+
+    def merged(self, batches: list[ObjectBatch]) -> Any:
+        """What the slots pass on of an epoch."""
+        found = [self.arrivals_of(index, batch) for index, batch in zip(self.slots, batches, strict=True)]
+        return self.arrivals.concat(found)
+
+    def checkpoint(self) -> list[dict]:
+        return [*super().checkpoint(), self.merger.checkpoint(self.files.write)]
+
+    def restart(self) -> None:
+        *slots, merger = self.checkpoint()
+        self.slots = [self.index.restore(self.stream.space, manifest, self.files.read) for manifest in slots]
+        self.merger = self.merging.restore(self.stream.space, merger, self.files.read)
 
 
 def compiled(*modules: ModuleType) -> dict[str, int]:

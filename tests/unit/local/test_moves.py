@@ -175,7 +175,7 @@ def test_an_object_is_matched_once_wherever_its_queries_are(data):
 
 
 @dataclass
-class Standing:
+class Registered:
     """A registration in the reference."""
 
     query: Query
@@ -187,9 +187,9 @@ class TermsTwin:
     """The definition: a query counts the objects that come after it was registered, in the steps not yet reported."""
 
     def __init__(self) -> None:
-        self.upto, self.queries = -(10**9), dict[int, Standing]()
+        self.upto, self.queries = -(10**9), dict[int, Registered]()
 
-    def unfinished(self, now: int) -> dict[int, Standing]:
+    def unfinished(self, now: int) -> dict[int, Registered]:
         return {
             number: continuous
             for number, continuous in sorted(self.queries.items())
@@ -197,7 +197,7 @@ class TermsTwin:
         }
 
     @staticmethod
-    def steps(continuous: Standing) -> range:
+    def steps(continuous: Registered) -> range:
         step = continuous.query.lifetime.step
         return range(continuous.query.t + step, continuous.end + 1, step)
 
@@ -264,7 +264,7 @@ def test_a_registration_counts_what_comes_after_it_in_any_order_of_time(history)
             queries = [Query(f"q{n}", t, Predicate(r, k), TopTerms(2), life) for n, (t, r, k, life) in new.items()]
             batch, numbers = QueryBatch.of(queries), np.array(list(new), np.int64)
             index.register(numbers, batch)
-            twin.queries |= {n: Standing(q, q.t + q.lifetime.duration) for n, q in zip(new, queries, strict=True)}
+            twin.queries |= {n: Registered(q, q.t + q.lifetime.duration) for n, q in zip(new, queries, strict=True)}
         elif name == "update":
             objects = sorted(argument, key=lambda o: (o.t, o.id, o.x, o.y))
             index.match(ObjectBatch.of(objects))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spatialstream.local.contents import content_digests
-from spatialstream.model.areas import Area, AreaTable, Standing, asked_area, read_areas, renewed, with_area
+from spatialstream.model.areas import Area, AreaTable, GeometryState, asked_area, read_areas, renewed, with_area
 from spatialstream.model.errors import RecordError
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.queries import Query, QueryBatch, parse_query
@@ -197,11 +197,11 @@ def test_the_name_stays_with_the_query_and_makes_no_other_query_of_it() -> None:
 def test_a_query_is_current_outdated_or_of_a_deleted_area() -> None:
     before, now = table(("mitte", SQUARE), ("pankow", SQUARE)), table(("mitte", OTHER))
     record = with_area(QUERY, lambda: before)
-    assert before.standing(record, WGS84) == ("mitte", Standing.CURRENT)
-    assert now.standing(record, WGS84) == ("mitte", Standing.OUTDATED)
-    assert AreaTable().standing(record, WGS84) == ("mitte", Standing.DELETED)
+    assert before.geometry_state(record, WGS84) == ("mitte", GeometryState.CURRENT)
+    assert now.geometry_state(record, WGS84) == ("mitte", GeometryState.OUTDATED)
+    assert AreaTable().geometry_state(record, WGS84) == ("mitte", GeometryState.DELETED)
     for region in ({"polygon": SQUARE}, {"box": [0, 0, 1, 1]}, None):
-        assert now.standing({**QUERY, "region": region}, WGS84) is None
+        assert now.geometry_state({**QUERY, "region": region}, WGS84) is None
 
 
 def test_a_query_that_is_registered_anew_ends_when_it_would_have() -> None:

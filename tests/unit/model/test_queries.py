@@ -1,8 +1,5 @@
 """Queries: one at a time and as columns."""
 
-import json
-import re
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,7 +9,6 @@ from hypothesis import strategies as st
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.kinds import CANCEL, CODE, QueryType
 from spatialstream.model.queries import (
-    MOST_STEPS,
     Cancellation,
     Everything,
     Lifetime,
@@ -27,10 +23,7 @@ from spatialstream.model.queries import (
 )
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import BY, LONGEST_BY, QUERIES
-from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import TermRule
-from spatialstream.model.times import FOREVER, TIME_LIMIT
-from spatialstream.records.encode import query_lines
+from spatialstream.model.space import WGS84
 
 BOX = {"box": [0, 1, 2, 3]}
 GOOD = {
@@ -92,34 +85,6 @@ def test_the_six_presets(kind, predicate, selection, lifetime):
     assert query.k == (0 if kind in ("SRQ", "CRQ") else 3)
 
 
-@pytest.mark.parametrize("kind", ["SRQ", "SKQ", "STQ", "CRQ", "CKQ", "CTQ", "CANCEL"])
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("keyword", "did you mean keywords?"),
-        ("keywrods", "did you mean keywords?"),
-        ("windows", "did you mean window?"),
-        ("Duration", "did you mean duration?"),
-        (
-            "price",
-            "the fields are id, type, t, region, at, keywords, any, none, where, fields, k, duration, window, step, "
-            "words, radius, halfLife, between, weights, expansions, weighting, by, title",
-        ),
-    ],
-)
-@pytest.mark.parametrize("value", [["fire"], None])
-def test_a_field_that_is_none_is_refused_with_the_one_that_was_meant(kind, name, told, value):
-    asked = {"id": "q", "type": "CANCEL", "t": 9} if kind == "CANCEL" else record(kind)
-    with pytest.raises(RecordError, match=f"^{name}: is not a query field; {re.escape(told)}$"):
-        parse_query(asked | {name: value}, WGS84)
-
-
-def test_a_long_name_is_told_by_its_beginning():
-    with pytest.raises(RecordError) as told:
-        parse_query(record("CRQ") | {"x" * 100_000: 1}, WGS84)
-    assert len(str(told.value)) < 250
-
-
 def test_a_title_is_a_string():
     with pytest.raises(RecordError, match=r"^title: 5 is not a string$"):
         parse_query(record("CRQ", title=5), WGS84)
@@ -130,14 +95,6 @@ def test_options():
     assert parse_query(record("CKQ", window=None), WGS84).lifetime.window is None
     assert parse_query(record("CRQ", title="Floods", t="1970-01-01"), WGS84).t == 0
     assert parse_query({"id": "q", "type": "CANCEL", "t": 9, "k": "any"}, WGS84) == Cancellation("q", 9)
-
-
-@pytest.mark.parametrize(
-    ("keywords", "terms"),
-    [(None, ()), ([], ()), (["Fire"], ("fire",)), (["Fire risk", "RISK", "e\u0301"], ("fire", "risk", "é"))],
-)
-def test_keywords_become_terms(keywords, terms):
-    assert parse_query(record("CRQ", keywords=keywords), WGS84).predicate.keywords == terms
 
 
 @pytest.mark.parametrize("kind", GOOD)
@@ -212,56 +169,10 @@ def test_bad_records_are_told(kind, changes, reason):
     assert str(caught.value) == reason
 
 
-@pytest.mark.parametrize(("duration", "step"), [(10_000_000, 1), (10_000_001, 2), (39_999_999, 4), ("1d", "1s")])
-def test_a_ctq_may_have_ten_million_steps(duration, step):
-    assert parse_query(record("CTQ", duration=duration, step=step), WGS84).lifetime.step
-
-
-@pytest.mark.parametrize("step", [1, 60_000, TIME_LIMIT // MOST_STEPS, FOREVER // MOST_STEPS + 1, TIME_LIMIT])
-@pytest.mark.parametrize("kind", ["CRQ", "CKQ", "CTQ"])
-def test_without_a_duration_it_lives_until_it_is_cancelled(kind, step):
-    steps = {"step": step} if kind == "CTQ" else {}
-    query = parse_query(record(kind, duration=None, **steps), WGS84)
-    most = MOST_STEPS * step if kind == "CTQ" else FOREVER
-    assert query.lifetime.duration == min(most, FOREVER)
-    assert parse_query(query.to_record(), WGS84) == query
-    assert "duration" not in query.to_record()
-    (line,) = bytes(query_lines(QueryBatch.of([query]))).splitlines()
-    assert json.loads(line) == query.to_record()
-    assert -TIME_LIMIT + FOREVER > TIME_LIMIT
-
-
-@given(st.integers(0, 2**53), st.integers(1, 2**53))
-def test_the_step_that_would_be_right_is_right(duration, step):
-    try:
-        parse_query(record("CTQ", duration=min(duration, TIME_LIMIT), step=min(step, TIME_LIMIT)), WGS84)
-    except RecordError as error:
-        least = int(str(error).split("at least ")[1].split(" ")[0])
-        parse_query(record("CTQ", duration=min(duration, TIME_LIMIT), step=least), WGS84)
-        with pytest.raises(RecordError):
-            parse_query(record("CTQ", duration=min(duration, TIME_LIMIT), step=least - 1), WGS84)
-
-
-def test_k_has_an_upper_end():
-    assert parse_query(record("SKQ", k=2**31 - 1), WGS84).k == 2**31 - 1
-    with pytest.raises(RecordError, match="k: 2147483648 is out of range"):
-        parse_query(record("SKQ", k=2**31), WGS84)
-
-
 @pytest.mark.parametrize("value", [None, 5, "text", [], True])
 def test_what_is_no_record_is_told(value):
     with pytest.raises(RecordError, match="record: is not a JSON object"):
         parse_query(value, WGS84)
-
-
-def test_a_keyword_that_the_rule_leaves_nothing_of_is_told():
-    with pytest.raises(RecordError, match="keywords: 'the' has no term"):
-        parse_query(record("CRQ", keywords=["fire", "the"]), WGS84, TermRule(frozenset({"the"})))
-
-
-def test_planes_name_their_axes():
-    with pytest.raises(RecordError, match=r"at: must be a list of 2 numbers, \[x, y\]"):
-        parse_query(record("SKQ", at=5), Space.planar(0, 0, 1, 1))
 
 
 @pytest.mark.parametrize("kind", ["CRQ", "CKQ", "CTQ"])

@@ -26,7 +26,7 @@ from tests.unit.operator.garbled import garbled
 TOKEN = "everything-0123456789"
 
 
-class Standing(Answering):
+class Registering(Answering):
     """What stands in a stream that takes in what it is sent."""
 
     def __init__(self, stream: Stream) -> None:
@@ -34,7 +34,7 @@ class Standing(Answering):
         self.areas = Areas(Connection("nowhere:1"), "geo.quakes")
 
     def query(self, name: str) -> Listed:
-        known = self.stream.standing
+        known = self.stream.registered
         found = [{**CRQ, "id": name, "t": known[name]}] if name in known else []
         return Listed(found, 0, {}, [{"rows": 3, "last_row": 900} for _ in found])
 
@@ -51,7 +51,7 @@ def gateway(stream: Stream, tmp_path: Path) -> Iterator[Gateway]:
     rights = {"name": "operator", "token": TOKEN, "rights": ["watch", "write"], "streams": ["geo.quakes", "gone"]}
     (tmp_path / "tokens").write_text(json.dumps(rights))
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    behind = served("geo.quakes", lambda: Standing(stream), opener(stream.results), stream)
+    behind = served("geo.quakes", lambda: Registering(stream), opener(stream.results), stream)
     with serving(Server([behind], Access(tmp_path / "tokens"), registrars=["operator"])) as client:
         yield Gateway(f"http://127.0.0.1:{client.port}/", str(tmp_path / "token"))
 
@@ -123,7 +123,7 @@ def test_what_is_refused_is_told_in_the_gateways_words(gateway: Gateway, tmp_pat
 
 
 def test_a_stream_that_is_not_served_is_no_answer(gateway: Gateway) -> None:
-    """Nothing is known of its queries: to take it for none would leave them standing."""
+    """Nothing is known of its queries: to take it for none would leave them registered."""
 
     async def main() -> None:
         for asked in (gateway.find("gone", "q"), gateway.cancel("gone", "q"), gateway.clock("gone")):

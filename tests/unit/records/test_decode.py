@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
 from spatialstream.model.errors import RecordError
+from spatialstream.model.lifetimes import MOST_STEPS
 from spatialstream.model.objects import parse_object
-from spatialstream.model.queries import MOST_STEPS, parse_query
+from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT

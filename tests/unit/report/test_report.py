@@ -426,11 +426,11 @@ def test_page_keeps_a_part_of_many_and_counts_all():
     results = [{"query": "q", "type": "CRQ", "t": o["t"], "object": o} for o in found[: MOST_ROWS + 500]]
     results.append({"query": "s", "type": "SRQ", "t": 9_000, "objects": found})
     value = payload(PLANE, queries, objects, results)
-    snapshot, standing = value["queries"]
+    snapshot, continuous = value["queries"]
 
     assert value["objects"] == sum(value["time"]["counts"]) == len(objects)
-    assert standing["total"] == MOST_ROWS + 500
-    assert [row["t"] for row in standing["rows"]] == list(range(500, MOST_ROWS + 500))
+    assert continuous["total"] == MOST_ROWS + 500
+    assert [row["t"] for row in continuous["rows"]] == list(range(500, MOST_ROWS + 500))
     assert snapshot["rows"][0]["n"] == len(objects)
     assert len(snapshot["rows"][0]["o"]) == MOST_ITEMS
     assert len(set(value["places"]["id"])) == len(value["places"]["id"]) < len(objects)
@@ -463,8 +463,8 @@ def test_page_of_nothing_is_written(tmp_path):
 @pytest.mark.parametrize("space", [PLANE, WGS84])
 def test_statistics_have_a_map_of_objects_and_one_of_each_type_of_query(space):
     found = ObjectBatch.of([SpatialObject(f"o{i}", 1_000 * i, i % 7, i % 5, ("a",)) for i in range(100)])
-    standing = Query("q", 0, Predicate(Box(1, 1, 2, 2)), Everything(), Lifetime(5_000, True))
-    known = Statistics.of(space, found, QueryBatch.of([standing] * 9), 100_000.0)
+    continuous = Query("q", 0, Predicate(Box(1, 1, 2, 2)), Everything(), Lifetime(5_000, True))
+    known = Statistics.of(space, found, QueryBatch.of([continuous] * 9), 100_000.0)
 
     names = re.findall('<tspan class="name">(.*?)</tspan>', statistics_svg(known))
     text = statistics_text(known)
@@ -483,8 +483,8 @@ def test_statistics_say_what_differs_by_region(space, west, east):
     def asked(number: int, x: float, words: str, duration: int) -> list[Query]:
         region = Box(x, 3, x + 1, 4)
         once = Query(f"s{number}", 0, Predicate(region, tuple(words)), Everything(), Lifetime(1_000))
-        standing = Query(f"c{number}", 0, Predicate(region), Everything(), Lifetime(duration, True))
-        return [once, standing]
+        continuous = Query(f"c{number}", 0, Predicate(region), Everything(), Lifetime(duration, True))
+        return [once, continuous]
 
     queries = [each for i in range(100) for each in asked(i, 1, "a", 300_000) + asked(i, 8, "abc", 21_600_000)]
     known = Statistics.of(space, ObjectBatch.of([]), QueryBatch.of(queries), 1.0)

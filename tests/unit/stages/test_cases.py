@@ -119,7 +119,7 @@ def test_one_place_is_at_distance_0_of_itself_whatever_it_is_called(shape: Shape
     for i, (has, (x, y)) in enumerate((has, at) for has, places in centres.items() for at in places):
         queries.append(snapshot(f"circle {i} {has}", region={"circle": [x, y, 0]}))
         queries.append(snapshot(f"nearest {i} {has}", "SKQ", at=[x, y], k=len(has.split())))
-        continuous = {"id": f"standing {i} {has}", "t": 0, "duration": "1h"}
+        continuous = {"id": f"continuous {i} {has}", "t": 0, "duration": "1h"}
         queries.append({**continuous, "type": "CKQ", "at": [x, y], "k": len(has.split())})
         queries.append({**continuous, "id": f"each {i} {has}", "type": "CRQ", "region": {"circle": [x, y, 0]}})
     rows = found(objects, queries, shape, tmp_path)
@@ -127,7 +127,7 @@ def test_one_place_is_at_distance_0_of_itself_whatever_it_is_called(shape: Shape
         kind, _, *has = query.split()
         if kind == "circle":
             assert names(row) == has
-        elif kind in ("nearest", "standing"):
+        elif kind in ("nearest", "continuous"):
             assert names(row) == has[::-1]  # a tie: the later first
             assert {each["distance_m"] for each in row["objects"]} == {0.0}
         else:

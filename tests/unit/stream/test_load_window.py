@@ -22,7 +22,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermRule
 from spatialstream.stages.turns import NEVER
 from spatialstream.stages.versions import load_version
-from spatialstream.stream.load_window import SNAPSHOT, STANDING, LoadWindow
+from spatialstream.stream.load_window import CONTINUOUS, SNAPSHOT, LoadWindow
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import RoundRecord
 from tests.simulation import IDLE, Simulation
@@ -123,7 +123,7 @@ def test_registered_queries_are_counted_by_type(stream: Stream, tmp_path: Path) 
     ends = {each.id: each.t for each in stream.queries if isinstance(each, Cancellation)}
     counts = window.counts()
     assert counts is not None
-    for kind in STANDING:
+    for kind in CONTINUOUS:
         asked = [query for query in stream.queries if isinstance(query, Query) and query.type == kind]
         ended = [min(each.t + each.lifetime.duration, ends.get(each.id, math.inf)) for each in asked]
         batch = QueryBatch.of([each for each, end in zip(asked, ended, strict=True) if end > began])
@@ -157,7 +157,7 @@ def test_queries_counted_by_leaf_are_those_that_came(slots: int, stream: Stream,
         of_leaf = version.index.nearest_leaves(batch.at) if kind == QueryType.SKQ else pairs
         expected = [sum(1 for each in of_leaf.tolist() if each == leaf) for leaf in range(window.leaves)]
         assert counts.queries[CODE[kind]].tolist() == expected
-    for kind in STANDING:
+    for kind in CONTINUOUS:
         assert counts.queries[CODE[kind]].tolist() == window.continuous[kind].tolist()
     assert set(counts.queries[CODE[QueryType.CKQ]].tolist()) == {window.everywhere["CKQ"]}
 
@@ -170,7 +170,7 @@ def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> No
         changed = window.version is not None and window.version.number != version.number
         window.use(version, record.round.watermark)
         window.take(record.round.watermark, loads)
-        for kind in STANDING:
+        for kind in CONTINUOUS:
             batch = QueryBatch.of(
                 [query for query in asked if query.type == kind and query.t <= record.round.watermark]
             )
@@ -178,7 +178,7 @@ def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> No
             assert (window.continuous[kind] <= most).all(), kind
             if changed and window.continuous[kind].any():
                 stood.add(kind)
-    assert stood == set(STANDING)
+    assert stood == set(CONTINUOUS)
 
 
 @given(st.data())
@@ -187,13 +187,13 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
     n = len(version.index.leaves)
     window = LoadWindow(10_000, 1_000)
     window.use(version, 0)
-    continuous = {kind: np.zeros(n) for kind in STANDING}
+    continuous = {kind: np.zeros(n) for kind in CONTINUOUS}
     came: list[tuple[int, dict[QueryType, np.ndarray]]] = []
     counts = st.lists(st.integers(0, 9), min_size=n, max_size=n).map(np.array)
     for watermark in range(1_000, 1_000 + 2_000 * data.draw(st.integers(1, 12)), 2_000):
         census = data.draw(st.booleans())
-        new = {kind: data.draw(counts) for kind in (*SNAPSHOT, *STANDING)}
-        stands = {kind: data.draw(counts) for kind in STANDING} if census else {}
+        new = {kind: data.draw(counts) for kind in (*SNAPSHOT, *CONTINUOUS)}
+        stands = {kind: data.draw(counts) for kind in CONTINUOUS} if census else {}
         loads = {}
         for slot in range(SLOTS):
             mine = version.mapping == slot
@@ -202,11 +202,11 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
             )
         window.take(watermark, loads)
         came = [(then, each) for then, each in [*came, (watermark, new)] if then > watermark - 10_000]
-        continuous = stands if census else {kind: continuous[kind] + new[kind] for kind in STANDING}
+        continuous = stands if census else {kind: continuous[kind] + new[kind] for kind in CONTINUOUS}
 
         found = window.counts()
         assert found is not None
-        for kind in STANDING:
+        for kind in CONTINUOUS:
             np.testing.assert_array_equal(window.continuous[kind], continuous[kind])
         np.testing.assert_array_equal(found.continuous, sum(continuous.values()))
         for kind in SNAPSHOT:

@@ -21,7 +21,7 @@ from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
-STANDING = (QueryType.CRQ, QueryType.CKQ, QueryType.CTQ)
+CONTINUOUS = (QueryType.CRQ, QueryType.CKQ, QueryType.CTQ)
 
 
 AGAIN = "somebody else"
@@ -76,7 +76,7 @@ class Listed(Simulation):
 def test_registered_queries_are_those_that_were_admitted(tmp_path: Path, mergers: int) -> None:
     listed, seeds = 0, examples(2, 9)
     for seed in range(seeds):
-        drawn = random_stream(seed, 300, 25, WGS84, types=STANDING, cancelled=0.3, repeated=0.0)
+        drawn = random_stream(seed, 300, 25, WGS84, types=CONTINUOUS, cancelled=0.3, repeated=0.0)
         objects = sorted(drawn.objects, key=lambda each: each.t)
         queries = registered_by(sorted(drawn.queries, key=lambda each: each.t))
         setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, interval=60_000, epoch_records=60, mergers=mergers)
@@ -102,7 +102,7 @@ def test_registered_queries_are_those_that_were_admitted(tmp_path: Path, mergers
 
 
 def test_who_has_registered_a_query_changes_no_row(tmp_path: Path) -> None:
-    drawn = random_stream(5, 300, 25, WGS84, types=STANDING, cancelled=0.3, repeated=0.0)
+    drawn = random_stream(5, 300, 25, WGS84, types=CONTINUOUS, cancelled=0.3, repeated=0.0)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
     setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, interval=60_000, epoch_records=60, mergers=2)

@@ -122,10 +122,10 @@ class LocatedReadPoint:
     actors: Mapping[int, str]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], world: World) -> LocatedReadPoint:
+    def of(cls, record: Mapping[str, Any], world: World) -> LocatedReadPoint:
         """From the answer of :class:`~spatialstream.actors.registry.ActorRegistry`."""
-        actors = {int(slot): address for slot, address in told["actors"].items() if address}
-        return cls(ReadPoint.of(told, partial(load_version, world.storage)), actors)
+        actors = {int(slot): address for slot, address in record["actors"].items() if address}
+        return cls(ReadPoint.of(record, partial(load_version, world.storage)), actors)
 
 
 class ReadPoints:

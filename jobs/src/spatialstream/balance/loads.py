@@ -25,7 +25,7 @@ from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.errors import StateError
-from spatialstream.model.kinds import STANDING, TYPES, Route, having
+from spatialstream.model.kinds import IS_CONTINUOUS, TYPES, Route, having
 
 __all__ = ["TRANSFER", "LeafCounts", "asked_of", "expected", "imbalance", "leaf_loads", "model_error", "slot_loads"]
 
@@ -155,7 +155,7 @@ def asked_of(index: GlobalIndex, counts: LeafCounts, statistics: Statistics) -> 
     if len(here):
         continuous[here] *= index.by_leaf(statistics, statistics.shares)[here]
     a_ms = float(statistics.queries.sum()) / max(statistics.span, 1.0) or 1.0  # arrivals of queries of all types per ms
-    result: Floats = np.where(STANDING[: len(TYPES), np.newaxis], continuous, came / counts.span) / a_ms
+    result: Floats = np.where(IS_CONTINUOUS[: len(TYPES), np.newaxis], continuous, came / counts.span) / a_ms
     return result
 
 

@@ -44,7 +44,7 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Floats, Ints, Words
 from spatialstream.model.errors import SettingError
 from spatialstream.model.hashing import hash_strings
-from spatialstream.model.kinds import STANDING, Route, having
+from spatialstream.model.kinds import IS_CONTINUOUS, Route, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.space import Space
@@ -297,14 +297,14 @@ class _Trial:
             rows = np.flatnonzero(chosen)
             return judge.queries.take(rows), asked[rows]
 
-        standing, weight = some(STANDING[code])
+        continuous, weight = some(IS_CONTINUOUS[code])
         ago = np.maximum(
-            np.minimum(standing.duration, judge.now - standing.t), 0
+            np.minimum(continuous.duration, judge.now - continuous.t), 0
         )  # counts() do not decay before the end
-        self._standing = standing, weight * np.exp(-ago / judge.memory)
-        self._asked = some(~STANDING[code] & ~_NEAREST[code])
-        self._matches = join.matches(*some(STANDING[code] & ~_EVERYWHERE[code]))
-        self._candidates = join.matches(*some(STANDING[code] & _EVERYWHERE[code]), everywhere=True)
+        self._continuous = continuous, weight * np.exp(-ago / judge.memory)
+        self._asked = some(~IS_CONTINUOUS[code] & ~_NEAREST[code])
+        self._matches = join.matches(*some(IS_CONTINUOUS[code] & ~_EVERYWHERE[code]))
+        self._candidates = join.matches(*some(IS_CONTINUOUS[code] & _EVERYWHERE[code]), everywhere=True)
         self._found = join.matches(*self._asked)
         nearest, weight = some(_NEAREST[code])
         stride = max(1, -(-len(nearest) // _NEAREST_QUERIES))
@@ -323,7 +323,7 @@ class _Trial:
         objects, matches, candidates, found = (
             np.bincount(owner, each, slots) for each in (self._weights, self._matches, self._candidates, self._found)
         )
-        entries = self._sent(version, *self._standing)
+        entries = self._sent(version, *self._continuous)
         asks = self._sent(version, *self._asked) + self._reached(version)
         columns = np.stack([objects, entries, matches, candidates, asks, found])
         seconds = 1e-6 * np.array(astuple(self._costs)) @ columns

@@ -47,7 +47,7 @@ SLACK = 0.1
 _EVEN = 1.25
 """Lmax/Lmin that the new leaves should allow, even if λ is larger."""
 
-_STANDING = 2_000
+_CONTINUOUS = 2_000
 """Maximum number of sampled queries for estimating which queries new leaves have in common with old ones."""
 
 
@@ -175,7 +175,7 @@ def _overlap(one: Floats, other: Floats) -> Floats:
 def _common(old: GlobalIndex, new: GlobalIndex, sample: Sample) -> Floats:
     """The fraction of each old leaf's continuous queries that concerns each new leaf, float64[new, old]; 1 if none."""
     queries = sample.continuous()
-    queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // _STANDING))))
+    queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // _CONTINUOUS))))
     one, other = (_concerned(index, queries) for index in (new, old))
     both: npt.NDArray[np.float32] = one.T.astype(np.float32) @ other.astype(np.float32)
     total = other.sum(axis=0)

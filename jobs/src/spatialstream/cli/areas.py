@@ -46,8 +46,8 @@ def add_parser(commands: Any) -> None:
     _add_force(delete)
 
 
-def _verb(verbs: Any, name: str, told: str, function: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+def _verb(verbs: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     live.add_broker(parser)
     shared.add_space(parser)
     shared.add_polygon_vertices(parser)

@@ -207,8 +207,8 @@ def own_rows(queries: QueryBatch) -> Callable[[str, str], bool]:
     """
     ids = frozenset(queries.ids.to_pylist())
     if not ids:
-        standing = {kind.type for kind in KINDS if kind.continuous}
-        return lambda name, kind: kind in standing
+        continuous = {kind.type for kind in KINDS if kind.continuous}
+        return lambda name, kind: kind in continuous
     return lambda name, kind: name in ids or name.rpartition("#")[0] in ids
 
 

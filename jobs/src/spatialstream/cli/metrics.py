@@ -32,7 +32,7 @@ from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
 from spatialstream.store.reports import most_expensive
 from spatialstream.stream.load_report import LoadObserver
-from spatialstream.stream.load_window import SNAPSHOT, STANDING, WindowView
+from spatialstream.stream.load_window import CONTINUOUS, SNAPSHOT, WindowView
 from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
 from spatialstream.stream.router import EpochRecord
 from spatialstream.stream.worker import RoundRecord
@@ -352,7 +352,7 @@ class _SlotSeries:
         self._bytes = series.gauge("state_bytes", "Size of a slot's indexes.")
         self._held = series.gauge("held_objects", "Objects kept in a slot.")
         self._load = series.gauge("load", "Load of a slot by the cost model.")
-        self._standing = series.gauge("continuous_queries", "Continuous queries of a slot.", "type")
+        self._continuous = series.gauge("continuous_queries", "Continuous queries of a slot.", "type")
         of_slot = (self._objects, self._matches, self._checked, self._seconds, self._bytes, self._held, self._load)
         for slot in range(slots):
             for metric in of_slot:
@@ -360,7 +360,7 @@ class _SlotSeries:
             for kind in TYPES:
                 self._queries.labels(slot, kind)
                 if kind not in SNAPSHOT:
-                    self._standing.labels(slot, kind)
+                    self._continuous.labels(slot, kind)
 
     def observe(self, slot: int, load: Mapping[str, Any]) -> None:
         """Record a slot's load in a round."""
@@ -373,7 +373,7 @@ class _SlotSeries:
         self._bytes.labels(slot).set(load["bytes"])
         self._held.labels(slot).set(load["held"])
         for kind, count in load["continuous"].items():
-            self._standing.labels(slot, kind).set(count)
+            self._continuous.labels(slot, kind).set(count)
 
     def estimate(self, loads: Floats) -> None:
         """Set the load of each slot by the cost model."""
@@ -391,15 +391,15 @@ class _LeafSeries:
         self._seconds = series.gauge("busy_seconds", text)
         text = "Objects kept in a leaf, estimated from its arrivals and the retention."
         self._held = series.gauge("held_objects", text)
-        self._standing = series.gauge("continuous_queries", "Continuous queries that concern a leaf.", "type")
+        self._continuous = series.gauge("continuous_queries", "Continuous queries that concern a leaf.", "type")
         self._queries = series.gauge("queries", "Snapshot queries that concerned a leaf in the last minutes.", "type")
         self._series: dict[tuple[Gauge, str | None], list[Gauge]] = {}
 
     def begin(self, leaves: int) -> None:
         """Replace all series by those of this number of leaves."""
         plain = (self._objects, self._checked, self._seconds, self._held)
-        typed = [(self._standing, kind) for kind in STANDING] + [(self._queries, kind) for kind in SNAPSHOT]
-        for metric in (*plain, self._standing, self._queries):
+        typed = [(self._continuous, kind) for kind in CONTINUOUS] + [(self._queries, kind) for kind in SNAPSHOT]
+        for metric in (*plain, self._continuous, self._queries):
             metric.clear()
         # looked up once: there may be thousands of leaves, and they are written every few seconds
         self._series = {(metric, None): [metric.labels(leaf) for leaf in range(leaves)] for metric in plain}
@@ -412,8 +412,8 @@ class _LeafSeries:
         self._set(self._checked, view.checked)
         self._set(self._seconds, view.seconds)
         self._set(self._held, counts.objects)
-        for kind, standing in view.continuous.items():
-            self._set(self._standing, standing, kind)
+        for kind, continuous in view.continuous.items():
+            self._set(self._continuous, continuous, kind)
         for kind, queries in view.queries.items():
             self._set(self._queries, queries, kind)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.connectors.program import program
-from spatialstream.model.areas import Standing
+from spatialstream.model.areas import GeometryState
 from spatialstream.model.tables import aligned
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def add_parser(commands: Any) -> None:
     refresh.add_argument("--timeout", type=shared.duration, default=60_000, metavar="TIME", help=text)
 
 
-def _verb(verbs: Any, name: str, told: str, function: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+def _verb(verbs: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     live.add_broker(parser)
     live.add_store(parser)
     kubernetes.add_cluster(parser)
@@ -59,7 +59,7 @@ def _list(options: argparse.Namespace) -> int:
         found = [
             each
             for each in stream.area_queries()
-            if options.area in (None, each.area) and not (options.outdated and each.standing is Standing.CURRENT)
+            if options.area in (None, each.area) and not (options.outdated and each.geometry is GeometryState.CURRENT)
         ]
     if options.json:
         for each in found:
@@ -82,7 +82,7 @@ def _refresh(options: argparse.Namespace) -> int:
 
 def outdated(stream: Stream) -> list[dict[str, Any]]:
     """The queries whose area has changed, or is deleted."""
-    return [_record(each) for each in stream.area_queries() if each.standing is not Standing.CURRENT]
+    return [_record(each) for each in stream.area_queries() if each.geometry is not GeometryState.CURRENT]
 
 
 def area_lines(found: Sequence[dict[str, Any]]) -> list[str]:
@@ -100,10 +100,10 @@ _COLUMNS = ("query", "area", "geometry")
 
 
 def _record(each: AreaQuery) -> dict[str, Any]:
-    told = {"query": each.id, "type": each.record["type"], "area": each.area, "geometry": each.standing.value}
+    told = {"query": each.id, "type": each.record["type"], "area": each.area, "geometry": each.geometry.value}
     return told | ({"by": each.record["by"]} if "by" in each.record else {})
 
 
 def _table(found: Iterable[AreaQuery]) -> list[str]:
-    rows = [[each.id, str(each.record["type"]), each.area, each.standing.value] for each in found]
+    rows = [[each.id, str(each.record["type"]), each.area, each.geometry.value] for each in found]
     return aligned(["query", "type", "area", "geometry"], rows)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spatialstream.client.registered import RegisteredQueries
-from spatialstream.model.areas import Area, AreaTable, Standing, renewed
+from spatialstream.model.areas import Area, AreaTable, GeometryState, renewed
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
@@ -57,12 +57,12 @@ class AreaQuery:
     Attributes:
         record: the query.
         area: the name of its area.
-        standing: how its geometry stands to that of the area.
+        geometry: whether its geometry is that of the area.
     """
 
     record: Mapping[str, Any]
     area: str
-    standing: Standing
+    geometry: GeometryState
 
     @property
     def id(self) -> str:
@@ -93,7 +93,7 @@ def area_queries(stream: Listed, areas: AreaTable) -> Iterator[AreaQuery]:
     while True:
         page = stream.queries(after, _PAGE)
         for record in page.queries:
-            if (found := areas.standing(record, stream.space)) is not None:
+            if (found := areas.geometry_state(record, stream.space)) is not None:
                 yield AreaQuery(record, *found)
         if page.last is None or len(page.queries) < _PAGE:
             return
@@ -118,7 +118,9 @@ def refresh(stream: Listed, area: Area, areas: AreaTable, writer: RecordWriter, 
     """
     until = time.monotonic() + timeout
     found = [
-        each for each in area_queries(stream, areas) if (each.area, each.standing) == (area.name, Standing.OUTDATED)
+        each
+        for each in area_queries(stream, areas)
+        if each.area == area.name and each.geometry is GeometryState.OUTDATED
     ]
     if not found:
         return Refreshed()
@@ -145,7 +147,7 @@ def _awaited(
     waiting, looked, refused = list(part), time.monotonic(), dict[str, str]()
     while waiting:
         last = stream.query(waiting[-1].id, max(1.0, until - time.monotonic())).queries
-        if last and areas.standing(last[0], stream.space) == (waiting[-1].area, Standing.CURRENT):
+        if last and areas.geometry_state(last[0], stream.space) == (waiting[-1].area, GeometryState.CURRENT):
             waiting.pop()
             continue
         if time.monotonic() > looked + LOOK_SECONDS:

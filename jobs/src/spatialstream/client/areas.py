@@ -19,7 +19,7 @@ from spatialstream.connectors.kafka import Connection
 from spatialstream.connectors.kafka_clients import offsets, read, send
 from spatialstream.model.areas import Area, AreaTable, read_areas
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
-from spatialstream.model.queries import check_by
+from spatialstream.model.query_fields import check_by
 from spatialstream.model.regions import check_area_name
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule

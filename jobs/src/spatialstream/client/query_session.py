@@ -95,7 +95,7 @@ class PendingQueries:
 
     Attributes:
         snapshots: the snapshot queries without an answer, by id.
-        standing: the continuous queries that may give more rows, by id.
+        continuous: the continuous queries that may give more rows, by id.
         by_clock: ids of the queries that got the current time. The times of the others may be far from the clock's.
         refused: reasons of rejected queries, by id.
         latest: the latest timestamp of a row, by id.
@@ -104,7 +104,7 @@ class PendingQueries:
     """
 
     snapshots: dict[str, Query] = field(default_factory=dict)
-    standing: dict[str, Query] = field(default_factory=dict)
+    continuous: dict[str, Query] = field(default_factory=dict)
     by_clock: frozenset[str] = frozenset()
     refused: dict[str, str] = field(default_factory=dict)
     latest: dict[str, int] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class PendingQueries:
     @property
     def done(self) -> bool:
         """Whether nothing is pending."""
-        return not self.snapshots and not self.standing
+        return not self.snapshots and not self.continuous
 
     @property
     def timed(self) -> list[Query]:
@@ -133,7 +133,7 @@ class PendingQueries:
 
     def may_concern(self, line: bytes) -> bool:
         """Whether an unparsed row may be an answer: a quick filter, since most rows belong to other clients."""
-        names = [*self.snapshots, *self.standing]
+        names = [*self.snapshots, *self.continuous]
         return len(names) > _MOST_LOOKS or any(not _PLAIN.fullmatch(name) or name.encode() in line for name in names)
 
     def take(self, row: Mapping[str, Any]) -> bool:
@@ -143,7 +143,7 @@ class PendingQueries:
             if (row["type"], t) != (query.type, query.t):
                 return False
             del self.snapshots[name]
-        elif (query := self.standing.get(name)) is None or row["type"] != query.type or t < query.t:
+        elif (query := self.continuous.get(name)) is None or row["type"] != query.type or t < query.t:
             return False
         self.latest[name] = max(t, self.latest.get(name, t))
         self.rows += 1
@@ -153,15 +153,15 @@ class PendingQueries:
     def refuse(self, name: str, reason: str) -> None:
         """Record that a query was rejected."""
         self.snapshots.pop(name, None)
-        self.standing.pop(name, None)
+        self.continuous.pop(name, None)
         self.refused[name] = reason
 
     def expire(self, now: int, grace: int) -> None:
         """Drop continuous queries that expired more than ``grace`` ms ago, if all of them got the current time."""
-        if self.by_clock.issuperset(self.standing):
-            for query in list(self.standing.values()):
+        if self.by_clock.issuperset(self.continuous):
+            for query in list(self.continuous.values()):
                 if query.t + query.lifetime.duration + grace <= now:
-                    del self.standing[query.id]
+                    del self.continuous[query.id]
 
     def cancellations(self, now: int) -> list[Cancellation]:
         """Return the cancellations of the continuous queries.
@@ -171,7 +171,7 @@ class PendingQueries:
         """
         return [
             Cancellation(name, max(query.t, now if name in self.by_clock else self.latest.get(name, query.t)))
-            for name, query in self.standing.items()
+            for name, query in self.continuous.items()
         ]
 
 

@@ -28,7 +28,7 @@ from spatialstream.client.results import answering
 from spatialstream.connectors.kafka import LARGEST_MESSAGE, Connection
 from spatialstream.model.arrays import Bytes, Ints
 from spatialstream.model.errors import SettingError, Unavailable
-from spatialstream.model.kinds import STANDING
+from spatialstream.model.kinds import IS_CONTINUOUS
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
@@ -265,10 +265,10 @@ class Sender:
             count: number of objects to send, from the start again when they are used up; None: each once.
         """
         tick, rate = self._tick, self.rate
-        standing = STANDING[queries.code]
-        if standing.any():
-            self.register(queries.take(np.flatnonzero(standing)), int(seconds * 1000) + _AFTER)
-        queries = queries.take(np.flatnonzero(~standing))
+        continuous = IS_CONTINUOUS[queries.code]
+        if continuous.any():
+            self.register(queries.take(np.flatnonzero(continuous)), int(seconds * 1000) + _AFTER)
+        queries = queries.take(np.flatnonzero(~continuous))
         lines = StampedLines(objects, self.space)  # takes seconds if there are many
         began = time.monotonic()
         most = len(lines) if count is None else count

@@ -19,10 +19,10 @@ from spatialstream.gateway.requests import check_parameters, wanted_form
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.areas import Area, asked_area, read_areas, with_area
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
-from spatialstream.model.queries import check_by
+from spatialstream.model.query_fields import check_by
 from spatialstream.model.regions import check_area_name
 
-__all__ = ["delete", "listed", "load", "owner", "put", "refresh", "resolved", "show", "standings"]
+__all__ = ["delete", "geometry_states", "listed", "load", "owner", "put", "refresh", "resolved", "show"]
 
 JSON = "application/json"
 
@@ -153,7 +153,7 @@ async def resolved(stream: ServedStream, places: Sequence[tuple[str, Any]]) -> l
     return await stream.call(work)
 
 
-def standings(opened: Stream, records: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+def geometry_states(opened: Stream, records: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """What a listing says of the geometry of each registered query, if it is of an area; nothing if nobody knows."""
     if not any("area" in (each.get("region") or {}) for each in records):
         return [{} for _ in records]
@@ -161,7 +161,7 @@ def standings(opened: Stream, records: Sequence[dict[str, Any]]) -> list[dict[st
         table = opened.areas.table()
     except (Unavailable, SettingError):
         return [{} for _ in records]
-    found = [table.standing(each, opened.space) for each in records]
+    found = [table.geometry_state(each, opened.space) for each in records]
     return [{} if each is None else {"geometry": each[1].value} for each in found]
 
 

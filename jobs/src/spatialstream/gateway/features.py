@@ -435,8 +435,8 @@ def _page(text: str | None) -> _Place | None:
     return (t, name, float(x), float(y)), number
 
 
-def _wrong(name: str, told: str) -> Problem:
-    return Problem("invalid", f"{name}: {told}", [{"parameter": name, "detail": told}])
+def _wrong(name: str, problem: str) -> Problem:
+    return Problem("invalid", f"{name}: {problem}", [{"parameter": name, "detail": problem}])
 
 
 async def _check_globe(stream: ServedStream) -> None:

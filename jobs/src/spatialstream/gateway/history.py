@@ -101,5 +101,5 @@ def _time(request: Request, name: str, default: int) -> int:
         raise _wrong(name, error.problem) from None
 
 
-def _wrong(parameter: str, told: str) -> Problem:
-    return Problem("invalid", f"{parameter}: {told}", [{"parameter": parameter, "detail": told}])
+def _wrong(parameter: str, problem: str) -> Problem:
+    return Problem("invalid", f"{parameter}: {problem}", [{"parameter": parameter, "detail": problem}])

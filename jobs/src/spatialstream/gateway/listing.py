@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from spatialstream.client.stream import RegisteredQueries, Stream
 from spatialstream.gateway.access import Caller
-from spatialstream.gateway.areas import standings
+from spatialstream.gateway.areas import geometry_states
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.requests import check_parameters
 from spatialstream.gateway.reviews import Reviewed
@@ -82,7 +82,7 @@ async def query(request: Request, stream: ServedStream) -> Response:
 
 def _listed(opened: Stream, found: RegisteredQueries) -> RegisteredQueries:
     """A page with what there is to say of the geometries of areas."""
-    said = standings(opened, found.queries)
+    said = geometry_states(opened, found.queries)
     return replace(found, so_far=[{**each, **more} for each, more in zip(found.so_far, said, strict=True)])
 
 

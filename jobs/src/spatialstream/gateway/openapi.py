@@ -18,7 +18,7 @@ from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
 from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.listing import MOST_LISTED
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
-from spatialstream.model.areas import Standing
+from spatialstream.model.areas import GeometryState
 from spatialstream.model.kinds import KINDS as QUERY_KINDS
 from spatialstream.model.kinds import Kind
 from spatialstream.model.schema import OBJECT_JSON, POLYGON_JSON, QUERY_FIELDS, QUERY_JSON, RESULT_JSON
@@ -41,11 +41,11 @@ def _schema(record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "$schema"} | more
 
 
-def _query(*, standing: bool) -> dict[str, Any]:
+def _query(*, continuous: bool) -> dict[str, Any]:
     """The schema of continuous or of snapshot queries as sent; without ``t`` they get the stream's clock."""
     return {
-        "title": "continuous query" if standing else "snapshot query",
-        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.continuous == standing],
+        "title": "continuous query" if continuous else "snapshot query",
+        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.continuous == continuous],
     }
 
 
@@ -128,8 +128,8 @@ _SCHEMAS = {
         links=_LINKS,
     ),
     "Item": {"allOf": [_FEATURE, _object(links=_LINKS)]},
-    "SnapshotQuery": _query(standing=False),
-    "RegisteredQuery": _query(standing=True),
+    "SnapshotQuery": _query(continuous=False),
+    "RegisteredQuery": _query(continuous=True),
     "QueryThatStands": _listed(),
     "Object": _sent(),
     "Row": _schema(RESULT_JSON)
@@ -194,7 +194,7 @@ _SCHEMAS = {
         rows={"type": "integer", "minimum": 0, "description": "rows of the query since its registration"},
         last_row={"type": ["integer", "null"], "description": "largest t of these rows, ms"},
         geometry={
-            "enum": [each.value for each in Standing],
+            "enum": [each.value for each in GeometryState],
             "description": "of a query of an area: whether it has the geometry that the area has now",
         },
     ),
@@ -258,8 +258,8 @@ _SCHEMAS = {
 }
 
 
-def _parameter(where: str, name: str, told: str, schema: Any = None, *, required: bool = False) -> dict[str, Any]:
-    return {"name": name, "in": where, "description": told, "required": required, "schema": schema or _TEXT}
+def _parameter(where: str, name: str, text: str, schema: Any = None, *, required: bool = False) -> dict[str, Any]:
+    return {"name": name, "in": where, "description": text, "required": required, "schema": schema or _TEXT}
 
 
 def _at_least(least: int) -> dict[str, Any]:
@@ -273,8 +273,8 @@ _TIME_UNIT = _parameter("query", "time_unit", "times are ms even if they look li
 _COLUMN = "(id|t|lon|lat|x|y|text|terms)=[^,=&]+"
 _EITHER = f"of {CSV} and {GEOJSON}"
 _LAYOUT = [
-    _parameter("query", name, told, schema)
-    for name, told, schema in (
+    _parameter("query", name, text, schema)
+    for name, text, schema in (
         (
             "columns",
             f"{_EITHER}: where the fields are",
@@ -313,14 +313,14 @@ _MANY = {"anyOf": [_ref("Answer"), {"type": "array", "items": _ref("Answer")}]}
 _ASKED = {"type": "array", "items": _ref("SnapshotQuery"), "minItems": 1, "maxItems": 1000}
 
 
-def _content(told: str, forms: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+def _content(text: str, forms: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
     content = {form: {"schema": schema} for form, schema in forms.items()}
     shown = {name: {"description": text, "schema": _TEXT} for name, text in (headers or {}).items()}
-    return {"description": told, "content": content} | ({"headers": shown} if shown else {})
+    return {"description": text, "content": content} | ({"headers": shown} if shown else {})
 
 
-def _body(told: str, form: str, schema: Any) -> dict[str, Any]:
-    return {"description": told, "required": True, "content": {form: {"schema": schema}}}
+def _body(text: str, form: str, schema: Any) -> dict[str, Any]:
+    return {"description": text, "required": True, "content": {form: {"schema": schema}}}
 
 
 _PAST = [

@@ -127,7 +127,7 @@ class Shares:
             client: name of the client.
             amount: the amount.
             kind: kind of the problem if it is refused.
-            had: amount that the request in question holds already: if nobody else holds any, the request may exceed the
+            had: amount that this request holds already: if nobody else holds any, the request may exceed the
                 client's share, and the total; None: it may not.
 
         Raises:

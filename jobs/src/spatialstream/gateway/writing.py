@@ -33,7 +33,8 @@ from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import RecordError, Unavailable
 from spatialstream.model.kinds import listed
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import Query, check_by
+from spatialstream.model.queries import Query
+from spatialstream.model.query_fields import check_by
 from spatialstream.model.times import check_time, format_duration, looks_like, looks_unlike
 from spatialstream.records.decode import Decoded, decode_objects
 from spatialstream.records.reasons import in_the_future, reason_class, too_old

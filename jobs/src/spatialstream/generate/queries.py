@@ -21,18 +21,10 @@ from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.arrays import Flags, Ints
 from spatialstream.model.expressions import Expression, absorbed
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
-from spatialstream.model.kinds import STANDING, TYPES, having
+from spatialstream.model.kinds import IS_CONTINUOUS, TYPES, having
+from spatialstream.model.lifetimes import ENDLESS_HALF_LIFE, endless
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import (
-    ENDLESS_HALF_LIFE,
-    Best,
-    Lifetime,
-    Predicate,
-    Query,
-    QueryBatch,
-    endless,
-    nobody,
-)
+from spatialstream.model.queries import Best, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.ranking.asked import EXPANSIONS, MOST_WORDS, Ranking
 from spatialstream.model.regions import Circle, Regions
 from spatialstream.model.terms import TermLists
@@ -81,7 +73,7 @@ def chosen(batches: Iterable[ObjectBatch], numbers: Ints) -> ObjectBatch:
 def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> QueryBatch:
     """The queries around ``objects``, which are the :func:`focuses`, in order of time."""
     code, random = _codes(settings), settings.random("queries", 1)
-    n, continuous = len(code), STANDING[code]
+    n, continuous = len(code), IS_CONTINUOUS[code]
     nearest = _NEAREST[code]
     number = np.concatenate([np.arange(count) for count in _counts(settings)])
     window, step = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
@@ -128,7 +120,7 @@ def _ranked(
     else:
         reach = math.sqrt(share * (space.east - space.west) * (space.north - space.south) / math.pi)
     words = keywords[row] or objects.terms[row][:1] or [_ANY_WORD]
-    continuous, window = bool(STANDING[queries.code[row]]), int(queries.window[row])
+    continuous, window = bool(IS_CONTINUOUS[queries.code[row]]), int(queries.window[row])
     half_life, duration = max(1, settings.duration // _HALVES), int(queries.duration[row])
     if continuous and settings.endless:
         half_life = max(half_life, ENDLESS_HALF_LIFE)

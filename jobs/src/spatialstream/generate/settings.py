@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import MOST_STEPS
+from spatialstream.model.lifetimes import MOST_STEPS
 from spatialstream.model.schema import LARGEST_K
 from spatialstream.model.space import WGS84, Space
 

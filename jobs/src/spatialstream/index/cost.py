@@ -14,7 +14,7 @@ import numpy as np
 
 from spatialstream.model.arrays import Floats, Ints
 from spatialstream.model.kernels import kernel
-from spatialstream.model.kinds import CODE, STANDING, QueryType
+from spatialstream.model.kinds import CODE, IS_CONTINUOUS, QueryType
 
 __all__ = ["CellStatistics", "expression_coverage", "keyword_coverage", "workloads"]
 
@@ -87,7 +87,7 @@ def workloads(asked: Floats, objects: Floats, rate: Floats, coverage: Floats) ->
         rate: float64[n], E_P, arrivals in P per ms.
         coverage: float64[2, n], Pr(q.φ ⊆ P.φ) of SRQ and of SKQ.
     """
-    continuous = STANDING[:-1]
+    continuous = IS_CONTINUOUS[:-1]
     visits = np.where(continuous[:, np.newaxis], rate, objects)
     visits[[CODE[QueryType.SRQ], CODE[QueryType.SKQ]]] *= coverage
     result: Floats = (asked * visits).sum(axis=0)

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Array, Floats, Ints, Words, numpy_view
 from spatialstream.model.hashing import hash_strings
-from spatialstream.model.kinds import CANCEL, STANDING, Route, having
+from spatialstream.model.kinds import CANCEL, IS_CONTINUOUS, Route, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.queries import QueryBatch
@@ -171,7 +171,7 @@ class Sample:
     def _fresh_at(self) -> Ints:
         """When the decay of each query starts: for a snapshot query its arrival, for a continuous one its end."""
         queries = self.queries
-        lasts = np.where(STANDING[queries.code], queries.duration, 0)
+        lasts = np.where(IS_CONTINUOUS[queries.code], queries.duration, 0)
         return np.where(lasts < self.now - queries.t, queries.t + lasts, np.maximum(self.now, queries.t))
 
     def counts(self) -> tuple[Floats, Floats]:
@@ -192,7 +192,7 @@ class Sample:
         A continuous query that lasts longer than ``memory`` counts as one that arrives once per ``memory`` and lasts
         that long.
         """
-        stand = STANDING[self.queries.code]
+        stand = IS_CONTINUOUS[self.queries.code]
         lasts = np.where(stand, np.minimum(self.queries.duration, int(self.memory)), self.queries.duration)
         queries = replace(self.queries, duration=lasts)
         return Statistics.of(self.space, self.objects, queries, self.span, levels, self.counts())

@@ -30,7 +30,7 @@ from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.expressions import expanded, has_marks, searched
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
-from spatialstream.model.kinds import CANCEL, CODE, STANDING, TYPES, QueryType, Route, having
+from spatialstream.model.kinds import CANCEL, CODE, IS_CONTINUOUS, TYPES, QueryType, Route, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
@@ -383,7 +383,7 @@ class Statistics:
         query arrives per ms.
         """
         chance = self.queries / max(float(self.queries.sum()), 1e-300)
-        lasts = np.where(STANDING[: len(TYPES), np.newaxis], self.lifetimes[:, cells], 1.0)
+        lasts = np.where(IS_CONTINUOUS[: len(TYPES), np.newaxis], self.lifetimes[:, cells], 1.0)
         result: Floats = chance[:, np.newaxis] * lasts * self.reach(cells)
         return result
 

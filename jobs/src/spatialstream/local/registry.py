@@ -30,7 +30,7 @@ from spatialstream.local.contents import content_digests
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.hashing import Seed, distinct, keyed_hashes, seed_of
-from spatialstream.model.kinds import CANCEL, STANDING, having
+from spatialstream.model.kinds import CANCEL, IS_CONTINUOUS, having
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.times import TIME_LIMIT
 
@@ -48,7 +48,7 @@ send it again; later, it would be answered twice or registered again, and withou
 def last_instant(queries: QueryBatch) -> Ints:
     """The last ms at which each query's id is in use, without cancellation."""
     end = queries.t + queries.duration
-    return np.where(STANDING[queries.code], np.where(_STEPS[queries.code], end, end - 1), queries.t)
+    return np.where(IS_CONTINUOUS[queries.code], np.where(_STEPS[queries.code], end, end - 1), queries.t)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +161,10 @@ class QueryRegistry:
                 last = "it is cancelled" if holder.until > TIME_LIMIT else holder.until
                 reasons[i] = f"id: {name!r} is in use until {last}; give another id, or cancel that query first"
             else:
-                current[name] = _Holder(int(number[i]), int(until[i]), bool(STANDING[code]), content[i].tobytes())
+                current[name] = _Holder(int(number[i]), int(until[i]), bool(IS_CONTINUOUS[code]), content[i].tobytes())
         admitted = np.flatnonzero((number >= 0) & (queries.code != CANCEL))
         if len(admitted):
-            kind = STANDING[queries.code[admitted]].astype(np.int64)
+            kind = IS_CONTINUOUS[queries.code[admitted]].astype(np.int64)
             ids = queries.ids.take(pa.array(admitted))
             # the last bit of the stored number marks continuous queries, the only ones that can be cancelled
             self._tiers.append(_Tier.of(ids, number[admitted] * 2 + kind, until[admitted], content[admitted]))

@@ -22,7 +22,7 @@ from spatialstream.model.regions import check_area_name, parse_region
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, DEFAULT_RULE, TermRule
 
-__all__ = ["RESOURCE", "Area", "AreaTable", "Standing", "asked_area", "read_areas", "renewed", "with_area"]
+__all__ = ["RESOURCE", "Area", "AreaTable", "GeometryState", "asked_area", "read_areas", "renewed", "with_area"]
 
 RESOURCE = "sa/"
 """What the owner of an area begins with if a SpatialArea keeps it; its namespace and name follow."""
@@ -71,8 +71,8 @@ class Area:
         }
 
 
-class Standing(Enum):
-    """How the geometry of a query is related to that of its area now."""
+class GeometryState(Enum):
+    """Whether a query has the geometry that its area has now."""
 
     CURRENT = "current"
     OUTDATED = "outdated"
@@ -156,8 +156,8 @@ class AreaTable:
         more = f" and {len(self) - _SHOWN} more" if len(self) > _SHOWN else ""
         return f"its areas are {', '.join(self.names[:_SHOWN])}{more}"
 
-    def standing(self, record: Mapping[str, Any], space: Space) -> tuple[str, Standing] | None:
-        """The area of a registered query, and how its geometry stands to it; None if it is of no area."""
+    def geometry_state(self, record: Mapping[str, Any], space: Space) -> tuple[str, GeometryState] | None:
+        """The area of a registered query, and whether its geometry is that of the area; None if it is of no area."""
         region = record.get("region")
         if not isinstance(region, Mapping) or "area" not in region:
             return None
@@ -165,8 +165,8 @@ class AreaTable:
         assert isinstance(polygon, Polygon)
         area = self._areas.get(polygon.area)
         if area is None:
-            return polygon.area, Standing.DELETED
-        return area.name, Standing.CURRENT if area.polygon == polygon else Standing.OUTDATED
+            return polygon.area, GeometryState.DELETED
+        return area.name, GeometryState.CURRENT if area.polygon == polygon else GeometryState.OUTDATED
 
 
 def asked_area(record: object) -> str | None:

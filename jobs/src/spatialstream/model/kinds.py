@@ -22,9 +22,9 @@ from spatialstream.model.selections import Best, Everything, Nearest, TopTerms
 __all__ = [
     "CANCEL",
     "CODE",
+    "IS_CONTINUOUS",
     "KINDS",
     "NAMES",
-    "STANDING",
     "TYPES",
     "Kind",
     "QueryType",
@@ -181,5 +181,5 @@ def listed(test: Callable[[Kind], bool]) -> str:
     return f"{', '.join(names)} or {last}" if names else last
 
 
-STANDING = having(lambda kind: kind.continuous)
+IS_CONTINUOUS = having(lambda kind: kind.continuous)
 """Whether each code is of a continuous query, bool[codes]."""

@@ -5,11 +5,10 @@ The paper's six types are combinations of these three parts (:mod:`spatialstream
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from functools import lru_cache, partial
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,33 +18,35 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError, StateError
-from spatialstream.model.expressions import (
-    MOST_GIVEN,
-    MOST_GROUPS,
-    Expression,
-    absorbed,
-    fields_literal,
-    fields_of,
-)
+from spatialstream.model.expressions import Expression, fields_literal, fields_of
 from spatialstream.model.ids import parse_id
+from spatialstream.model.kind import TEXT
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, Kind, kind_of
+from spatialstream.model.lifetimes import Lifetime, endless, parse_lifetime
 from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.properties.condition import Condition
 from spatialstream.model.properties.cql2 import parse_where
+from spatialstream.model.query_fields import (
+    Faults,
+    FieldReader,
+    TextParts,
+    check_by,
+    parse_count,
+    parse_point,
+    parse_text,
+    unknown_fields,
+)
 from spatialstream.model.ranking.asked import FIELDS, Ranking, parse_ranking
-from spatialstream.model.ranking.scores import LONGEST_LIFE
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
-from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY_FIELDS, QUERY_JSON, RANKING
+from spatialstream.model.schema import BY, QUERIES, QUERY_FIELDS, RANKING
 from spatialstream.model.selections import Best, Everything, Nearest, Selection, TopTerms
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import parse_chosen
-from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
-from spatialstream.model.times import FOREVER, parse_duration, parse_time
+from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule
+from spatialstream.model.times import parse_time
 
 __all__ = [
-    "ENDLESS_HALF_LIFE",
-    "MOST_STEPS",
     "Best",
     "Cancellation",
     "Everything",
@@ -55,31 +56,17 @@ __all__ = [
     "Query",
     "QueryBatch",
     "TopTerms",
-    "check_by",
-    "check_fields",
     "coded",
-    "endless",
-    "endless_durations",
     "named",
     "nobody",
     "parse_query",
 ]
 
 
-T = TypeVar("T")
-
 POLYGON_FIELD = pa.field("polygon", pa.dictionary(pa.int32(), pa.binary()))
 """The column of batches that have polygons."""
 
-MOST_STEPS = 10_000_000
-"""Maximum number of steps of a CTQ: each is a row, so one line of input yields about a gigabyte of results at most."""
-
-ENDLESS_HALF_LIFE = 3_600_000
-"""Shortest half-life, in ms, of a continuous query without a duration."""
-
-_NO_TEXT: tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]] = (), (), ()
-_KNOWN = dict.fromkeys(QUERY_JSON["properties"])
-_LONGEST_NAME = 40
+_NO_TEXT: TextParts = (), (), ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +92,6 @@ class Predicate:
 
 _NAMES = pa.array(NAMES)
 _KINDS = {(kind.selection, kind.continuous): kind for kind in KINDS}
-
-
-@dataclass(frozen=True, slots=True)
-class Lifetime:
-    """The time range of a query, in ms.
-
-    Attributes:
-        duration: τ. A snapshot query covers (t-τ, t]; a continuous query is active in [t, t+τ), see :func:`endless`.
-        continuous: whether the query is continuous.
-        window: for how long an object counts (T; required for a CTQ, optional for a CKQ and a CBQ); None: until the
-            query ends.
-        step: interval at which a CTQ reports (δ).
-    """
-
-    duration: int
-    continuous: bool = False
-    window: int | None = None
-    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,236 +188,80 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     """
     if not isinstance(record, dict):
         raise RecordError("record", "is not a JSON object")
-    faults = _Faults()
+    faults = Faults()
+    name, t = _identity(record, faults)
+    if record.get("type") == "CANCEL":
+        faults.check()
+        return Cancellation(name, t)
+    kind = _known_kind(record, faults)
+    read = FieldReader(record, _present(record, kind, faults), faults)
+    predicate, selection = _predicate(read, space, rule), _selection(read, kind, space)
+    ranking = _ranking(read, kind, t, space, rule)
+    if ranking is not None:
+        _, x, y = selection.columns
+        selection, predicate = selection.ranked(ranking), replace(predicate, region=Circle(x, y, ranking.reach))
+    lifetime = parse_lifetime(read, kind, t, ranking)
+    by = read("by", "", check_by)
+    fields = read("fields", None, parse_chosen, rule.fields)
+    faults.check()
+    return Query(name, t, predicate, selection, lifetime, by, fields)
+
+
+def _identity(record: Mapping[str, Any], faults: Faults) -> tuple[str, int]:
+    """Id and time, and what is wrong with fields that every record may have."""
     name = faults.of("", parse_id, record.get("id"))
     if record.get("type") is None:
         faults.add("type", f"is required; give {', '.join(NAMES[:-1])} or {NAMES[-1]}")
-    faults += _unknown(record)
+    faults += unknown_fields(record)
     if not isinstance(record.get("title", ""), str | None):
         faults.add("title", f"{record['title']!r} is not a string")
     if record.get("t") is None:
         faults.add("t", "is required; give milliseconds or ISO 8601")
-        t = 0
-    else:
-        t = faults.of(0, parse_time, record["t"])
-    if record.get("type") == "CANCEL":
-        faults.check()
-        return Cancellation(name, t)
+        return name, 0
+    return name, faults.of(0, parse_time, record["t"])
+
+
+def _known_kind(record: Mapping[str, Any], faults: Faults) -> Kind:
+    """The kind of a query. Without one nothing more can be told: it says which other fields there have to be."""
     kind = kind_of(record.get("type"))
     if kind is None:
         if record.get("type") is not None:
             faults.add("type", f"{record['type']!r} is not one of {', '.join(NAMES)}")
-        raise RecordError.of(faults)  # which other fields there have to be, it says
+        raise RecordError.of(faults)
+    return kind
+
+
+def _present(record: Mapping[str, Any], kind: Kind, faults: Faults) -> set[str]:
+    """The fields of a query that its kind takes."""
     present = {field for field in QUERY_FIELDS if record.get(field) is not None}
     required = {"id", "type", "t", *kind.required}
     for each in sorted(present - required - {*kind.optional}):
         faults.add(each, f"{kind.type} takes no {each}; remove it")
     for each in sorted(required - present - {"id", "t"}):  # of those it is known
         faults.add(each, f"{kind.type} requires {each}")
-    present &= required | {*kind.optional}
-
-    ranking: Ranking | None = None
-    region: Region | None = None
-    if "region" in present:
-        region = faults.of(None, parse_region, record["region"], space, "region", rule.polygon_vertices)
-    text = {field: record[field] for field in ("keywords", "any", "none") if field in present}
-    where = faults.of(None, parse_where, record["where"], rule.properties) if "where" in present else None
-    predicate = Predicate(region, *faults.of(_NO_TEXT, _expression, text, rule), where)
-    k = faults.of(1, _count, record["k"]) if "k" in present else 1
-    at = faults.of((0.0, 0.0), _point, record["at"], space) if "at" in present else (0.0, 0.0)
-    selection = kind.selection.of(k, *at)
-    if kind.is_ranked and {*kind.required} & {*FIELDS} <= present:
-        if not rule.ranking:
-            faults.add("type", f"{kind.type} needs a stream that counts words; start it with --ranking")
-        asked = {field: record[field] for field in FIELDS if field in present}
-        parse = partial(parse_ranking, continuous=kind.continuous)
-        ranking = faults.of(None, parse, asked, t, space, rule)
-        if ranking is not None:
-            selection = selection.ranked(ranking)
-            predicate = replace(predicate, region=Circle(*at, ranking.reach))
-    step = faults.of(None, _step, record["step"]) if "step" in present else None
-    half_life = ranking.half_life if ranking is not None and kind.continuous else None
-    duration = endless(step, half_life)
-    if "duration" in present:
-        duration = faults.of(duration, parse_duration, record["duration"])
-        if "between" in present:
-            faults.add("duration", "cannot be combined with between; remove one of the two")
-    elif ranking is not None and ranking.between is not None:
-        duration = t - ranking.between[0] + 1
-    if half_life is not None:
-        faults += _lives(record, half_life, duration)
-    if step is not None and duration // step > MOST_STEPS:
-        problem = f"{record['step']!r} is too short for a duration of {record['duration']!r}: {duration // step} steps"
-        least = duration // (MOST_STEPS + 1) + 1
-        right = f"a {kind.type} has at most {MOST_STEPS}; give a step of at least {least} ms, or a shorter duration"
-        faults.add("step", f"{problem}, and {right}")
-    window = faults.of(None, parse_duration, record["window"], "window") if "window" in present else None
-    by = faults.of("", check_by, record["by"]) if "by" in present else ""
-    fields = faults.of(None, parse_chosen, record["fields"], rule.fields) if "fields" in present else None
-    faults.check()
-    return Query(name, t, predicate, selection, Lifetime(duration, kind.continuous, window, step), by, fields)
+    return present & (required | {*kind.optional})
 
 
-def _lives(record: Mapping[str, Any], half_life: int, duration: int) -> Iterator[RecordError]:
-    """What is wrong with the half-life of a continuous query, of which its life has too many."""
-    given, most = record["halfLife"], half_life * LONGEST_LIFE
-    if record.get("duration") is None and half_life < ENDLESS_HALF_LIFE:
-        problem = f"{given!r} is too short for a query without a duration, which lasts {LONGEST_LIFE} half-lives"
-        yield RecordError("halfLife", f"{problem}; give at least 1h, or a duration of at most {most} ms")
-    elif record.get("duration") is not None and duration > most:
-        problem = f"{record['duration']!r} is more than {LONGEST_LIFE} half-lives of {given!r}"
-        yield RecordError("duration", f"{problem}; give at most {most} ms, or a longer halfLife")
+def _predicate(read: FieldReader, space: Space, rule: TermRule) -> Predicate:
+    region: Region | None = read("region", None, parse_region, space, "region", rule.polygon_vertices)
+    where = read("where", None, parse_where, rule.properties)
+    text = read.faults.of(_NO_TEXT, parse_text, read.among(TEXT), rule)
+    return Predicate(region, *text, where)
 
 
-class _Faults(list[RecordError]):
-    """What is wrong with a record, in the order in which it is found."""
-
-    def add(self, field: str, problem: str) -> None:
-        self.append(RecordError(field, problem))
-
-    def of(self, default: T, parse: Callable[..., T], *given: Any) -> T:
-        """What a function makes of a part of the record; the default where it cannot."""
-        try:
-            return parse(*given)
-        except RecordError as error:
-            self.append(error)
-            return default
-
-    def check(self) -> None:
-        """Raise all of it, if there is any."""
-        if self:
-            raise RecordError.of(self)
+def _selection(read: FieldReader, kind: Kind, space: Space) -> Selection:
+    k = read("k", 1, parse_count)
+    return kind.selection.of(k, *read("at", (0.0, 0.0), parse_point, space))
 
 
-def check_fields(names: Iterable[object]) -> None:
-    """Refuse names that are not query fields, even if the field is null: it may be a misspelt condition.
-
-    Raises:
-        RecordError: for the first unknown name; the message suggests the closest field.
-    """
-    for fault in _unknown(names):
-        raise fault
-
-
-def _unknown(names: Iterable[object]) -> Iterator[RecordError]:
-    for name in map(str, names):
-        if name not in _KNOWN:
-            short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
-            yield RecordError(short, f"is not a query field; {_meant(short)}")
-
-
-@lru_cache(256)
-def _meant(name: str) -> str:
-    near = get_close_matches(name.lower(), _KNOWN, 1)
-    return f"did you mean {near[0]}?" if near else f"the fields are {', '.join(_KNOWN)}"
-
-
-def endless(step: int | None, half_life: int | None = None) -> int:
-    """The duration of a continuous query that is given without one, and so is active until it is cancelled.
-
-    A CTQ ends by itself after :data:`MOST_STEPS` steps, and a CBQ after
-    :data:`~spatialstream.model.ranking.scores.LONGEST_LIFE` half-lives; with a half-life of less than
-    :data:`ENDLESS_HALF_LIFE` it has to have a duration. It is not written down: no duration is the same.
-    """
-    if half_life is not None and half_life >= ENDLESS_HALF_LIFE:
-        return min(FOREVER, half_life * LONGEST_LIFE)
-    return FOREVER if step is None else min(FOREVER, step * MOST_STEPS)
-
-
-def endless_durations(step: Ints, half_life: Ints | None = None) -> Ints:
-    """As :func:`endless`, int64[n], of n steps and half-lives of which -1 is none."""
-    steps: Ints = np.where((step < 0) | (step > FOREVER // MOST_STEPS), FOREVER, step * MOST_STEPS)
-    if half_life is None:
-        return steps
-    lives = np.minimum(half_life, FOREVER // LONGEST_LIFE + 1) * LONGEST_LIFE
-    return np.where(half_life >= ENDLESS_HALF_LIFE, np.minimum(lives, FOREVER), steps)
-
-
-def check_by(value: object) -> str:
-    """Validate the field ``by``: who registered a query.
-
-    Raises:
-        RecordError: ``value`` is not Unicode text of 1 to :data:`~spatialstream.model.schema.LONGEST_BY` bytes.
-    """
-    if not isinstance(value, str):
-        raise RecordError("by", f"{value!r} is not a string")
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise RecordError("by", f"{value!r} holds half of a surrogate pair; give Unicode text") from None
-    if not 1 <= size <= LONGEST_BY:
-        raise RecordError("by", f"has {size} bytes; give 1 to {LONGEST_BY} bytes of UTF-8")
-    return value
-
-
-def _point(value: object, space: Space) -> tuple[float, float]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise RecordError("at", f"must be a list of 2 numbers, [{', '.join(space.axes)}]")
-    return space.check_point(value[0], value[1], ("at", "at"))
-
-
-def _step(value: object) -> int:
-    step = parse_duration(value, "step")
-    if step == 0:
-        raise RecordError("step", "is 0; a step is at least 1 ms")
-    return step
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise RecordError("k", f"{value!r} is not an integer")
-    if not 1 <= value <= LARGEST_K:
-        raise RecordError("k", f"{value} is out of range; give 1 to {LARGEST_K}")
-    return value
-
-
-def _expression(
-    record: Mapping[str, Any], rule: TermRule
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """Parse the keywords, groups and forbidden terms, in canonical form."""
-    keywords, none = _terms(record, "keywords", rule), _terms(record, "none", rule)
-    any_groups = record.get("any")
-    if any_groups is None:
-        _check_words(len(keywords), 0, len(none), rule)
-        return keywords, (), none
-    if keywords:
-        raise RecordError("any", "cannot be combined with keywords; give one of the two")
-    if not isinstance(any_groups, list) or not all(isinstance(group, list) for group in any_groups):
-        raise RecordError("any", f"{any_groups!r} is not a list of groups, each a list of strings")
-    if not 1 <= len(any_groups) <= MOST_GIVEN:
-        raise RecordError("any", f"has {len(any_groups)} groups; give 1 to {MOST_GROUPS}, or remove it")
-    if not all(any_groups):
-        raise RecordError("any", "has an empty group, which would match every text; remove the group")
-    groups = absorbed(_terms({"any": group}, "any", rule) for group in any_groups)
-    if len(groups) > MOST_GROUPS:
-        raise RecordError("any", f"has {len(groups)} groups after removing redundant ones; give at most {MOST_GROUPS}")
-    _check_words(0, sum(map(len, groups)), len(none), rule)
-    return (*groups, (), none) if len(groups) == 1 else ((), groups, none)
-
-
-def _check_words(keywords: int, groups: int, none: int, rule: TermRule) -> None:
-    """Refuse more words in all than a query may have; the part with the most of them is named."""
-    count, field = max((keywords, "keywords"), (groups, "any"), (none, "none"))
-    if (total := keywords + groups + none) > rule.query_words:
-        of_all = "" if count == total else f" of {total} in all"
-        problem = f"has {count} words{of_all}; a query may have {rule.query_words}"
-        raise RecordError(field, f"{problem} (setting query-words)")
-
-
-def _terms(record: Mapping[str, Any], field: str, rule: TermRule) -> tuple[str, ...]:
-    """Extract the distinct terms of a field that is a list of strings."""
-    value = record.get(field)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(keyword, str) for keyword in value):
-        raise RecordError(field, f"{value!r} is not a list of strings")
-    result: dict[str, None] = {}
-    for keyword in value:
-        terms = extract_terms(keyword, rule)
-        if not terms:
-            raise RecordError(field, f"{keyword!r} has no term: no word character is left after term extraction")
-        result.update(dict.fromkeys(terms))
-    return tuple(result)
+def _ranking(read: FieldReader, kind: Kind, t: int, space: Space, rule: TermRule) -> Ranking | None:
+    """By what a query ranks; None if it does not, or what it requires for that is missing."""
+    if not kind.is_ranked or not {*kind.required} & {*FIELDS} <= {*read.present}:
+        return None
+    if not rule.ranking:
+        read.faults.add("type", f"{kind.type} needs a stream that counts words; start it with --ranking")
+    parse = partial(parse_ranking, continuous=kind.continuous)
+    return read.faults.of(None, parse, read.among(FIELDS), t, space, rule)
 
 
 def named(code: npt.NDArray[np.int8]) -> pa.DictionaryArray:

@@ -31,19 +31,12 @@ from spatialstream.model.arrays import Bytes, Flags, Floats, Ints, numpy_view, s
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.ids import EXACT_FLOATS
-from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING, having
+from spatialstream.model.kinds import CANCEL, IS_CONTINUOUS, KINDS, NAMES, having
+from spatialstream.model.lifetimes import MOST_STEPS, endless_durations
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.declared import PropertyType
-from spatialstream.model.queries import (
-    MOST_STEPS,
-    Cancellation,
-    Query,
-    QueryBatch,
-    endless_durations,
-    nobody,
-    parse_query,
-)
+from spatialstream.model.queries import Cancellation, Query, QueryBatch, nobody, parse_query
 from spatialstream.model.regions import Regions
 from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
@@ -866,7 +859,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     t = values.read_times(cells["t"], unit)
     duration = values.read_durations(cells["duration"], absent=-1)
     window, step = (values.read_durations(cells[field], absent=-1) for field in ("window", "step"))
-    duration = np.where(duration >= 0, duration, np.where(STANDING[code], endless_durations(step), 0))
+    duration = np.where(duration >= 0, duration, np.where(IS_CONTINUOUS[code], endless_durations(step), 0))
     k = values.read_counts(cells["k"])
     at = values.read_points(cells["at"])
     kind, shape = values.read_regions(cells["region"])

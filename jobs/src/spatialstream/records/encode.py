@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Array, Flags, Floats, Ints
 from spatialstream.model.expressions import Expression, fields_of, has_marks
 from spatialstream.model.geometry import BOX, POLYGON
-from spatialstream.model.kinds import CANCEL, KINDS, STANDING
+from spatialstream.model.kinds import CANCEL, IS_CONTINUOUS, KINDS
+from spatialstream.model.lifetimes import endless_durations
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, endless_durations, named
+from spatialstream.model.queries import QueryBatch, named
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
@@ -68,8 +69,8 @@ def query_lines(batch: QueryBatch) -> memoryview:
     """Queries and cancellations as JSON Lines."""
     asks = batch.code != CANCEL
     ranked = np.asarray(pc.not_equal(batch.ranking, "").to_numpy(zero_copy_only=False))
-    rankings, between, half_life = _rankings(batch.ranking, STANDING[batch.code])
-    endless = (STANDING[batch.code] | ranked) & (batch.duration == endless_durations(batch.step, half_life))
+    rankings, between, half_life = _rankings(batch.ranking, IS_CONTINUOUS[batch.code])
+    endless = (IS_CONTINUOUS[batch.code] | ranked) & (batch.duration == endless_durations(batch.step, half_life))
     return _bytes(
         _joined(
             '{"id": "',
@@ -114,14 +115,14 @@ def _rankings(texts: pa.StringArray, continuous: Flags) -> tuple[pa.StringArray,
     """
     distinct = texts.dictionary_encode()
     rankings = [Ranking.of_text(each) if each else None for each in distinct.dictionary.to_pylist()]
-    once, standing = (
+    once, registered = (
         pa.array([_fields(each, continuous=kind) for each in rankings], pa.string()).take(distinct.indices)
         for kind in (False, True)
     )
     between = np.array([each is not None and each.between is not None for each in rankings], np.bool_)
     half_life = np.array([-1 if each is None or each.half_life is None else each.half_life for each in rankings])
     at = distinct.indices.to_numpy(zero_copy_only=False)
-    return pc.if_else(pa.array(continuous), standing, once), between[at], np.where(continuous, half_life[at], -1)
+    return pc.if_else(pa.array(continuous), registered, once), between[at], np.where(continuous, half_life[at], -1)
 
 
 def _fields(ranking: Ranking | None, *, continuous: bool) -> str:

@@ -8,10 +8,11 @@ colours that follow the reader's light or dark theme.
 """
 
 from spatialstream.report.answer import answer_html
+from spatialstream.report.leaf_map import LeafTable
 from spatialstream.report.map import Map
 from spatialstream.report.page import Summary, write_page
 from spatialstream.report.statistics import statistics_svg, statistics_text
-from spatialstream.report.tree import LeafTable, tree_svg, tree_text
+from spatialstream.report.tree import tree_svg, tree_text
 
 __all__ = [
     "LeafTable",

@@ -18,9 +18,10 @@ from typing import Any, TypedDict
 from spatialstream.model.kinds import TYPES
 from spatialstream.model.space import Space
 from spatialstream.report.land import packed_land
+from spatialstream.report.leaf_map import LeafTable, slot_colour
 from spatialstream.report.modules import inlined
 from spatialstream.report.payload import payload
-from spatialstream.report.tree import LeafTable, slot_colour, tree_svg
+from spatialstream.report.tree import tree_svg
 from spatialstream.web import FOLDER
 
 __all__ = ["Summary", "write_page"]

@@ -20,8 +20,9 @@ import numpy as np
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import Expression
 from spatialstream.model.kinds import KINDS, TYPES, Kind
+from spatialstream.model.lifetimes import endless
 from spatialstream.model.properties.condition import text_of
-from spatialstream.model.queries import Best, Cancellation, Nearest, Predicate, Query, endless, parse_query
+from spatialstream.model.queries import Best, Cancellation, Nearest, Predicate, Query, parse_query
 from spatialstream.model.regions import Box, Polygon, Region, Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import ANY_WORDS, extract_terms

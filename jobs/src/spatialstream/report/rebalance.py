@@ -1,6 +1,6 @@
 """A proposal of rebalancing as a picture: the leaves on their slots before and after, and the slots' loads (SSTD, 5).
 
-The two maps are drawn as in :mod:`spatialstream.report.tree`: a leaf has the colour and number of its slot, in a depth
+The two maps are as in :mod:`spatialstream.report.leaf_map`: a leaf has the colour and number of its slot, in a depth
 of colour that grows with its load. Leaves that do not move are pale. A leaf that moves has a frame, dashed before and
 solid after, and after the move a corner in the colour of its previous slot. Below, each slot has a pale bar for its
 load before and a strong one for its load after, in percent of the total load before, so that load saved by a better
@@ -18,7 +18,8 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.space import Space
 from spatialstream.model.tables import ratio
-from spatialstream.report.tree import _MARGIN_LEFT, LeafTable, _axes, _map, _picture, _place, _tiles, _View, slot_colour
+from spatialstream.report.leaf_map import LeafTable, leaf_map, slot_colour, tiles_of
+from spatialstream.report.map_view import MARGIN_LEFT, View, axes, picture, place_of
 
 __all__ = ["rebalance_svg"]
 
@@ -50,9 +51,9 @@ def rebalance_svg(proposal: Proposal, space: Space, width: int = 1200) -> str:
     """
     if width < 720:
         raise ValueError(f"width is {width}; the picture needs at least 720 pixels")
-    inner = (width - _MARGIN_LEFT - _GAP - 16) // 2
-    before = _View.fit(space.bounds, _MARGIN_LEFT, _TOP, inner)
-    after = _View.fit(space.bounds, _MARGIN_LEFT + inner + _GAP, _TOP, inner)
+    inner = (width - MARGIN_LEFT - _GAP - 16) // 2
+    before = View.fit(space.bounds, MARGIN_LEFT, _TOP, inner)
+    after = View.fit(space.bounds, MARGIN_LEFT + inner + _GAP, _TOP, inner)
     chart = before.bottom + 96
     height = chart + _CHART + 30
     title = _title(proposal)
@@ -65,7 +66,7 @@ def rebalance_svg(proposal: Proposal, space: Space, width: int = 1200) -> str:
         "framed: leaves that change slot; the corner has the colour of the slot that they come from</text>",
         *_bars(proposal, before.left, chart, width - before.left - 16),
     ]
-    return _picture(width, height, title, parts, _MORE_STYLE)
+    return picture(width, height, title, parts, _MORE_STYLE)
 
 
 def _title(proposal: Proposal) -> str:
@@ -95,12 +96,12 @@ def _arrivals(proposal: Proposal) -> dict[int, int]:
 
 
 def _side(
-    version: RoutingVersion, loads: Floats, moved: Codes, space: Space, view: _View, arrivals: dict[int, int] | None
+    version: RoutingVersion, loads: Floats, moved: Codes, space: Space, view: View, arrivals: dict[int, int] | None
 ) -> list[str]:
     """One of the two maps; ``arrivals`` says where leaves come from, and is None for the map before."""
     table = LeafTable.of(version, loads, version.index.leaves.objects)
     everything = np.arange(len(table))
-    tiles, _ = _tiles(table, view, everything)
+    tiles, _ = tiles_of(table, view, everything)
     moving = set(moved.tolist())
     name = "before" if arrivals is None else "after"
     heading = f"{name}: {len(table):,} leaves, Lmax/Lmin {ratio(table.imbalance)}"
@@ -108,7 +109,7 @@ def _side(
     for tile in sorted(tiles, key=lambda each: each.leaf in moving):
         left, top, wide, high = tile.rect
         inset = min(1.0, 0.1 * min(wide, high)) if tile.leaf in moving else 0.0
-        place = _place(left + inset, top + inset, wide - 2 * inset, high - 2 * inset)
+        place = place_of(left + inset, top + inset, wide - 2 * inset, high - 2 * inset)
         line = min(2.2, 0.5 + 0.06 * min(wide, high))
         if tile.leaf not in moving:
             marks.append(f'<rect class="still" {place}/>')
@@ -124,10 +125,10 @@ def _side(
     return [
         f'<text x="{view.left}" y="{view.top - 12}" style="font-weight:600">{escape(heading)}</text>',
         f'<g id="qt-{name}">',
-        *_map(table, space, view, everything, None),
+        *leaf_map(table, space, view, everything, None),
         *marks,
         "</g>",
-        *_axes(space, view),
+        *axes(space, view),
     ]
 
 

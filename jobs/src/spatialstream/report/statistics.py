@@ -17,10 +17,10 @@ import numpy as np
 
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints
-from spatialstream.model.kinds import STANDING, TYPES
+from spatialstream.model.kinds import IS_CONTINUOUS, TYPES
 from spatialstream.model.space import Space
 from spatialstream.model.tables import aligned
-from spatialstream.report.tree import _axes, _decimals, _degrees, _land_path, _picture, _View
+from spatialstream.report.map_view import View, axes, decimals, degrees, land_path, picture
 
 __all__ = ["statistics_svg", "statistics_text"]
 
@@ -97,7 +97,7 @@ def _regional(statistics: Statistics) -> list[_Regional]:
     for code, kind in enumerate(TYPES):
         asked = statistics.reached[code] > 0.0
         cells = asked, np.flatnonzero(asked & (statistics.cells.first < 0))
-        if STANDING[code]:
+        if IS_CONTINUOUS[code]:
             numbers = statistics.lifetimes[code], statistics.basis[code]
             regional.append(_Regional(kind, "duration", "duration of queries", *numbers, *cells, _lasting, _LASTING))
         if code in (SRQ, SKQ):
@@ -129,7 +129,7 @@ def statistics_text(statistics: Statistics) -> str:
         lasts = float(statistics.duration_sums[code].sum()) / count
         words = float(statistics.lengths[code] @ np.arange(statistics.lengths.shape[1])) / count
         reached = float(statistics.reached[code, finest].sum()) / count
-        stands = _lasting(lasts) if STANDING[code] else ""
+        stands = _lasting(lasts) if IS_CONTINUOUS[code] else ""
         part = f"{100 * count / whole:.1f} %"
         rows.append([kind, f"{count:,.0f}", part, _number(words), stands, f"{reached:,.1f}"])
     head = ["type", "queries", "part", "keywords", "duration", "cells reached"]
@@ -164,9 +164,9 @@ def _place(space: Space, box: Floats) -> str:
     """The middle of a cell."""
     x, y = 0.5 * (box[0] + box[2]), 0.5 * (box[1] + box[3])
     if space.geographic:
-        return f"{_degrees(round(y, 1), 'S', 'N')} {_degrees(round(x, 1), 'W', 'E')}"
-    decimals = _decimals(space)
-    return f"{x:.{decimals}f}, {y:.{decimals}f}"
+        return f"{degrees(round(y, 1), 'S', 'N')} {degrees(round(x, 1), 'W', 'E')}"
+    digits = decimals(space)
+    return f"{x:.{digits}f}, {y:.{digits}f}"
 
 
 # ------------------------------------------------------------------------------------------------------------- picture
@@ -260,7 +260,7 @@ def statistics_svg(statistics: Statistics, width: int = 960) -> str:
         bottom += 84
     title = f"J: {len(statistics.cells):,} cells on {int(statistics.cells.level[-1]) + 1} levels"
     head = f'<text x="{_LEFT}" y="22" class="big">{escape(title)}</text>'
-    return _picture(width, bottom, title, [head, *parts], _STYLE)
+    return picture(width, bottom, title, [head, *parts], _STYLE)
 
 
 def _rows(statistics: Statistics, panels: list[_Panel], across: int, each: int, top: int) -> tuple[list[str], int]:
@@ -269,8 +269,8 @@ def _rows(statistics: Statistics, panels: list[_Panel], across: int, each: int, 
     parts, bottom = list[str](), top
     for number, panel in enumerate(panels):
         row, column = divmod(number, across)
-        view = _View.fit(statistics.space.bounds, _LEFT + column * (each + _GAP), 0, each)
-        view = _View(view.bounds, view.left, top + 24 + row * (view.height + _HEAD + 24), view.width, view.height)
+        view = View.fit(statistics.space.bounds, _LEFT + column * (each + _GAP), 0, each)
+        view = View(view.bounds, view.left, top + 24 + row * (view.height + _HEAD + 24), view.width, view.height)
         bottom = view.bottom
         parts.append(
             f'<text x="{view.left}" y="{view.top - 8}"><tspan class="name">{escape(panel.name)}</tspan>'
@@ -282,7 +282,7 @@ def _rows(statistics: Statistics, panels: list[_Panel], across: int, each: int, 
     return parts, bottom
 
 
-def _map(statistics: Statistics, view: _View, boxes: Floats, panel: _Panel) -> list[str]:
+def _map(statistics: Statistics, view: View, boxes: Floats, panel: _Panel) -> list[str]:
     """Draw cells in their shades, with outlines of those that have an average of their own."""
     cells, space = statistics.cells, statistics.space
     sides = np.array([view.rect(box) for box in boxes.tolist()])
@@ -297,7 +297,7 @@ def _map(statistics: Statistics, view: _View, boxes: Floats, panel: _Panel) -> l
     for step in range(1, _SHADES + 1):
         if path := _path(sides[drawn[shade == step]]):
             parts.append(f'<path d="{path}" {_fill(panel.ink, step)}{line}/>')
-    if space.geographic and (shore := _land_path(view)):
+    if space.geographic and (shore := land_path(view)):
         clip = f"qt-clip-{view.left}-{view.top}"
         parts.append(f'<clipPath id="{clip}"><rect {frame}/></clipPath>')
         parts.append(f'<path class="shore" clip-path="url(#{clip})" d="{shore}"/>')
@@ -307,7 +307,7 @@ def _map(statistics: Statistics, view: _View, boxes: Floats, panel: _Panel) -> l
             f'<path class="own" d="{_path(sides[[cell]])}"><title>{escape(text(cell))}</title></path>'
             for cell in own[~small[own]].tolist()
         ]
-    return [*parts, *_axes(space, view)]
+    return [*parts, *axes(space, view)]
 
 
 def _path(sides: _Sides) -> str:
@@ -318,7 +318,7 @@ def _fill(ink: _Ink, step: int) -> str:
     return f'fill="{ink.colour}" fill-opacity="{ink.palest + (0.94 - ink.palest) * step / _SHADES:.2f}"'
 
 
-def _scale(ink: _Ink, low: str, high: str, view: _View) -> list[str]:
+def _scale(ink: _Ink, low: str, high: str, view: View) -> list[str]:
     """What the shades of one map mean, below it."""
     x, y = view.left + 80, view.bottom + 25
     return [

@@ -26,7 +26,7 @@ from pyspark.sql import Row
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.ids import EXACT_FLOATS
 from spatialstream.model.properties.declared import NO_PROPERTIES, Properties, PropertyType
-from spatialstream.model.queries import check_fields
+from spatialstream.model.query_fields import check_fields
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.times import in_milliseconds

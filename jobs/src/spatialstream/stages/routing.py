@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.index.version import RoutingVersion
-from spatialstream.model.kinds import STANDING, Route, having
+from spatialstream.model.kinds import IS_CONTINUOUS, Route, having
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.regions import Circle, Region, Regions
 
@@ -69,7 +69,7 @@ class Routing:
 
     def route_queries(self, queries: QueryBatch) -> Pairs:
         """The slots of each query: (row int32[m], slot int32[m]), ascending by both, each pair once."""
-        continuous, everywhere = STANDING[queries.code], _EVERYWHERE[queries.code]
+        continuous, everywhere = IS_CONTINUOUS[queries.code], _EVERYWHERE[queries.code]
         nearest = _TWO_PHASE[queries.code] & self.two_phase
         parts = [self._under(self.active, queries, np.flatnonzero(~(nearest | everywhere)))]
         if everywhere.any():

@@ -34,7 +34,7 @@ from spatialstream.local.indexes import INDEXES
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.errors import Lost, StateError
-from spatialstream.model.kinds import CODE, KINDS, STANDING, TYPES, Kind, Route, having
+from spatialstream.model.kinds import CODE, IS_CONTINUOUS, KINDS, TYPES, Kind, Route, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
@@ -44,7 +44,7 @@ from spatialstream.stages.archive import write_archive
 from spatialstream.stages.corpus import CorpusTables, kept_tables
 from spatialstream.stages.kinds import CONTINUOUS
 from spatialstream.stages.kinds.base import Arrived
-from spatialstream.stages.kinds.standing_best import weighed
+from spatialstream.stages.kinds.continuous_best import weighed
 from spatialstream.stages.load import Load
 from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
@@ -509,7 +509,7 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
     """The continuous queries, for MERGE, which recognizes a query from several slots by its number."""
     # every slot has every CKQ, and one of them forwards it
-    known, known_number = _among(queries, number, STANDING if slot == 0 else STANDING & ~_EVERYWHERE)
+    known, known_number = _among(queries, number, IS_CONTINUOUS if slot == 0 else IS_CONTINUOUS & ~_EVERYWHERE)
     if len(known):
         known = replace(known, keywords=known.keywords.compact())
         yield slot, messages.REGISTERED, known.to_arrow().append_column("number", pa.array(known_number))

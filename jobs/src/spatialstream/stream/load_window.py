@@ -21,12 +21,12 @@ from spatialstream.model.kinds import CODE, KINDS, TYPES, Route
 from spatialstream.records.commonest import commonest
 from spatialstream.stages.turns import NEVER
 
-__all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
+__all__ = ["CONTINUOUS", "SNAPSHOT", "LoadWindow", "WindowView"]
 
 SNAPSHOT = tuple(kind.type for kind in KINDS if not kind.continuous)
 """Snapshot queries."""
 
-STANDING = tuple(kind.type for kind in KINDS if kind.continuous and kind.route is Route.REGION)
+CONTINUOUS = tuple(kind.type for kind in KINDS if kind.continuous and kind.route is Route.REGION)
 """Continuous queries that concern some leaves."""
 
 _EVERYWHERE = tuple(kind.type for kind in KINDS if kind.route is Route.EVERYWHERE)
@@ -64,7 +64,7 @@ class WindowView:
         counts: the input of :func:`spatialstream.balance.loads.leaf_loads`; None before anything has come.
         checked: float64[n], see :attr:`LoadWindow.checked`.
         seconds: float64[n], see :attr:`LoadWindow.seconds`.
-        continuous: float64[n] for each of :data:`STANDING`, see :attr:`LoadWindow.continuous`.
+        continuous: float64[n] for each of :data:`CONTINUOUS`, see :attr:`LoadWindow.continuous`.
         queries: float64[n] for each of :data:`SNAPSHOT`, see :meth:`LoadWindow.queries`.
         watermark: the latest watermark of a round, ms.
         kept: int64[2, slots], see :attr:`LoadWindow.kept`; None: some slot has not reported.
@@ -91,7 +91,7 @@ class LoadWindow:
 
     Attributes:
         version: the active version; None before :meth:`use`.
-        continuous: registered continuous queries that concern each leaf, float64[n] for each of :data:`STANDING`.
+        continuous: registered continuous queries that concern each leaf, float64[n] for each of :data:`CONTINUOUS`.
         everywhere: registered queries of the types that concern every leaf.
         kept: numbers of objects and of continuous queries that each slot has last reported.
         first: the first watermark of any round, ms; None before.
@@ -106,7 +106,7 @@ class LoadWindow:
         self._retention = retention
         self._samples: deque[_Sample] = deque()
         self.version: RoutingVersion | None = None
-        self.continuous: dict[str, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
+        self.continuous: dict[str, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in CONTINUOUS}
         self.everywhere = dict.fromkeys(_EVERYWHERE, 0)
         self.kept: dict[int, tuple[int, int]] = {}
         self.first: int | None = None
@@ -119,7 +119,7 @@ class LoadWindow:
         if self.version is None or self.version.number != version.number:
             self.version = version
             self._samples.clear()
-            self.continuous = {kind: np.zeros(self.leaves) for kind in STANDING}
+            self.continuous = {kind: np.zeros(self.leaves) for kind in CONTINUOUS}
             self.began = watermark if watermark > NEVER else None
 
     @property
@@ -137,7 +137,7 @@ class LoadWindow:
         for slot, load in loads.items():
             self._objects(load, sample)
             self._queries(load, sample)
-            self._standing(slot, load)
+            self._continuous(slot, load)
             if "held" in load:
                 self.kept[slot] = load["held"], sum(load["continuous"].values())
         self._moved(loads)
@@ -175,7 +175,7 @@ class LoadWindow:
             leaves, counts = (np.concatenate(columns) for columns in zip(*(cells for _, cells in found), strict=True))
             np.add.at(sample.seconds, leaves, spread(Spent.of(load.get("spent", {})).queries, counts))
 
-    def _standing(self, slot: int, load: Mapping[str, Any]) -> None:
+    def _continuous(self, slot: int, load: Mapping[str, Any]) -> None:
         """Registrations add to the registered queries; a census counts them anew, without those that have ended."""
         assert self.version is not None
         census = "leaf_continuous" in load
@@ -256,7 +256,7 @@ class LoadWindow:
         queries = np.zeros((len(TYPES), self.leaves))
         for kind in SNAPSHOT:
             queries[CODE[kind]] = self.queries(kind)
-        for kind in STANDING:
+        for kind in CONTINUOUS:
             queries[CODE[kind]] = self.continuous[kind]
         for kind, count in self.everywhere.items():
             queries[CODE[kind]] = count

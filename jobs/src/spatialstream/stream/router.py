@@ -1,7 +1,8 @@
 """The router of a stream: decides the next epoch from new records.
 
-It only decides; the driver (:mod:`~spatialstream.stream.driver`) acts. The clocks
-(:mod:`~spatialstream.stream.clocks`) give the timestamp up to which an epoch reaches; later records wait in their runs.
+It only decides; the driver (:mod:`~spatialstream.stream.driver`) acts. The watermarks of the
+partitions (:mod:`~spatialstream.stream.watermarks`) give the timestamp up to which an epoch reaches; later records wait
+in their runs.
 The routing store says whether a new version is wanted (:mod:`~spatialstream.stream.adoption`). All decisions, and the
 offsets up to which the input has been read, are written atomically into the epoch's record: from then on the epoch is
 fixed, and a process that repeats it does the same.
@@ -36,9 +37,9 @@ from spatialstream.stages.versions import VERSIONS, number_of, save_version, ver
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_named
 from spatialstream.stream.adoption import Adoption
-from spatialstream.stream.clocks import Clocks
 from spatialstream.stream.leadership import Alone, Leadership
 from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.watermarks import Watermarks
 
 __all__ = ["EPOCHS", "EpochRecord", "Router", "ends_of_epochs", "latest_epoch"]
 
@@ -74,7 +75,7 @@ class EpochRecord:
     """
 
     epoch: Epoch
-    clocks: Clocks
+    clocks: Watermarks
     adoption: Adoption
     controls: tuple[Control, ...]
     intakes: tuple[Intake, ...]
@@ -208,7 +209,7 @@ class Router:
         """
         before, settings, now = self.last, self.settings, self._now()
         number = next_turn(self.last_done)
-        clocks = Clocks.start(self._names, now) if before is None else before.clocks
+        clocks = Watermarks.start(self._names, now) if before is None else before.clocks
         given: dict[str, int] = {}
         for intake in intakes:
             clock = NEVER if intake.clock is None else intake.clock

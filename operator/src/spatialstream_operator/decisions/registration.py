@@ -15,18 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from spatialstream.model.errors import RecordError
-from spatialstream.model.queries import endless
+from spatialstream.model.lifetimes import endless
 from spatialstream.model.times import parse_duration
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 
-__all__ = ["NO_GATEWAY", "Registration", "Wish", "hindrance", "news", "next_registration", "registrations"]
+__all__ = ["NO_GATEWAY", "NO_STREAM", "Registration", "Wish", "hindrance", "news", "next_registration", "registrations"]
 
 NO_GATEWAY = (
     "The operator has no gateway to reach the stream; install the chart with gateway.enabled and "
     "gateway.access.tokenReview."
 )
+
+NO_STREAM = frozenset({"NoStream", "StreamDeleted"})
+"""Reasons of a condition with which nothing of a resource is left, because its stream does not exist."""
 
 _STREAM = "stream"
 _DIGEST = 12
@@ -83,23 +86,23 @@ class Registration:
     Attributes:
         query: its id.
         t: the time of its registration, in ms of the stream's clock.
-        taken: whether the stream has confirmed the registration.
+        confirmed: whether the stream has confirmed the registration.
     """
 
     query: str
     t: int
-    taken: bool = False
+    confirmed: bool = False
 
     def to_status(self) -> dict[str, Any]:
         """Convert to the form of ``status.registrations``."""
-        return {"query": self.query, "t": self.t, "taken": self.taken}
+        return {"query": self.query, "t": self.t, "confirmed": self.confirmed}
 
 
 def registrations(status: Mapping[str, Any]) -> list[Registration]:
     """The registrations in a status."""
     given = status.get("registrations")
     return [
-        Registration(name, t, records.flag(each, "taken") is True)
+        Registration(name, t, records.flag(each, "confirmed") is True)
         for each in (given if isinstance(given, list) else ())
         if isinstance(each, Mapping)
         and (name := records.text(each, "query"))
@@ -116,7 +119,7 @@ def next_registration(wish: Wish, known: Registration | None, clock: int, same_s
         clock: the stream's clock, in ms.
         same_stream: whether that registration was with this stream, not an earlier one of the same name.
     """
-    if known is not None and not known.taken:
+    if known is not None and not known.confirmed:
         return known
     if known is not None and same_stream and (end := wish.end(known.t)) is not None and end <= clock:
         return None

@@ -22,7 +22,7 @@ each_strategy = pytest.mark.parametrize("strategy", [split_and_merge, shift], id
 
 
 def sampled(cells, side, regions=(), space=PLANE) -> Sample:
-    """A sample with a number of objects in the middle of each cell (column, row), and standing queries."""
+    """A sample with a number of objects in the middle of each cell (column, row), and continuous queries."""
     width, height = (space.east - space.west) / side, (space.north - space.south) / side
     places = [
         (space.west + (column + 0.5) * width, space.south + (row + 0.5) * height)

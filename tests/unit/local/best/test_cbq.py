@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.local.best import cbq
 from spatialstream.local.best.cbq import ContinuousBestIndex
 from spatialstream.local.best.merger import BestMerger, ScoredArrivals
-from spatialstream.local.nearest.skyband import Changes
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Best, Lifetime, Predicate, Query, QueryBatch
 from spatialstream.model.ranking.asked import Ranking
@@ -22,7 +20,20 @@ from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
 from spatialstream.oracle.ranking import forward, forward_order, space_score, text_score
 from tests.streams import expressions
-from tests.unit.local.continuous import LAST, PLACES, PLANE, WORDS, Epoch, Run, Stream, compiled, order, streams
+from tests.unit.local.continuous import (
+    PLACES,
+    PLANE,
+    WORDS,
+    Candidates,
+    Epoch,
+    MergedRun,
+    Stream,
+    compiled,
+    first_of,
+    order,
+    queries_of,
+    streams,
+)
 from tests.unit.local.test_moves import Router, cancel, moves
 from tests.unit.memory_files import MemoryFiles
 
@@ -41,32 +52,11 @@ class Weights:
 
 def expected(stream: Stream) -> list[Row]:
     """Every change of every answer, from its definition."""
-    rows = []
-    last = stream.epochs[-1].horizon if stream.epochs else 0
-    for number, query in enumerate(stream.queries):
-        window = query.lifetime.window
-        end = min(query.t + query.lifetime.duration, stream.end[number])
-        scored = scores(query, [o for o in stream.objects if query.t <= o.t < end], stream.space)
-        events = [(each[0].t, 1, order(each[0]), i) for i, each in enumerate(scored)]
-        if window is not None:
-            events += [(t, 0, (), -1) for t in {o.t + window for o, *_ in scored} if t < end and t <= last]
-        answer: list[tuple[Any, ...]] = []
-        seen: list[tuple[Any, ...]] = []
-        for now, phase, place, i in sorted(events):
-            if phase:
-                seen.append(scored[i])
-            inside = [each for each in seen if window is None or now - window < each[0].t <= now]
-            new = [(o.id, o.t, o.x, o.y, d, a) for o, _, d, a in sorted(inside, key=lambda each: each[1])][: query.k]
-            if new != answer:
-                answer = new
-                rows.append(((now, phase, place, query.id), (now, query.id, new)))
-    return [row for _, row in sorted(rows, key=lambda row: row[0])]
+    return first_of(stream, lambda query, objects: candidates(query, objects, stream.space))
 
 
-def scores(
-    query: Query, objects: Sequence[SpatialObject], space: Space
-) -> list[tuple[SpatialObject, Any, float, float]]:
-    """The candidates with their rank, distance and A, in order of arrival."""
+def candidates(query: Query, objects: Sequence[SpatialObject], space: Space) -> Candidates:
+    """The objects that may be in an answer; a row shows the distance and A of each."""
     at, by = query.selection, query.selection.ranking
     assert isinstance(at, Best)
     assert by is not None
@@ -79,59 +69,26 @@ def scores(
         weights: Any = Weights(dict(zip(by.words, by.weights, strict=True)))
         a = forward(by.shares[0], space_score(d, by.radius), text_score(o.terms, by.words, weights, static=True))
         exponent, mantissa = forward_order(a, o.t - query.t, by.half_life)
-        found.append((o, (-exponent, -mantissa, -o.t, o.id, o.x, o.y), d, a))
+        found.append((o, (-exponent, -mantissa, -o.t, o.id, o.x, o.y), (o.id, o.t, o.x, o.y, d, a)))
     return sorted(found, key=lambda each: (order(each[0]), each[1]))
 
 
-def rows_of(changes: Changes) -> list[Row]:
-    rows = []
-    columns = (changes.ids.to_pylist(), changes.object_t, changes.x, changes.y, changes.distance, changes.score)
-    for i in range(len(changes)):
-        part = slice(changes.offsets[i], changes.offsets[i + 1])
-        objects = list(zip(*(list(column[part]) for column in columns), strict=True))
-        rows.append((int(changes.t[i]), changes.query[i].as_py(), objects))
-    return rows
-
-
-def arrivals_of(index: ContinuousBestIndex, objects: ObjectBatch | list[SpatialObject]) -> ScoredArrivals:
-    batch = objects if isinstance(objects, ObjectBatch) else ObjectBatch.of(objects)
-    parts = [
-        ScoredArrivals(
-            found.number,
-            batch.ids.take(pa.array(found.position)),
-            *(column[found.position] for column in (batch.t, batch.x, batch.y)),
-            *(found.distance, found.score, found.key),
-        )
-        for found in index.match(batch)
-    ]
-    return ScoredArrivals.concat(parts)
-
-
-class BestRun(Run):
+class BestRun(MergedRun):
     """Slots and merger."""
 
-    index = ContinuousBestIndex
-
-    def __init__(self, stream: Stream, files: MemoryFiles) -> None:
-        super().__init__(stream, files)
-        self.merger = BestMerger(stream.space)
+    index, merging, arrivals = ContinuousBestIndex, BestMerger, ScoredArrivals
+    found, columns = ("distance", "score", "key"), ("distance", "score")
 
     def continuous(self) -> list:
         return [self.merger, self.merger, *self.slots]  # several slots name a query
 
     def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Row]:
-        found = [arrivals_of(index, batch) for index, batch in zip(self.slots, batches, strict=True)]
-        parts = list(self.merger.changes(ScoredArrivals.concat(found), epoch.horizon))
+        rows = self.changes_of(self.merger, self.merged(batches), epoch.horizon)
         assert len(self.merger) <= len(self.stream.queries)
-        return [row for part in parts for row in rows_of(part)]
+        return rows
 
-    def checkpoint(self) -> list[dict]:
-        return [*super().checkpoint(), self.merger.checkpoint(self.files.write)]
 
-    def restart(self) -> None:
-        *slots, merger = self.checkpoint()
-        self.slots = [ContinuousBestIndex.restore(self.stream.space, m, self.files.read) for m in slots]
-        self.merger = BestMerger.restore(self.stream.space, merger, self.files.read)
+arrivals_of = BestRun.arrivals_of
 
 
 def rankings(space: Space) -> st.SearchStrategy[Ranking]:
@@ -155,24 +112,14 @@ def rankings(space: Space) -> st.SearchStrategy[Ranking]:
 
 
 def queries_in(space: Space) -> st.SearchStrategy[list[Query]]:
-    query = st.builds(
-        lambda t, place, k, by, text, duration, window: (
-            t,
-            Predicate(Circle(*place, by.radius), *text),
-            Best(*place, k, by),
-            Lifetime(duration, True, window),
-        ),
-        st.integers(0, LAST // 2),
+    parts = st.builds(
+        lambda place, k, by, text: (Predicate(Circle(*place, by.radius), *text), Best(*place, k, by)),
         st.sampled_from(PLACES[space]),
         st.sampled_from([1, 2, 3, 2**31 - 1]),
         rankings(space),
         st.one_of(st.just(((), (), ())), expressions(WORDS)),
-        st.sampled_from([0, 1, 6, 100]),
-        st.sampled_from([None, None, 0, 1, 3, 5, 100]),
     )
-    return st.lists(query, max_size=6).map(
-        lambda parts: [Query(f"q{(7 * i) % 10}", *part) for i, part in enumerate(parts)]
-    )
+    return queries_of(parts)
 
 
 @given(data=st.data())
@@ -189,8 +136,7 @@ def test_answers_do_not_know_of_moves(data: st.DataObject) -> None:
             cancel(index, epoch)
             found.append(arrivals_of(index, router.objects_of(slot, epoch)))
             index.expire(epoch.before - 1)
-        for part in merger.changes(ScoredArrivals.concat(found), epoch.horizon):
-            rows += rows_of(part)
+        rows += BestRun.changes_of(merger, ScoredArrivals.concat(found), epoch.horizon)
         for leaf, to in data.draw(moves):
             router.move(leaf, to, epoch.before - 1, epoch.before)
         for (slot, number), _ in list(router.lost.items()):

@@ -13,12 +13,25 @@ from hypothesis import strategies as st
 from spatialstream.local import wordtable
 from spatialstream.local.nearest import ckq, heap_index, heaps, skyband
 from spatialstream.local.nearest.ckq import ContinuousNearestIndex
-from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.local.nearest.skyband import Arrivals, NearestMerger
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import Space
 from tests.streams import expressions
-from tests.unit.local.continuous import LAST, PLACES, PLANE, WORDS, Epoch, Run, Stream, compiled, order
+from tests.unit.local.continuous import (
+    LAST,
+    PLACES,
+    PLANE,
+    WORDS,
+    Candidates,
+    Epoch,
+    MergedRun,
+    Stream,
+    compiled,
+    first_of,
+    order,
+    queries_of,
+)
 from tests.unit.memory_files import MemoryFiles
 
 Row = tuple[int, str, list[tuple[str, int, float, float, float]]]
@@ -26,108 +39,43 @@ Row = tuple[int, str, list[tuple[str, int, float, float, float]]]
 
 def expected(stream: Stream) -> list[Row]:
     """Every change of every answer, from its definition."""
-    rows = []
-    last = stream.epochs[-1].horizon if stream.epochs else 0
-    for number, query in enumerate(stream.queries):
-        window, at = query.lifetime.window, query.selection
-        end = min(query.t + query.lifetime.duration, stream.end[number])
 
-        def key(o: SpatialObject, at: Nearest = at) -> tuple[float, int, str, float, float]:
-            return stream.space.distance(at.x, at.y, o.x, o.y), -o.t, o.id, o.x, o.y
+    def candidates(query: Query, objects: list[SpatialObject]) -> Candidates:
+        at, found = query.selection, []
+        for o in objects:
+            if query.predicate.expression.holds(o.terms):
+                d = stream.space.distance(at.x, at.y, o.x, o.y)
+                found.append((o, (d, -o.t, o.id, o.x, o.y), (o.id, o.t, o.x, o.y, d)))
+        return found
 
-        matching = [o for o in stream.objects if query.t <= o.t < end and query.predicate.expression.holds(o.terms)]
-        events = [(o.t, 1, order(o), i) for i, o in enumerate(matching)]
-        if window is not None:
-            events += [(t, 0, (), -1) for t in {o.t + window for o in matching} if t < end and t <= last]
-        answer: list[tuple[float, int, str, float, float]] = []
-        seen: list[SpatialObject] = []
-        for now, phase, place, i in sorted(events):
-            if phase:
-                seen.append(matching[i])
-            inside = seen if window is None else [o for o in seen if now - window < o.t <= now]
-            new = sorted(map(key, inside))[: query.k]
-            if new != answer:
-                answer = new
-                rows.append(
-                    ((now, phase, place, query.id), (now, query.id, [(i, -t, x, y, d) for d, t, i, x, y in new]))
-                )
-    return [row for _, row in sorted(rows, key=lambda row: row[0])]
+    return first_of(stream, candidates)
 
 
-def rows_of(changes: Changes) -> list[Row]:
-    rows = []
-    columns = (changes.ids.to_pylist(), changes.object_t, changes.x, changes.y, changes.distance)
-    for i in range(len(changes)):
-        part = slice(changes.offsets[i], changes.offsets[i + 1])
-        objects = list(zip(*(list(column[part]) for column in columns), strict=True))
-        rows.append((int(changes.t[i]), changes.query[i].as_py(), objects))
-    return rows
-
-
-def arrivals_of(index: ContinuousNearestIndex, objects: ObjectBatch | list[SpatialObject]) -> Arrivals:
-    batch = objects if isinstance(objects, ObjectBatch) else ObjectBatch.of(objects)
-    parts = [
-        Arrivals(
-            found.number,
-            batch.ids.take(pa.array(found.position)),
-            *(column[found.position] for column in (batch.t, batch.x, batch.y)),
-            found.distance,
-        )
-        for found in index.match(batch)
-    ]
-    return Arrivals.concat(parts)
-
-
-def changes_of(merger: NearestMerger, arrivals: Arrivals, horizon: int, *shown: int) -> list[Row]:
-    parts = list(merger.changes(arrivals, horizon, *shown))
-    assert all(map(len, parts))
-    return [row for part in parts for row in rows_of(part)]
-
-
-class NearestRun(Run):
+class NearestRun(MergedRun):
     """Slots and merger."""
 
-    index = ContinuousNearestIndex
-
-    def __init__(self, stream: Stream, files: MemoryFiles) -> None:
-        super().__init__(stream, files)
-        self.merger = NearestMerger(stream.space)
-        self.shown = [1, 3, 1 << 20][len(stream.queries) % 3]
+    index, merging, arrivals = ContinuousNearestIndex, NearestMerger, Arrivals
+    found = columns = ("distance",)
 
     def continuous(self) -> list:
         return [self.merger, *self.slots]
 
     def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Row]:
-        arrivals = [arrivals_of(index, batch) for index, batch in zip(self.slots, batches, strict=True)]
-        return changes_of(self.merger, Arrivals.concat(arrivals), epoch.horizon, self.shown)
+        shown = [1, 3, 1 << 20][len(self.stream.queries) % 3]
+        return changes_of(self.merger, self.merged(batches), epoch.horizon, shown)
 
-    def checkpoint(self) -> list[dict]:
-        return [*super().checkpoint(), self.merger.checkpoint(self.files.write)]
 
-    def restart(self) -> None:
-        *slots, merger = self.checkpoint()
-        self.slots = [ContinuousNearestIndex.restore(self.stream.space, m, self.files.read) for m in slots]
-        self.merger = NearestMerger.restore(self.stream.space, merger, self.files.read)
+arrivals_of, changes_of, rows_of = NearestRun.arrivals_of, NearestRun.changes_of, NearestRun.rows_of
 
 
 def queries_in(space: Space) -> st.SearchStrategy[list[Query]]:
-    query = st.builds(
-        lambda t, place, k, text, duration, window: (
-            t,
-            Predicate(None, *text),
-            Nearest(*place, k),
-            Lifetime(duration, True, window),
-        ),
-        st.integers(0, LAST // 2),
+    parts = st.builds(
+        lambda place, k, text: (Predicate(None, *text), Nearest(*place, k)),
         st.sampled_from(PLACES[space]),
         st.sampled_from([1, 2, 3, 2**31 - 1]),
         expressions(WORDS),
-        st.sampled_from([0, 1, 6, 100]),
-        st.sampled_from([None, None, 0, 1, 3, 5, 100]),
     )
-    return st.lists(query, max_size=6).map(
-        lambda parts: [Query(f"q{(7 * i) % 10}", *part) for i, part in enumerate(parts)]
-    )
+    return queries_of(parts)
 
 
 class LateTwin:

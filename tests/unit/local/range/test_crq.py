@@ -346,7 +346,7 @@ def operations():
             st.tuples(st.just("expire"), times),
             st.tuples(st.just("drop"), st.lists(st.integers(0, 30), max_size=20)),
             st.tuples(st.just("come back"), st.tuples(st.integers(0, 30), query)),
-            st.tuples(st.just("standing"), times),
+            st.tuples(st.just("continuous"), times),
             st.tuples(st.just("match"), st.lists(st.tuples(thing, times), max_size=6)),
         ),
         max_size=25,
@@ -366,7 +366,7 @@ def test_any_history_gives_the_matches_of_the_twin(implementation, history):
                 assert index.match(objects) == twin.match(objects)
             assert len(index) == len(twin)
             continue
-        if name == "standing":
+        if name == "continuous":
             assert index.continuous(argument) == twin.continuous(argument)
             assert index.known(np.arange(60)) == twin.known(np.arange(60))
             continue

@@ -12,8 +12,9 @@ import pytest
 
 from spatialstream import CBQ, SBQ, RecordError
 from spatialstream.model.errors import SpatialStreamError
+from spatialstream.model.lifetimes import endless, endless_durations
 from spatialstream.model.parsed_queries import packed, unpacked
-from spatialstream.model.queries import Best, Lifetime, Query, QueryBatch, endless, endless_durations, parse_query
+from spatialstream.model.queries import Best, Lifetime, Query, QueryBatch, parse_query
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Circle
 from spatialstream.model.space import WGS84, Space
@@ -179,23 +180,23 @@ def test_a_query_in_python_is_its_record() -> None:
     }
 
 
-def standing(**changes: Any) -> dict[str, Any]:
+def continuous(**changes: Any) -> dict[str, Any]:
     return record(**{"type": "CBQ", "duration": "1m"} | changes)
 
 
-def parsed_standing(**changes: Any) -> Query:
-    query = parse_query(standing(**changes), PLANE, RANKING)
+def parsed_continuous(**changes: Any) -> Query:
+    query = parse_query(continuous(**changes), PLANE, RANKING)
     assert isinstance(query, Query)
     return query
 
 
 def test_a_continuous_one_has_a_disk_that_does_not_grow() -> None:
-    query = parsed_standing(window="5s", by="anna")
+    query = parsed_continuous(window="5s", by="anna")
     by = Ranking(("flood", "river"), 5.0, 1, 1_000, None, (0.2, 0.0, 0.8), static=True)
     assert query.selection == Best(1.0, 2.0, 3, by)
     assert query.predicate.region == Circle(1.0, 2.0, 5.0)
     assert (query.type, query.lifetime, query.by) == ("CBQ", Lifetime(60_000, True, 5_000), "anna")
-    assert parsed_standing(radius=50.0).predicate.region == Circle(1.0, 2.0, 50.0)
+    assert parsed_continuous(radius=50.0).predicate.region == Circle(1.0, 2.0, 50.0)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_a_continuous_one_has_a_disk_that_does_not_grow() -> None:
     ],
 )
 def test_a_continuous_one_is_the_same_as_a_record_a_row_and_a_line(changes: dict[str, Any]) -> None:
-    query = parsed_standing(**changes)
+    query = parsed_continuous(**changes)
     batch = QueryBatch.of([query, parsed()])
     assert parse_query(query.to_record(), PLANE, RANKING) == query
     assert QueryBatch.from_arrow(batch.to_arrow())[0] == query
@@ -222,8 +223,8 @@ def test_a_continuous_one_is_the_same_as_a_record_a_row_and_a_line(changes: dict
 
 
 def test_a_continuous_one_without_a_duration_ends_after_its_half_lives() -> None:
-    assert parsed_standing(duration=None, halfLife="1h").lifetime.duration == 65_536 * 3_600_000
-    assert parsed_standing(duration=None, halfLife=2_000_000_000_000).lifetime.duration == FOREVER
+    assert parsed_continuous(duration=None, halfLife="1h").lifetime.duration == 65_536 * 3_600_000
+    assert parsed_continuous(duration=None, halfLife=2_000_000_000_000).lifetime.duration == FOREVER
     steps, half_lives = np.array([-1, -1, 7, -1]), np.array([3_600_000, 2_000_000_000_000, -1, 5])
     assert endless_durations(steps, half_lives).tolist() == [65_536 * 3_600_000, FOREVER, endless(7), FOREVER]
 
@@ -251,7 +252,7 @@ def test_a_continuous_one_without_a_duration_ends_after_its_half_lives() -> None
 )
 def test_what_is_unusable_in_a_continuous_one_is_told(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(RecordError) as raised:
-        parsed_standing(**changes)
+        parsed_continuous(**changes)
     assert str(raised.value).split("; and ")[0].startswith(reason)
 
 

@@ -13,13 +13,13 @@ from spatialstream.model.ranking.powers import POWERS, STEPS
 from spatialstream.model.ranking.scores import (
     LONGEST_HALF_LIFE,
     LONGEST_LIFE,
+    continuous_key,
+    continuous_score,
     decayed_score,
     growth,
     interval_score,
     recency,
     spatial_score,
-    standing_key,
-    standing_score,
     textual_score,
 )
 from spatialstream.model.ranking.weights import UNIT, weight, weights
@@ -190,8 +190,8 @@ def test_the_score_of_an_interval_is_that_of_the_oracle(first: float, s: float, 
 
 
 @given(probabilities, probabilities, probabilities)
-def test_the_standing_score_is_that_of_the_oracle(alpha: float, s: float, t: float) -> None:
-    assert standing_score(alpha, s, t) == oracle.forward(alpha, s, t)
+def test_the_continuous_score_is_that_of_the_oracle(alpha: float, s: float, t: float) -> None:
+    assert continuous_score(alpha, s, t) == oracle.forward(alpha, s, t)
 
 
 halves = st.integers(1, LONGEST_HALF_LIFE) | st.integers(1, 100) | st.just(LONGEST_HALF_LIFE)
@@ -206,7 +206,7 @@ def test_keys_are_ordered_as_the_oracle_orders_and_no_bit_is_lost(
 ) -> None:
     last = min(LONGEST_LIFE * half_life, 2**62) - 1
     made = [(a, round(share * last)) for a, share in given_] + [(0.0, 0), (1.0, last)]
-    keys = [standing_key(a, age, half_life) for a, age in made]
+    keys = [continuous_key(a, age, half_life) for a, age in made]
     assert all(key == int(key) and 0 <= key < 2**53 for key in keys)
     ranks = [oracle.forward_order(a, age, half_life) for a, age in made]
     for one, rank in zip(keys, ranks, strict=True):
@@ -215,11 +215,11 @@ def test_keys_are_ordered_as_the_oracle_orders_and_no_bit_is_lost(
 
 
 def test_a_half_life_is_one_in_the_exponent() -> None:
-    assert standing_key(0.0, 0, 7) == standing_key(2.0**-64, 0, 7) == standing_key(1e-300, 6, 28_673) == 0.0
-    assert standing_key(1.0, 0, 7) == 64 * 2**36
-    assert standing_key(0.5, 7, 7) == standing_key(1.0, 0, 7)
-    assert standing_key(0.75, 14, 7) == 65 * 2**36 + 2**35
-    assert standing_key(1.0, LONGEST_LIFE * 7 - 7, 7) == (64 + 65_535) * 2**36
+    assert continuous_key(0.0, 0, 7) == continuous_key(2.0**-64, 0, 7) == continuous_key(1e-300, 6, 28_673) == 0.0
+    assert continuous_key(1.0, 0, 7) == 64 * 2**36
+    assert continuous_key(0.5, 7, 7) == continuous_key(1.0, 0, 7)
+    assert continuous_key(0.75, 14, 7) == 65 * 2**36 + 2**35
+    assert continuous_key(1.0, LONGEST_LIFE * 7 - 7, 7) == (64 + 65_535) * 2**36
 
 
 def test_weights_are_rounded_logarithms_and_those_of_words_in_all_objects_are_0() -> None:

@@ -38,18 +38,18 @@ def test_when_it_ends_by_itself(change, end):
 
 
 def test_what_was_not_taken_in_is_sent_as_it_was_and_all_else_anew():
-    sent, taken = Registration(WISH.id, 100), Registration(WISH.id, 100, taken=True)
+    sent, confirmed = Registration(WISH.id, 100), Registration(WISH.id, 100, confirmed=True)
     assert next_registration(WISH, None, 500, same_stream=True) == Registration(WISH.id, 500)
     assert next_registration(WISH, sent, 500, same_stream=False) == sent
-    assert next_registration(WISH, taken, 500, same_stream=True) == Registration(WISH.id, 500)
+    assert next_registration(WISH, confirmed, 500, same_stream=True) == Registration(WISH.id, 500)
     short = Wish.of("geo", "words", SPEC | {"duration": "100ms"})
     for clock, same_stream, ended in ((199, True, False), (200, True, True), (200, False, False)):
-        found = next_registration(short, Registration(short.id, 100, taken=True), clock, same_stream)
+        found = next_registration(short, Registration(short.id, 100, confirmed=True), clock, same_stream)
         assert (found is None) == ended
 
 
 def test_a_status_is_read_with_tolerance():
-    kept = [Registration("a", -5, taken=True), Registration("b", 7)]
+    kept = [Registration("a", -5, confirmed=True), Registration("b", 7)]
     assert registrations({"registrations": [each.to_status() for each in kept]}) == kept
     assert registrations({"registrations": "none"}) == []
     assert registrations({"registrations": [None, {"query": "a"}, {"query": 3, "t": 5}, {"t": 5}]}) == []

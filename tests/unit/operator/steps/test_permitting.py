@@ -97,7 +97,7 @@ def test_what_is_refused_touches_nothing_that_runs_and_is_told(world):
         owner = [{"kind": "SpatialStream", "name": "quakes", "uid": body["metadata"]["uid"]}]
         world.cluster.put({"kind": "Pod", "metadata": {"name": name, "namespace": "geo", "ownerReferences": owner}})
 
-    asyncio.run(Controller(world.environment, "geo", "quakes").look())
+    asyncio.run(Controller(world.environment, "geo", "quakes").reconcile())
 
     assert {verb for verb, kind, _ in world.cluster.calls if kind != "Event"} == {"patch"}
     degraded = next(each for each in world.body()["status"]["conditions"] if each["type"] == "Degraded")

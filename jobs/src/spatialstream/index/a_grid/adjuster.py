@@ -35,6 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spatialstream.index.a_grid.a_grid import AGrid, cells_of
+from spatialstream.index.a_grid.continuous import ContinuousQueries
 from spatialstream.index.a_grid.costs import Costs, Rectangle, object_costs
 from spatialstream.index.a_grid.layout import (
     Corners,
@@ -47,7 +48,6 @@ from spatialstream.index.a_grid.layout import (
     straight_shift,
 )
 from spatialstream.index.a_grid.origins import origins_of
-from spatialstream.index.a_grid.standing import StandingQueries
 from spatialstream.index.adjustment import Adjustment, LeafLoads, Limits
 from spatialstream.index.base import Changes
 from spatialstream.index.sample import Sample
@@ -94,7 +94,7 @@ class _Layout:
     def __init__(self, index: AGrid, known: LeafLoads, sample: Sample, statistics: Statistics, slots: int) -> None:
         self.rectangles: list[Rectangle] = [(w, s, e, n) for w, s, e, n in index.rectangles.tolist()]
         self.costs = _calibrated(index, known.load, sample, statistics)
-        self.standing = StandingQueries(sample, index.side)
+        self.continuous = ContinuousQueries(sample, index.side)
         self.slot: list[int] = known.mapping.tolist()
         self.queries: list[float] = known.continuous.tolist()
         self.cost = [self.costs.of(each) for each in self.rectangles]
@@ -115,7 +115,7 @@ class _Layout:
 
     def queries_of(self, leaf: int, part: Rectangle) -> float:
         """The continuous queries of a part of a leaf."""
-        return self.queries[leaf] * self.standing.share(part, self.rectangles[leaf])
+        return self.queries[leaf] * self.continuous.share(part, self.rectangles[leaf])
 
     def carry_out(self, operation: _Operation) -> None:
         """Carry out an operation."""
@@ -190,7 +190,7 @@ def _splits_and_merges(state: _Layout, h: int) -> Iterator[_Operation]:
                 continue
             keeps, free = pairs[best].tolist()
             both = joined(state.rectangles[keeps], state.rectangles[free])
-            together = state.standing.share(both, state.rectangles[keeps], state.rectangles[free])
+            together = state.continuous.share(both, state.rectangles[keeps], state.rectangles[free])
             changed = {
                 leaf: (kept, state.queries_of(leaf, kept)),
                 free: (moved, asked),
@@ -271,7 +271,7 @@ def _adjust(
     rectangles = np.array(state.rectangles, np.int32)
     n = len(rectangles)
     made = AGrid(index.space, rectangles, np.zeros(n), np.zeros(n), index.side)
-    origins = origins_of(index, made, known.sample, state.standing)
+    origins = origins_of(index, made, known.sample, state.continuous)
     load = np.array(state.cost) * state.costs.unit
     found = made.weighed(origins.carry_objects(known.objects), load)
     return Adjustment(found, origins, _changes(operations, done), ended, known.mapping.copy())

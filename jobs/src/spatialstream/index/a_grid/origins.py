@@ -8,15 +8,15 @@ from __future__ import annotations
 import numpy as np
 
 from spatialstream.index.a_grid.a_grid import AGrid
+from spatialstream.index.a_grid.continuous import ContinuousQueries
 from spatialstream.index.a_grid.costs import Rectangle
-from spatialstream.index.a_grid.standing import StandingQueries
 from spatialstream.index.origins import Origins
 from spatialstream.index.sample import Sample
 
 __all__ = ["origins_of"]
 
 
-def origins_of(old: AGrid, new: AGrid, sample: Sample, standing: StandingQueries) -> Origins:
+def origins_of(old: AGrid, new: AGrid, sample: Sample, continuous: ContinuousQueries) -> Origins:
     """The origins of the leaves of ``new``, another division of the same cells.
 
     An old leaf's objects are divided as its sampled ones, or, if it has none, as its cells; its continuous queries by
@@ -34,7 +34,7 @@ def origins_of(old: AGrid, new: AGrid, sample: Sample, standing: StandingQueries
     for at in np.flatnonzero(share < 1.0).tolist():
         overlap = _overlap(new, int(leaf[at]), old, int(source[at]))
         west, south, east, north = old.rectangles[source[at]].tolist()
-        queries[at] = standing.share(overlap, (west, south, east, north))
+        queries[at] = continuous.share(overlap, (west, south, east, north))
     return Origins(leaf.astype(np.int32), source.astype(np.int32), share, queries, len(new.leaves))
 
 

@@ -1,6 +1,6 @@
 """Continuous best queries in a slot: find the arrivals that may be in an answer.
 
-The standing form of Pastri's query (Ray and Nickerson, JOSIS 24, 2022), with forward decay
+The continuous form of Pastri's query (Ray and Nickerson, JOSIS 24, 2022), with forward decay
 (:mod:`spatialstream.model.ranking.scores`): the order of two objects never changes, so it is enough to keep the keys of
 the k best of the slot, as :class:`~spatialstream.local.nearest.heap_index.HeapIndex` does. What others call top-k
 publish/subscribe: TaSK (Chen, Cong, Cao, Tan, ICDE 2015), Skype (Wang, Zhang, Zhang, Lin, Huang, PVLDB 9, 2016).
@@ -41,7 +41,7 @@ from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Best, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.ranking.asked import Ranking
-from spatialstream.model.ranking.scores import spatial_score, standing_key, standing_score, textual_score
+from spatialstream.model.ranking.scores import continuous_key, continuous_score, spatial_score, textual_score
 from spatialstream.model.regions import Circle, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
@@ -138,8 +138,8 @@ def _offer(
         if dot < 0:
             continue
         textual = textual_score(dot, wide(spans[o + 1]) - wide(spans[o]), queries.asked[r])
-        score = standing_score(queries.share[r], spatial_score(d, queries.radius[r]), textual)
-        key = standing_key(score, t - queries.start[r], queries.half_life[r])
+        score = continuous_score(queries.share[r], spatial_score(d, queries.radius[r]), textual)
+        key = continuous_key(score, t - queries.start[r], queries.half_life[r])
         if window < 0:
             size, base = kept.size[r], kept.offset[r]
             if size == kept.k[r]:

@@ -266,6 +266,118 @@ def _root(s: Columns, ask: RankedAsk, row: int, codes: Array, filters: Array, no
 
 
 @kernel
+def _enter(
+    s: Columns, ask: RankedAsk, radius: float, limit: float, nodes: Array, keys: Array, heap: Array, used: int, n: int
+) -> tuple[int, int]:
+    """Add the node in row ``used`` to the n that wait, unless it has nothing of a score up to the limit.
+
+    Returns:
+        the numbers of rows in use and of nodes that wait.
+    """
+    key = node_bound(s, ask, radius, nodes[used])
+    if key < math.inf and key <= limit:
+        push(keys, heap, n, key, used)
+        return used + 1, n + 1
+    return used, n
+
+
+@kernel
+def _enter_roots(
+    table: Array, ask: RankedAsk, radius: float, codes: Array, filters: Array, nodes: Array, keys: Array, heap: Array
+) -> tuple[int, int]:
+    """Add the root of each segment; returns their number, and that of their postings."""
+    used, waiting, most = 0, 0, 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if is_reached(s, ask.t_after, ask.t_last):
+            most += _root(s, ask, row, codes[row], filters[row], nodes[used])
+            used, waiting = _enter(s, ask, radius, math.inf, nodes, keys, heap, used, waiting)
+    return used, most
+
+
+@kernel
+def _enter_children(
+    s: Columns,
+    ask: RankedAsk,
+    radius: float,
+    limit: float,
+    node: int,
+    nodes: Array,
+    keys: Array,
+    heap: Array,
+    used: int,
+    waiting: int,
+) -> tuple[int, int]:
+    """Add the children of the node in a row; there has to be room for four. Returns as :func:`_enter`."""
+    starts = np.empty(5, np.int64)
+    level, prefix = nodes[node, 1] + 1, 4 * nodes[node, 2]
+    starts[0], starts[4] = nodes[node, 3], nodes[node, 4]
+    for child in range(1, 4):
+        starts[child] = node_start(s, level, prefix + child, starts[child - 1], starts[4])
+    for child in range(4):
+        if starts[child] == starts[child + 1]:
+            continue
+        nodes[used, 0], nodes[used, 1], nodes[used, 2] = nodes[node, 0], level, prefix + child
+        nodes[used, 3], nodes[used, 4] = starts[child], starts[child + 1]
+        for w in range(len(ask.weights)):
+            lo, hi = nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]
+            lo = bisect(s.postings, lo, hi, starts[child])
+            nodes[used, 5 + 2 * w] = lo
+            nodes[used, 6 + 2 * w] = bisect(s.postings, lo, hi, starts[child + 1])
+        used, waiting = _enter(s, ask, radius, limit, nodes, keys, heap, used, waiting)
+    return used, waiting
+
+
+@kernel
+def _is_leaf(node: Array) -> bool:
+    """Whether the objects of a node are looked at one by one."""
+    postings = 0
+    for i in range(5, len(node), 2):
+        postings += node[i + 1] - node[i]
+    return postings <= _LEAF or node[1] == LEVELS
+
+
+@kernel
+def _offer_objects(
+    table: Array,
+    ask: RankedAsk,
+    radius: float,
+    node: Array,
+    codes: Array,
+    filters: Array,
+    counts: Array,
+    found: tuple[Array, Array, Array],
+    m: int,
+) -> tuple[int, int]:
+    """Offer the objects of a node to the m best so far; returns how many these are now, and how many it looked at."""
+    row, checked = node[0], 0
+    s = columns_at(table, row)
+    limit = found[0][0] if m == len(found[0]) else math.inf
+    timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
+    ceiling = _ceiling(ask, node)
+    for w in range(len(codes)):
+        for i in range(node[5 + 2 * w], node[6 + 2 * w]):
+            position = wide(s.postings[i])
+            t = s.t[position]
+            if timed and not (ask.t_after < t and t <= ask.t_last):
+                continue
+            d = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
+            if not d <= radius:
+                continue
+            spatial = spatial_score(d, radius)
+            if _score(ask, spatial, t, ceiling) > limit:
+                continue
+            checked += 1
+            first, textual = _match(s, position, ask, codes, filters, counts)
+            if first != w:
+                continue
+            m = offer(table, found, m, _score(ask, spatial, t, textual), row, position)
+            if m == len(found[0]):
+                limit = found[0][0]
+    return m, checked
+
+
+@kernel
 def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[Array, Array, Array, Array, int]:
     """The k objects with the least scores within the radius.
 
@@ -274,90 +386,41 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
         descending, id, x, y); and the number of objects looked at. Fewer than k: they are all.
     """
     ask = RankedAsk(*asked)
-    words = len(ask.weights)
-    nodes = np.empty((64 + len(table), 5 + 2 * words), np.int64)
+    nodes = np.empty((64 + len(table), 5 + 2 * len(ask.weights)), np.int64)
     keys, heap = np.empty(len(nodes)), np.empty(len(nodes), np.int64)
-    codes = np.empty((len(table), words), np.int64)
+    codes = np.empty((len(table), len(ask.weights)), np.int64)
     filters = np.empty((len(table), len(ask.groups)), np.int64)
     counts = np.empty(len(ask.sizes), np.int64)
-    used, waiting, m, checked, most = 0, 0, 0, 0, 0
-    for row in range(len(table)):
-        s = columns_at(table, row)
-        if not is_reached(s, ask.t_after, ask.t_last):
-            continue
-        most += _root(s, ask, row, codes[row], filters[row], nodes[used])
-        key = node_bound(s, ask, radius, nodes[used])
-        if key < math.inf:
-            push(keys, heap, waiting, key, used)
-            waiting += 1
-            used += 1
+    used, most = _enter_roots(table, ask, radius, codes, filters, nodes, keys, heap)
+    waiting, m, checked, limit = used, 0, 0, math.inf
     k = min(k, most)
-    heap_of_best = (np.empty(k), np.empty(k, np.int32), np.empty(k, np.int32))
-    limit = math.inf
-    starts = np.empty(5, np.int64)
+    found = (np.empty(k), np.empty(k, np.int32), np.empty(k, np.int32))
     while k > 0 and waiting > 0 and keys[0] <= limit:
         node = heap[0]
         waiting -= 1
         pop(keys, heap, waiting)
-        row, level, prefix = nodes[node, 0], nodes[node, 1], nodes[node, 2]
-        s = columns_at(table, row)
-        postings = 0
-        for w in range(words):
-            postings += nodes[node, 6 + 2 * w] - nodes[node, 5 + 2 * w]
-        if postings <= _LEAF or level == LEVELS:
-            timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
-            ceiling = _ceiling(ask, nodes[node])
-            for w in range(words):
-                for i in range(nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]):
-                    position = wide(s.postings[i])
-                    t = s.t[position]
-                    if timed and not (ask.t_after < t and t <= ask.t_last):
-                        continue
-                    d = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
-                    if not d <= radius:
-                        continue
-                    spatial = spatial_score(d, radius)
-                    if _score(ask, spatial, t, ceiling) > limit:
-                        continue
-                    checked += 1
-                    first, textual = _match(s, position, ask, codes[row], filters[row], counts)
-                    if first != w:
-                        continue
-                    m = offer(table, heap_of_best, m, _score(ask, spatial, t, textual), row, position)
-                    if m == k:
-                        limit = heap_of_best[0][0]
+        row = nodes[node, 0]
+        if _is_leaf(nodes[node]):
+            m, more = _offer_objects(table, ask, radius, nodes[node], codes[row], filters[row], counts, found, m)
+            checked += more
+            if m == k:
+                limit = found[0][0]
             continue
         if used + 4 > len(nodes):
             nodes = grown(nodes, used, 2 * used + 4)
         if waiting + 4 > len(keys):
             keys, heap = grown(keys, waiting, 2 * waiting + 4), grown(heap, waiting, 2 * waiting + 4)
-        starts[0], starts[4] = nodes[node, 3], nodes[node, 4]
-        for child in range(1, 4):
-            starts[child] = node_start(s, level + 1, 4 * prefix + child, starts[child - 1], starts[4])
-        for child in range(4):
-            if starts[child] == starts[child + 1]:
-                continue
-            nodes[used, 0], nodes[used, 1], nodes[used, 2] = row, level + 1, 4 * prefix + child
-            nodes[used, 3], nodes[used, 4] = starts[child], starts[child + 1]
-            for w in range(words):
-                lo, hi = nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]
-                lo = bisect(s.postings, lo, hi, starts[child])
-                nodes[used, 5 + 2 * w] = lo
-                nodes[used, 6 + 2 * w] = bisect(s.postings, lo, hi, starts[child + 1])
-            key = node_bound(s, ask, radius, nodes[used])
-            if key < math.inf and key <= limit:
-                push(keys, heap, waiting, key, used)
-                waiting += 1
-                used += 1
-    ascending(table, heap_of_best, m)
-    _, rows, positions = heap_of_best
+        s = columns_at(table, row)
+        used, waiting = _enter_children(s, ask, radius, limit, node, nodes, keys, heap, used, waiting)
+    ascending(table, found, m)
+    rows, positions = found[1][:m], found[2][:m]
     distances, textuals = np.empty(m), np.empty(m)
     for i in range(m):
         row, position = wide(rows[i]), wide(positions[i])
         s = columns_at(table, row)
         distances[i] = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
         _, textuals[i] = _match(s, position, ask, codes[row], filters[row], counts)
-    return rows[:m], positions[:m], distances, textuals, checked
+    return rows, positions, distances, textuals, checked
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,30 +24,33 @@ segments. After that, the merges of several stores are spread over time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local.arrays import Array, Ints
+from spatialstream.local.arrays import Array
 from spatialstream.local.base import LocalIndex
-from spatialstream.local.snapshot.best import Found
 from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
-from spatialstream.local.snapshot.rows import ObjectRows
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termlists import decode_sets
-from spatialstream.local.snapshot.views import ObjectsView, Part, Shown, TermNumbers
+from spatialstream.local.snapshot.views import ObjectsView, Part, TermNumbers
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import to_arrow
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.ranking.asked import Ranking
-from spatialstream.model.regions import Box, Region
+from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import StoredFields
 from spatialstream.model.terms import TermLists
 
 __all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "phase_of", "prepare"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CAPACITY = 1 << 19
 """Number of objects at which a segment is full. A lower value means more segments, and so slower queries; a higher
@@ -78,6 +81,16 @@ def _tier(part: Part) -> int:
     while size >= FAN_IN:
         tier, size = tier + 1, size // FAN_IN
     return tier
+
+
+def _of_view(query: Callable[Concatenate[ObjectsView, P], R]) -> Callable[Concatenate[SegmentStore, P], R]:
+    """A query of a view as a method of the store, which asks its own view: of the same meaning and signature."""
+
+    @wraps(query)
+    def method(store: SegmentStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return query(store._now, *args, **kwargs)
+
+    return method
 
 
 class SegmentStore(LocalIndex):
@@ -222,25 +235,10 @@ class SegmentStore(LocalIndex):
             self._own = ObjectsView(self.space, self._parts, self.floor, self._numbers, self._corpora)
         return self._own
 
-    def range_query(
-        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, fields: Shown = None
-    ) -> ObjectRows:
-        """See :meth:`ObjectsView.range_query <spatialstream.local.snapshot.views.ObjectsView.range_query>`."""
-        return self._now.range_query(region, keywords, t_after, t_last, fields)
-
-    def nearest(
-        self,
-        x: float,
-        y: float,
-        k: int,
-        keywords: Sequence[str],
-        t_after: int,
-        t_last: int,
-        bound: float = np.inf,
-        fields: Shown = None,
-    ) -> ObjectRows:
-        """See :meth:`ObjectsView.nearest <spatialstream.local.snapshot.views.ObjectsView.nearest>`."""
-        return self._now.nearest(x, y, k, keywords, t_after, t_last, bound, fields)
+    range_query = _of_view(ObjectsView.range_query)
+    nearest = _of_view(ObjectsView.nearest)
+    best = _of_view(ObjectsView.best)
+    term_counts = _of_view(ObjectsView.term_counts)
 
     @property
     def corpora(self) -> Corpora | None:
@@ -250,26 +248,6 @@ class SegmentStore(LocalIndex):
     @corpora.setter
     def corpora(self, corpora: Corpora | None) -> None:
         self._corpora, self._own = corpora, None
-
-    def best(
-        self,
-        at: tuple[float, float],
-        k: int,
-        ranking: Ranking,
-        keywords: Sequence[str],
-        times: tuple[int, int],
-        t: int,
-        corpus: CorpusTable,
-        fields: Shown = None,
-    ) -> Found:
-        """See :meth:`ObjectsView.best <spatialstream.local.snapshot.views.ObjectsView.best>`."""
-        return self._now.best(at, k, ranking, keywords, times, t, corpus, fields)
-
-    def term_counts(
-        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, most: int | None = None
-    ) -> tuple[pa.StringArray, Ints]:
-        """See :meth:`ObjectsView.term_counts <spatialstream.local.snapshot.views.ObjectsView.term_counts>`."""
-        return self._now.term_counts(region, keywords, t_after, t_last, most)
 
     # -------------------------------------------------------------------------------------------------------- keeping
 

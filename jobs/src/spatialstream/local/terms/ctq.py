@@ -148,7 +148,7 @@ class ContinuousTermsIndex(MovableIndex):
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self._upto = _EARLIEST
+        self._watermark = _EARLIEST
         self._queries = Table({**_QUERY, "cancelled": np.int64, "touched": np.bool_})
         self._names = Strings()
         self._areas, self._keys = Table({**_AREA, "last": np.int64}), Strings()
@@ -179,7 +179,7 @@ class ContinuousTermsIndex(MovableIndex):
         if len(numbers) == 0:
             return
         areas = len(self._areas)
-        first = _next_step(start + queries.step, queries.step, self._upto)
+        first = _next_step(start + queries.step, queries.step, self._watermark)
         common = self._group(queries, start, first)
         own = self._single(queries, start, first, common)
         self._names.append(queries.ids)
@@ -207,7 +207,7 @@ class ContinuousTermsIndex(MovableIndex):
         members = groups.Members.of(queries.window, queries.step, phase, keys, queries.regions, polygon)
         cells = groups.cells(members)
         areas = self._areas
-        known = np.isin(areas["cell"], cells) & (areas["common"] < 0) & (areas["last"] > self._upto)
+        known = np.isin(areas["cell"], cells) & (areas["common"] < 0) & (areas["last"] > self._watermark)
         # a member may start later than its group, but not earlier
         existing = np.flatnonzero(known & (areas["start"] <= start.min()) & (areas["first"] <= first.min()))
         founder, shape = groups.assign(self._members(existing), members, self._areas["cell"][existing], cells)
@@ -314,12 +314,12 @@ class ContinuousTermsIndex(MovableIndex):
 
     def known(self, numbers: Ints) -> Flags:
         """See :class:`MovableIndex`."""
-        return np.isin(numbers, self._queries["number"][self._unfinished(self._upto)])
+        return np.isin(numbers, self._queries["number"][self._unfinished(self._watermark)])
 
     def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
         """See :class:`MovableIndex`. A cancellation at c is expressed as the duration: ``t + duration < c``."""
         queries, areas = self._queries, self._areas
-        rows = np.flatnonzero(self._unfinished(max(now, self._upto)))
+        rows = np.flatnonzero(self._unfinished(max(now, self._watermark)))
         rows = rows[np.argsort(queries["number"][rows])]
         n, common, own, t = len(rows), queries["common"][rows], queries["own"][rows], queries["t"][rows]
         return queries["number"][rows], QueryBatch(
@@ -364,24 +364,24 @@ class ContinuousTermsIndex(MovableIndex):
         self._enter(rows, np.where(signs > 0, entries, ~entries))
         return ()
 
-    def steps(self, upto: int, rows: int = _ROWS, counts: int = _COUNTS) -> Iterator[StepPartials]:
-        """Report every step after the ``upto`` of the previous call, up to and including this one.
+    def steps(self, watermark: int, rows: int = _ROWS, counts: int = _COUNTS) -> Iterator[StepPartials]:
+        """Report every step after the ``watermark`` of the previous call, up to and including this one.
 
         Yields consecutive nonempty parts; callers must consume all parts.
 
         Args:
-            upto: the watermark in ms: all objects with ``o.t <= upto`` have been passed, except late ones, and all
+            watermark: in ms: all objects with ``o.t <= watermark`` have been passed, except late ones, and all
                 cancellations up to then.
             rows: number of steps listed at a time, unless they are of one instant.
             counts: approximate number of counts of a part.
         """
         while True:
-            until = self._reach(upto, rows)
+            until = self._reach(watermark, rows)
             yield from self._counted(*self._due(until), counts)
-            self._upto = max(self._upto, until)
+            self._watermark = max(self._watermark, until)
             if self._logs.crowded:
                 self._compact()
-            if until >= upto:
+            if until >= watermark:
                 return
 
     def _counted(self, row: Ints, now: Ints, counts: int) -> Iterator[StepPartials]:
@@ -398,13 +398,13 @@ class ContinuousTermsIndex(MovableIndex):
             first += len(some)
             size = max(1, min(4 * size, counts * len(some) // max(1, len(found))))
 
-    def _reach(self, upto: int, rows: int) -> int:
+    def _reach(self, watermark: int, rows: int) -> int:
         """The latest time up to which at most ``rows`` steps are due; if more are due at the next step, its time."""
-        following, steps = self._following(upto)
+        following, steps = self._following(watermark)
         if int(steps.sum()) <= rows:
-            return upto
+            return watermark
         low = int(following[steps > 0].min())  # a step is due then
-        high = upto
+        high = watermark
         while low < high:
             middle = (low + high + 1) // 2
             if int(self._following(middle)[1].sum()) <= rows:
@@ -413,18 +413,18 @@ class ContinuousTermsIndex(MovableIndex):
                 high = middle - 1
         return low
 
-    def _following(self, upto: int) -> tuple[Ints, Ints]:
-        """For each query, its first step after the last call, and the number of its steps from there up to ``upto``."""
+    def _following(self, watermark: int) -> tuple[Ints, Ints]:
+        """For each query, its first step after the last call, and the number of those up to ``watermark``."""
         queries = self._queries
-        following = _next_step(queries["first"], queries["step"], self._upto)
-        bound = np.minimum(self._bound(), upto)
+        following = _next_step(queries["first"], queries["step"], self._watermark)
+        bound = np.minimum(self._bound(), watermark)
         steps = np.where(following <= bound, (np.maximum(bound, following) - following) // queries["step"] + 1, 0)
         return following, steps
 
-    def _due(self, upto: int) -> tuple[Ints, Ints]:
+    def _due(self, watermark: int) -> tuple[Ints, Ints]:
         """The steps after the last call: row and time of each, ordered by time, then group."""
         queries = self._queries
-        following, steps = self._following(upto)
+        following, steps = self._following(watermark)
         row = np.repeat(np.arange(len(queries)), steps)
         nth = np.arange(len(row)) - np.repeat(np.cumsum(steps) - steps, steps)
         now = following[row] + nth * queries["step"][row]
@@ -433,8 +433,8 @@ class ContinuousTermsIndex(MovableIndex):
 
     def expire(self, now: int) -> None:
         """Drop the queries that have no step later than ``now`` and than the last call of :meth:`steps`."""
-        self._upto = max(self._upto, now)
-        kept = np.flatnonzero(self._unfinished(self._upto))
+        self._watermark = max(self._watermark, now)
+        kept = np.flatnonzero(self._unfinished(self._watermark))
         if 2 * len(kept) < len(self._queries):
             self._drop(kept)
 
@@ -459,7 +459,7 @@ class ContinuousTermsIndex(MovableIndex):
     def _compact(self) -> None:
         """Drop the objects that no later step can see."""
         areas = self._areas
-        following = _next_step(areas["first"], areas["step"], self._upto)
+        following = _next_step(areas["first"], areas["step"], self._watermark)
         self._logs.compact(np.where(following > areas["last"], _LATEST, following - areas["window"]))
         self._moved = True
 
@@ -468,7 +468,7 @@ class ContinuousTermsIndex(MovableIndex):
         return Regions(self._areas["kind"][areas], shape, self._polygons.column(self._areas["polygon"][areas]))
 
     def _alive(self, areas: Codes) -> Flags:
-        alive: Flags = self._areas["last"][areas] > self._upto
+        alive: Flags = self._areas["last"][areas] > self._watermark
         return alive
 
     def checkpoint(self, write: WriteFile) -> Manifest:
@@ -485,7 +485,7 @@ class ContinuousTermsIndex(MovableIndex):
         return {
             "journal": self._journal.manifest,
             "tiers": self._tiers.checkpoint(write, "ctq-grid"),
-            "upto": int(self._upto),
+            "watermark": int(self._watermark),
             "swept": self._logs.swept,
         }
 
@@ -528,7 +528,7 @@ class ContinuousTermsIndex(MovableIndex):
     def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> ContinuousTermsIndex:
         """See :mod:`spatialstream.local.state`."""
         self = cls(space)
-        self._upto, self._logs.swept = manifest["upto"], manifest["swept"]
+        self._watermark, self._logs.swept = manifest["watermark"], manifest["swept"]
         self._journal, (base, *deltas) = Journal.open("ctq", manifest["journal"], read)
         self._apply(base)
         self._logs.load(base["entry_area"], base["entry"])

@@ -23,13 +23,13 @@ __all__ = [
     "LONGEST_HALF_LIFE",
     "LONGEST_LIFE",
     "MOST_HALF_LIVES",
+    "continuous_key",
+    "continuous_score",
     "decayed_score",
     "growth",
     "interval_score",
     "recency",
     "spatial_score",
-    "standing_key",
-    "standing_score",
     "textual_score",
 ]
 
@@ -142,7 +142,7 @@ def interval_score(weights: tuple[float, float, float], spatial: float, recent: 
 
 
 @kernel
-def standing_score(space: float, spatial: float, textual: float) -> float:
+def continuous_score(space: float, spatial: float, textual: float) -> float:
     """A: the score of an object for a continuous query, 0 to 1, the greater the better.
 
     Args:
@@ -154,14 +154,14 @@ def standing_score(space: float, spatial: float, textual: float) -> float:
 
 
 @kernel
-def standing_key(score: float, age: int, half_life: int) -> float:
+def continuous_key(score: float, age: int, half_life: int) -> float:
     """The order of objects of a continuous query: ``score 2^(age / half_life)`` as an integer, which a float64 holds.
 
     It has 17 bits of the exponent and, below them, the 36 leading bits of the mantissa. Two products that agree in
     these are equal in rank.
 
     Args:
-        score: see :func:`standing_score`; less than 2^-64 counts as that.
+        score: see :func:`continuous_score`; less than 2^-64 counts as that.
         age: ms from the query's time to the object's, 0 to less than :data:`LONGEST_LIFE` half-lives.
         half_life: ms, 1 to :data:`LONGEST_HALF_LIFE`.
     """

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from spatialstream.model.plugins import plugged
 from spatialstream.stages.kinds.base import ContinuousStage, SnapshotStage
 from spatialstream.stages.kinds.best import SnapshotBest
+from spatialstream.stages.kinds.continuous_best import ContinuousBest
 from spatialstream.stages.kinds.nearest import ContinuousNearest, SnapshotNearest
 from spatialstream.stages.kinds.ranges import ContinuousRange, SnapshotRange
-from spatialstream.stages.kinds.standing_best import ContinuousBest
 from spatialstream.stages.kinds.terms import ContinuousTerms, SnapshotTerms
 
 __all__ = ["CONTINUOUS", "SNAPSHOT"]

@@ -367,7 +367,7 @@ export class CanvasMap {
     }
   }
 
-  /** The place of a question, as a star. */
+  /** The point of a query, as a star. */
   star(context, shift, [x, y], radius, hue, opacity = 1) {
     const to = [radius, radius, this.toX(x, shift), this.toY(y)].map((each) => each * this.ratio);
     drawShape(context, { fill: STAR, line: STAR }, to, 1 / radius, { hue, border: this.colours.sea, filled: opacity, opacity, width: 1.2 });

@@ -85,7 +85,7 @@ export class Space {
     return region.polygon ? ringsOf(region.polygon) : [this.outline(region)];
   }
 
-  /** Corners of what a question is about: [[west, south], [east, north]]; null: everything. */
+  /** Corners of what a query is about: [[west, south], [east, north]]; null: everything. */
   extent({ region, at }) {
     if (region) return corners(this.rings(region).flat());
     if (!at) return null;

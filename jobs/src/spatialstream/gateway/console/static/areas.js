@@ -108,7 +108,7 @@ export class Areas {
       if (!(problem instanceof Problem)) throw problem;
       this.app.toast(`The queries of ${name} are not registered anew: ${problem.message}`);
     }
-    this.app.standing(name);
+    this.app.compare(name);
   }
 
   // -------------------------------------------------------------------------------------------------------- the panel
@@ -188,7 +188,7 @@ export class Areas {
       this.app.toast(`Areas: ${told.map(([names, how]) => `${names.length} ${how}`).join(", ")}`);
       await this.load();
       if (one) this.app.composer.take({ area: said.trim() });
-      loaded.changed.forEach((each) => this.app.standing(each));
+      loaded.changed.forEach((each) => this.app.compare(each));
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       this.element.open = true;

@@ -58,18 +58,18 @@ export class QueryCard {
     return this.query.region?.area ?? null;
   }
 
-  /** Says how its geometry stands to that of its area: "current", "outdated" or "deleted". */
-  #stand(region, standing) {
+  /** Says if its geometry is not that of its area any more: it is "current", "outdated", or the area "deleted". */
+  #compare(region, state) {
     if (JSON.stringify(region) !== JSON.stringify(this.geometry)) {
       this.geometry = region;
       this.place();
     }
-    this.standing.hidden = standing === undefined || standing === "current";
-    if (standing === this.standing.dataset.geometry) return;
-    this.standing.dataset.geometry = standing ?? "";
-    const gone = standing === "deleted";
+    this.outdated.hidden = state === undefined || state === "current";
+    if (state === this.outdated.dataset.geometry) return;
+    this.outdated.dataset.geometry = state ?? "";
+    const gone = state === "deleted";
     const renew = el("button", { type: "button", class: "link", text: "Register its queries anew", onclick: () => this.app.areas.renew(this.area) });
-    this.standing.replaceChildren(gone ? `The area ${this.area} is deleted; the query keeps its geometry.` : `The area ${this.area} has another geometry now. `,
+    this.outdated.replaceChildren(gone ? `The area ${this.area} is deleted; the query keeps its geometry.` : `The area ${this.area} has another geometry now. `,
       ...(gone || this.app.unwritableReason() !== null ? [] : [renew]));
   }
 
@@ -78,7 +78,7 @@ export class QueryCard {
     const tool = (name, text, work) => el("button", { type: "button", class: "tool", title: text, onclick: work }, icon(name), el("span", { class: "hidden", text: `${text}: ${title}` }));
     this.status = el("p", { class: "status" });
     this.body = el("div", { class: "body" });
-    this.standing = el("p", { class: "standing", role: "status", hidden: true });
+    this.outdated = el("p", { class: "outdated", role: "status", hidden: true });
     this.end = tool("close", this.continuous ? "Cancel" : "Remove", () => this.#end());
     const article = el("article", { class: "card", "data-type": this.query.type, "aria-label": `${this.continuous ? "Continuous query" : "Snapshot query"}: ${title}, ${where}` },
       el("header", {},
@@ -90,7 +90,7 @@ export class QueryCard {
           ...(isInForm(this.query) ? [tool("edit", "Put into the form", () => this.app.edit(this))] : []),
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
           this.end)),
-      this.standing,
+      this.outdated,
       this.body,
       el("footer", {}, el("span", { class: "kind", text: `${this.continuous ? "continuous" : "snapshot"} · ${nameOf(this.query.type).toLowerCase()} · ${timing(this.query)}` }), this.status));
     article.style.setProperty("--colour", this.colour);
@@ -189,7 +189,7 @@ export class QueryCard {
       const { query, so_far: soFar, as_of: asOf } = await call("GET", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
       if (!ACTIVE.includes(this.state)) return;
       this.by = query.by ?? null;
-      if (query.region?.area) this.#stand(query.region, soFar.geometry);
+      if (query.region?.area) this.#compare(query.region, soFar.geometry);
       if (soFar.rows) {
         this.rows = Math.max(this.rows, soFar.rows);
         this.view.count(soFar.rows, asOf.clock);

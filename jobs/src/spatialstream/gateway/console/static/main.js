@@ -392,8 +392,8 @@ class App {
     this.composer.redraw();
   }
 
-  /** Looks how the queries of an area stand to it now. */
-  standing(area) {
+  /** Compares the geometry of the queries of an area with that of the area now. */
+  compare(area) {
     this.cards.filter((each) => each.area === area && each.active).forEach((each) => each.look());
   }
 

@@ -1,4 +1,4 @@
-"""CBQ: the k best objects by place, text and time, at each change: Pastri's query, standing, with forward decay.
+"""CBQ: the k best objects by place, text and time, at each change: Pastri's query, registered, with forward decay.
 
 It is a CKQ in another order, which is that of keys (:mod:`spatialstream.local.best.cbq`): an object that is not among
 the best of a slot is not among those of all. MERGE keeps the answers (:mod:`spatialstream.local.best.merger`).

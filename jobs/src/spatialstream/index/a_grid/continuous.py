@@ -17,13 +17,13 @@ from spatialstream.model.arrays import Ints
 from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.geometry import EVERYWHERE
 
-__all__ = ["StandingQueries"]
+__all__ = ["ContinuousQueries"]
 
 _MOST = 2_000
 """Maximum number of sampled queries that are looked at."""
 
 
-class StandingQueries:
+class ContinuousQueries:
     """The continuous queries of a sample, as ranges of cells.
 
     Args:

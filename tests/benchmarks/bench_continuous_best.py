@@ -1,4 +1,4 @@
-"""Speed of continuous best queries on one core: ``python -m tests.benchmarks.bench_standing_best [objects] [queries]``.
+"""Speed of continuous best queries on one core: ``python -m tests.benchmarks.bench_continuous_best [n] [queries]``.
 
 Objects are those of the other benchmarks: clusters in the unit square, 8 words each of 100,000 by Zipf's law. A query
 is about three words of one object, with or without the most frequent 150, near it, with k = 10; they have the weights
