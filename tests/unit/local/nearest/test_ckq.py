@@ -92,14 +92,19 @@ class NearestRun(Run):
     def __init__(self, stream: Stream, files: MemoryFiles) -> None:
         super().__init__(stream, files)
         self.merger = NearestMerger(stream.space)
+        self.radii = self.merger.radii()
         self.shown = [1, 3, 1 << 20][len(stream.queries) % 3]
 
     def continuous(self) -> list:
         return [self.merger, *self.slots]
 
     def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Row]:
+        for index in self.slots[: len(self.stream.queries) % (len(self.slots) + 1)]:  # they may take them, or not
+            index.shrink(*self.radii, await_others=False)
         arrivals = [arrivals_of(index, batch) for index, batch in zip(self.slots, batches, strict=True)]
-        return changes_of(self.merger, Arrivals.concat(arrivals), epoch.horizon, self.shown)
+        rows = changes_of(self.merger, Arrivals.concat(arrivals), epoch.horizon, self.shown)
+        self.radii = self.merger.radii()
+        return rows
 
     def checkpoint(self) -> list[dict]:
         return [*super().checkpoint(), self.merger.checkpoint(self.files.write)]
