@@ -1,8 +1,9 @@
 """What CKQs cost that settle, beside those that stay on all slots.
 
-``python -m tests.benchmarks.bench_settling [queries [objects]]``: eight slots and MERGE in one process. Each CKQ has k = 10 and three words of which an object must have one. Objects come
-in epochs of 10,000. After the last epoch the memory of the slots' queries is added up; over the later half, the pairs
-that slots send to MERGE, and the CPU time of all slots.
+``python -m tests.benchmarks.bench_settling [queries [objects]]``: eight slots and MERGE in one process. Each CKQ has k
+= 10 and three words of which an object must have one. Objects come in epochs of 10,000. After the last epoch the memory
+of the slots' queries is added up; over the later half, the pairs that slots send to MERGE, and the CPU time of all
+slots.
 """
 
 from __future__ import annotations
