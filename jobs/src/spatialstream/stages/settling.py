@@ -79,7 +79,8 @@ def load_radii(storage: Storage, names: Iterable[str]) -> Radii:
 
 def is_everywhere(queries: QueryBatch) -> npt.NDArray[np.bool_]:
     """Which queries are on every slot: those of a kind that is routed everywhere, until they settle."""
-    return EVERYWHERE[queries.code] & (queries.regions.kind != CIRCLE)
+    everywhere: npt.NDArray[np.bool_] = EVERYWHERE[queries.code] & (queries.regions.kind != CIRCLE)
+    return everywhere
 
 
 def reach(regions: Regions, space: Space) -> Regions:

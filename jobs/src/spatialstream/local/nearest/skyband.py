@@ -494,7 +494,7 @@ class NearestMerger(ContinuousMerger):
                 "start": queries.t,
                 "end": queries.t + queries.duration,
                 "leaving": _NEVER,
-                "told": np.inf,
+                "told": np.full(len(numbers), np.inf),
                 "touched": True,
             }
         )
