@@ -10,13 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Self
 
-from spatialstream.local.arrays import Flags, Ints
+import numpy as np
+
+from spatialstream.local.arrays import Flags, Floats, Ints
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
+from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
-__all__ = ["ContinuousIndex", "ContinuousMerger", "LocalIndex", "MovableIndex"]
+__all__ = ["ContinuousIndex", "ContinuousMerger", "LocalIndex", "MovableIndex", "SettlingIndex"]
 
 
 class LocalIndex(ABC):
@@ -117,6 +120,29 @@ class MovableIndex(ContinuousIndex):
         """
 
 
+class SettlingIndex(MovableIndex):
+    """Continuous queries that concern all slots at first, and settle: later they concern a circle (section 6.3)."""
+
+    @abstractmethod
+    def shrink(self, numbers: Ints, radii: Floats, *, await_others: bool) -> Regions:
+        """Take note of circles beyond which nothing concerns queries any more.
+
+        A circle is that of the query's region from then on, see :meth:`MovableIndex.continuous`.
+
+        Args:
+            numbers: int64[n].
+            radii: float64[n]; a radius that is not less than the known one is ignored.
+            await_others: whether to remember the radii of queries that are not in the index, in case they come to it.
+
+        Returns:
+            The circles of the queries; of unknown ones they have no meaning.
+        """
+
+    @abstractmethod
+    def forget_others(self) -> None:
+        """Forget the radii of queries that have not come."""
+
+
 class ContinuousMerger(LocalIndex):
     """What MERGE keeps of continuous queries of one kind, to make their rows of what all slots find."""
 
@@ -127,3 +153,10 @@ class ContinuousMerger(LocalIndex):
     @abstractmethod
     def end_at(self, numbers: Ints, t: Ints) -> None:
         """Cancel queries, see :meth:`ContinuousIndex.end_at`."""
+
+    def radii(self) -> tuple[Ints, Floats]:
+        """The queries that concern a smaller circle than was last returned of them: numbers and radii; by default none.
+
+        The numbers ascend. See :class:`SettlingIndex`.
+        """
+        return np.empty(0, np.int64), np.empty(0)

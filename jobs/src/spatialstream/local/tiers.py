@@ -77,6 +77,13 @@ class Tiers:
         tier = self._build(parts)
         self.tiers += [] if tier is None else [tier]
 
+    def keywords(self, rows: Rows) -> TermLists:
+        """The keywords of rows, which are in use."""
+        held = np.concatenate([np.empty(0, np.int32), *(tier.rows for tier in self.tiers)])
+        order = np.argsort(held)
+        at = order[np.searchsorted(held, rows, sorter=order)]
+        return TermLists.concat([tier.grid.keywords for tier in self.tiers]).take(at)
+
     def rebuild(self, position: int) -> None:
         """Rebuild one tier over current regions, without rows that are no longer in use."""
         tier = self.tiers[position]

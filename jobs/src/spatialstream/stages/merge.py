@@ -51,6 +51,7 @@ from spatialstream.stages.kinds.rows import SNAPSHOT as ROW_OF_SNAPSHOT
 from spatialstream.stages.kinds.rows import RowLines, RowSink
 from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.settling import Radii
 from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import Round
@@ -117,6 +118,14 @@ class Merged:
         for merger in self.mergers.values():
             merger.end_at(number, t)
 
+    def radii(self) -> Radii:
+        """See :meth:`ContinuousMerger.radii`, of all kinds."""
+        number, radius = (
+            np.concatenate(each) for each in zip(*(of.radii() for of in self.mergers.values()), strict=True)
+        )
+        order = np.argsort(number)
+        return number[order], radius[order]
+
 
 @dataclass(slots=True)
 class RoundResults:
@@ -129,6 +138,7 @@ class RoundResults:
         loads: load statistics of each slot, as far as reported.
         second: the SKQs that need a second phase; their lines are not among ``lines``.
         foreign: number of skipped messages among the blocks, which the router has not written.
+        radii: of the CKQs that concern a smaller circle from now on.
     """
 
     lines: Iterable[pa.LargeStringArray]
@@ -137,6 +147,7 @@ class RoundResults:
     loads: dict[int, dict[str, Any]]
     second: Second | None
     foreign: int
+    radii: Radii
 
 
 def merger_owner(part: int) -> str:
@@ -206,6 +217,7 @@ def _merge(
     later = None if second is None else second.numbers
     _add_snapshots(lines, answers(by_kind, spools, space, later, limits))
     merged.catalogue.count(counted.total())
+    radii = merged.radii() if turn.settling else (np.empty(0, np.int64), np.empty(0))
 
     rejected = [] if part else [left.letter for left in turn.left]
     if refused := by_kind.get(messages.REJECTED):
@@ -221,7 +233,7 @@ def _merge(
     views.keep(storage.place, ~part, ListingView.of(merged.catalogue, turn))
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
     foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
-    return RoundResults(lines, rejected, counts, loads, second, foreign)
+    return RoundResults(lines, rejected, counts, loads, second, foreign, radii)
 
 
 def merge_second(rows: Sequence[Block], space: Space, limits: RowLimits | None = None) -> Iterable[pa.LargeStringArray]:

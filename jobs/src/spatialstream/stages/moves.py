@@ -14,7 +14,8 @@ now. In terms of the control records of epochs:
 4. *abort N* cancels 1 and 2: what was registered stays, unused, until the next change of version; no object of its
    region comes to the slot.
 
-Queries that are routed everywhere are on all slots anyway. Every step may be repeated: files are named after version
+Queries that are everywhere (CKQs, until they settle: :mod:`~spatialstream.stages.settling`) are on all slots anyway.
+Every step may be repeated: files are named after version
 and slots, and a query that is known is not registered again.
 
 Cost: routing the slot's queries under both versions, about 1 us each, once per change.
@@ -23,7 +24,7 @@ Cost: routing the slot's queries under both versions, about 1 us each, once per 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ from spatialstream.model.kinds import Kind
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import queries_with_numbers
+from spatialstream.stages.settling import EVERYWHERE, is_everywhere, reach
 from spatialstream.stages.state import get_records, put_records
 
 __all__ = [
@@ -134,22 +136,34 @@ def _targets(
     slot: int, queries: QueryBatch, active: RoutingVersion, coming: RoutingVersion
 ) -> dict[int, npt.NDArray[np.int64]]:
     """The slots that need queries of this slot, and which: rows of ``queries``, ascending."""
+    settled = np.flatnonzero(~is_everywhere(queries))
+    queries = queries.take(settled)
     if not len(queries):
         return {}
-    row, source = active.route_queries(queries)
+    row, source = _routed(active, queries)
     row, first = np.unique(row, return_index=True)
     lowest = np.minimum.reduceat(source, first)
     mine = row[lowest == slot].astype(np.int64)  # the lowest of the slots that have a query exports it
     chosen = queries.take(mine)
     needed = np.setdiff1d(_keys(coming, chosen), _keys(active, chosen))
     target = needed % coming.slots
-    return {int(each): mine[needed[target == each] // coming.slots] for each in np.unique(target)}
+    return {int(each): settled[mine[needed[target == each] // coming.slots]] for each in np.unique(target)}
 
 
 def _keys(version: RoutingVersion, queries: QueryBatch) -> npt.NDArray[np.int64]:
     """(row, slot) of each slot of each query, as one number."""
-    row, slot = version.route_queries(queries)
+    row, slot = _routed(version, queries)
     return row.astype(np.int64) * version.slots + slot
+
+
+def _routed(version: RoutingVersion, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The slots of queries, of which none is everywhere."""
+    circles = np.flatnonzero(EVERYWHERE[queries.code])
+    if len(circles):
+        shape = queries.regions.shape.copy()
+        shape[circles] = reach(queries.regions.take(circles), version.index.space).shape
+        queries = replace(queries, regions=replace(queries.regions, shape=shape))
+    return version.route_queries(queries)
 
 
 def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterator[Registrations]:
@@ -189,10 +203,11 @@ def release_queries(
 
 def _foreign(slot: int, queries: QueryBatch, version: RoutingVersion) -> npt.NDArray[np.bool_]:
     """Which queries do not concern a slot."""
-    foreign = np.ones(len(queries), np.bool_)
-    if len(queries):
-        row, slots = version.route_queries(queries)
-        foreign[row[slots == slot]] = False
+    foreign = ~is_everywhere(queries)
+    settled = np.flatnonzero(foreign)
+    if len(settled):
+        row, slots = _routed(version, queries.take(settled))
+        foreign[settled[row[slots == slot]]] = False
     return foreign
 
 

@@ -3,7 +3,8 @@
 Objects go by the active version alone, so each is stored once and never moves. A continuous query goes to the slots
 that it concerns under the active version and, while a new version is being prepared, under that one too: so the slots
 that will be responsible have it before their first object comes. CKQs concern the whole space: they go to every slot,
-whether or not it has a leaf now, and so never move. A snapshot query goes wherever objects of its time may be: to its
+whether or not it has a leaf now, and leave those that they do not need later
+(:mod:`~spatialstream.stages.settling`). A snapshot query goes wherever objects of its time may be: to its
 slots under every version whose range of object timestamps meets its own.
 
 Cost: that of routing under one version, times the versions consulted, which for most queries is one.
@@ -12,6 +13,7 @@ Cost: that of routing under one version, times the versions consulted, which for
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +22,22 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.kinds import IS_CONTINUOUS, Route, having
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.regions import Circle, Region, Regions
+from spatialstream.model.space import Space
 
-__all__ = ["PastVersion", "Routing"]
+__all__ = ["PastVersion", "Routing", "widened"]
+
+_SLACK = 1e-9
+"""Relative and, with a hundredth of a metre, absolute rounding up of radii: more than the error of distances to
+boxes."""
 
 _TWO_PHASE = having(lambda kind: kind.has_second_phase)
 _EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
+
+
+def widened(radius: Any, space: Space) -> Any:
+    """A radius, or an array of radii, a little larger: so that a box which is met in truth is not found too far."""
+    return radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
+
 
 Pairs = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 """(row, slot), ascending and distinct."""

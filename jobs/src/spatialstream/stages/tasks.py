@@ -23,6 +23,7 @@ from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, m
 from spatialstream.stages.messages import Block
 from spatialstream.stages.route import admit, dead_letters, registry_owner, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.settling import save_radii
 from spatialstream.stages.state import OwnerState, forget
 from spatialstream.stages.turns import Epoch, Round
 from spatialstream.stages.two_phase import Second
@@ -146,6 +147,7 @@ class Summary:
         loads: load statistics of each slot.
         second: the slots that take part in a second phase that is still to come.
         foreign: number of messages among the blocks that are no blocks.
+        radii: the parts of MERGE that have written a file of radii, see :mod:`~spatialstream.stages.settling`.
     """
 
     lines: int
@@ -154,6 +156,7 @@ class Summary:
     loads: dict[int, dict[str, Any]] = field(default_factory=dict)
     second: tuple[int, ...] = ()
     foreign: int = 0
+    radii: tuple[int, ...] = ()
 
     @classmethod
     def of_parts(cls, parts: Sequence[Summary]) -> Summary:
@@ -168,6 +171,7 @@ class Summary:
             {slot: load for part in parts for slot, load in part.loads.items()},
             tuple(sorted({slot for part in parts for slot in part.second})),
             sum(part.foreign for part in parts),
+            tuple(sorted(each for part in parts for each in part.radii)),
         )
 
 
@@ -215,7 +219,10 @@ class RoundTasks:
             slots = results.second.slots
         lines = world.sink.rows(number, 0, results.lines, part)
         world.sink.rejected(number, "round", results.rejected)
-        summary = Summary(lines, len(results.rejected), results.counts, results.loads, slots, results.foreign)
+        radii = (part,) if len(results.radii[0]) else ()
+        if radii:
+            save_radii(world.storage, (number, self.turn.revision), part, results.radii)
+        summary = Summary(lines, len(results.rejected), results.counts, results.loads, slots, results.foreign, radii)
         yield to_json(summary)
 
     def ask(self, world: World, slot: int) -> Iterator[PartBlock]:

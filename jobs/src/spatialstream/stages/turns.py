@@ -216,6 +216,8 @@ class Round:
         since: the last round before that ended with a checkpoint of all slots and of the merger; None if none did.
         checkpoint: whether this one does.
         known: whether its rows have been published: it is replayed for the state only.
+        settling: whether CKQs leave slots that they do not need, see :mod:`~spatialstream.stages.settling`.
+        radii: names of the files with radii that the slots take at its beginning.
     """
 
     number: int
@@ -233,6 +235,8 @@ class Round:
     since: Turn | None = None
     checkpoint: bool = True
     known: bool = False
+    settling: bool = False
+    radii: tuple[str, ...] = ()
 
     @property
     def revision(self) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ from spatialstream.model.space import Space
 from spatialstream.stages import messages
 from spatialstream.stages.kinds.base import Objects, found_columns, one_table, stack
 from spatialstream.stages.messages import Block, numbers
-from spatialstream.stages.routing import Routing
+from spatialstream.stages.routing import Routing, widened
 from spatialstream.stages.state import get_records, records_file, turn_name
 from spatialstream.stages.turns import Round
 
@@ -42,10 +41,6 @@ __all__ = [
     "second_phase",
     "still_to_ask",
 ]
-
-_SLACK = 1e-9
-"""Relative and, with a hundredth of a metre, absolute rounding up of radii: more than the error of distances to
-boxes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +137,7 @@ def others_within(
         routing: where objects are.
         space: of the stream.
     """
-    row, target = routing.slots_within(at, _widened(radius, space), since, t)
+    row, target = routing.slots_within(at, widened(radius, space), since, t)
     others = target != slot[row]
     return row[others], target[others]
 
@@ -151,7 +146,7 @@ def others_of(
     query: Query, at: Nearest, radius: float, since: int, slot: int, routing: Routing, space: Space
 ) -> list[int]:
     """The result of :func:`others_within` for one query, computed faster: the slots, ascending."""
-    wide = _widened(radius, space)
+    wide = widened(radius, space)
     region = Circle(at.x, at.y, wide) if wide < np.inf else None
     return [each for each in routing.reaching(region, since, query.t) if each != slot]
 
@@ -166,10 +161,6 @@ def requests(record: pa.RecordBatch, row: npt.NDArray[np.integer], slot: npt.NDA
     """
     offsets = np.searchsorted(row, np.arange(record.num_rows + 1)).astype(np.int32)
     return record.append_column("slots", pa.ListArray.from_arrays(pa.array(offsets), pa.array(slot)))
-
-
-def _widened(radius: Any, space: Space) -> Any:
-    return radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
 
 
 def asked_of(slot: int, record: pa.RecordBatch) -> npt.NDArray[np.int64]:

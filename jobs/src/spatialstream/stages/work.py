@@ -18,6 +18,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -29,7 +30,7 @@ import pyarrow as pa
 from spatialstream.connectors.contracts import Storage
 from spatialstream.connectors.keys import read_key
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.base import ContinuousIndex, MovableIndex
+from spatialstream.local.base import ContinuousIndex, MovableIndex, SettlingIndex
 from spatialstream.local.indexes import INDEXES
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
@@ -49,6 +50,7 @@ from spatialstream.stages.load import Load
 from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
 from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord
+from spatialstream.stages.settling import EVERYWHERE, drop_distant, is_everywhere, load_radii, take_radii
 from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Round
@@ -71,7 +73,6 @@ BlockMessage = tuple[bytes, pa.Buffer | None]
 """Key and content of a block, as a channel returns it."""
 
 _SNAPSHOT = having(lambda kind: not kind.continuous)
-_EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
 _REGIONAL = having(lambda kind: kind.route is Route.REGION)
 _NEAREST = having(lambda kind: kind.route is Route.NEAREST)
 
@@ -129,6 +130,16 @@ class SlotIndexes:
     def movable(self) -> list[tuple[Kind, MovableIndex]]:
         """Those whose queries are on the slots that their regions meet, and move between these."""
         return [(kind, index) for kind, index in self.continuous() if isinstance(index, MovableIndex)]
+
+    def settling(self) -> list[SettlingIndex]:
+        """Those whose queries are on every slot at first."""
+        return [index for _, index in self.continuous() if isinstance(index, SettlingIndex)]
+
+    def forget_moves(self) -> None:
+        """No version is being prepared any more: forget what was remembered for queries that come."""
+        self.moves.forget()
+        for index in self.settling():
+            index.forget_others()
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
@@ -191,7 +202,8 @@ def work(
     indexes = state.begin(partial(SlotIndexes.restore, settings, slot))
     load = Load()
     changed = indexes.moves.version not in (None, turn.version)
-    _take_over(slot, indexes, turn, storage, load)
+    with _settling(slot, indexes, turn, storage):
+        _take_over(slot, indexes, turn, storage, load)
     _drop(indexes, None if turn.known else f"slot-{slot:04d}-{turn.number:09d}")
     tables, left = kept_tables(indexes.tables, _tables_of(rows))
     indexes.objects.corpora = CorpusTables.among(storage, tables)
@@ -298,6 +310,24 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
 # ------------------------------------------------------------------------------------------------- changes of version
 
 
+@contextmanager
+def _settling(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> Iterator[None]:
+    """Take the round's radii; then, after what comes from other slots, drop the queries that are too far from here."""
+    moves = indexes.moves
+    number, radius = load_radii(storage, turn.radii)
+    taken = [
+        (index, take_radii(index, (number, radius), moving=moves.pending is not None))
+        for index in indexes.settling()
+        if len(number)
+    ]
+    yield
+    if taken:
+        named = {moves.version, moves.pending, turn.version} - {None}
+        versions = [load_version(storage, each) for each in sorted(each for each in named if each is not None)]
+        for index, circles in taken:
+            drop_distant(slot, index, number, circles, versions)
+
+
 def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, load: Load) -> None:
     """Register the queries that other slots have exported for this one, if a LOAD control says so."""
     for control, number in turn.controls:
@@ -326,17 +356,17 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, l
         coming = load_version(storage, turn.version)
         release_queries(slot, turn.watermark, moves, coming, indexes.movable())
         moves.version = turn.version
-        moves.forget()
+        indexes.forget_moves()
     for control, number in turn.controls:
         if control == PREPARE:
             active, coming = (load_version(storage, each) for each in (turn.version, number))
             with load.moving("exported") as moved:
                 continuous = [index.continuous(turn.watermark) for _, index in indexes.movable()]
                 moved.append(export_queries(slot, continuous, active, coming, storage))
-            moves.forget()
+            indexes.forget_moves()
             moves.pending = number
         elif control == ABORT:
-            moves.forget()
+            indexes.forget_moves()
     drop_faded(moves, indexes.movable(), turn.watermark)
 
 
@@ -374,7 +404,23 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         if turn.census:
             continuous = [index.continuous(turn.watermark)[1] for _, index in indexes.movable()]
             record["leaf_continuous"] = _queries_by_leaf(slot, continuous, version)
+            record["everywhere"] = _everywhere(slot, continuous, version)
     return record
+
+
+def _everywhere(slot: int, batches: Sequence[QueryBatch], version: RoutingVersion) -> dict[str, int]:
+    """The number of queries of the kinds that are on every slot at first, each counted by one slot.
+
+    Of those that still are it is the first slot, of the others the slot whose leaf is nearest to their point.
+    """
+    counts = dict.fromkeys((kind.type for kind in KINDS if EVERYWHERE[CODE[kind.type]]), 0)
+    for queries in filter(len, batches):
+        settled = np.flatnonzero(EVERYWHERE[queries.code] & ~is_everywhere(queries))
+        mine = is_everywhere(queries) & (slot == 0)
+        mine[settled] = version.mapping[version.index.nearest_leaves(queries.at[settled])] == slot
+        for kind in counts:
+            counts[kind] += int(np.count_nonzero(mine & (queries.code == CODE[kind])))
+    return counts
 
 
 def _tested(indexes: SlotIndexes) -> dict[str, int]:
@@ -509,7 +555,7 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
     """The continuous queries, for MERGE, which recognizes a query from several slots by its number."""
     # every slot has every CKQ, and one of them forwards it
-    known, known_number = _among(queries, number, IS_CONTINUOUS if slot == 0 else IS_CONTINUOUS & ~_EVERYWHERE)
+    known, known_number = _among(queries, number, IS_CONTINUOUS if slot == 0 else IS_CONTINUOUS & ~EVERYWHERE)
     if len(known):
         known = replace(known, keywords=known.keywords.compact())
         yield slot, messages.REGISTERED, known.to_arrow().append_column("number", pa.array(known_number))

@@ -299,7 +299,7 @@ class WorkerTurns:
             self.step("checkpoint")
             written = self._checkpoint(record)
         self.step("finish")
-        counts = self.worker.done(record, summary.counts)
+        counts = self.worker.done(record, summary.counts, summary.radii)
         if record.since is not None and record.since != self._released:
             self.engine.world.channel.release(record.since.ends)
             self._released = record.since

@@ -142,9 +142,14 @@ class LoadWindow:
                 self.kept[slot] = load["held"], sum(load["continuous"].values())
         self._moved(loads)
         sample.tested = commonest([sample.tested, *(load.get("tested", {}) for load in loads.values())])
+        census = [load["everywhere"] for load in loads.values() if "everywhere" in load]
         for kind in self.everywhere:
-            counts = (load.get("continuous", {}).get(kind, 0) for load in loads.values())
-            self.everywhere[kind] = max(counts, default=0)
+            if census:
+                self.everywhere[kind] = sum(each[kind] for each in census)
+            else:  # registrations come to every slot
+                self.everywhere[kind] += max(
+                    (load.get("queries", {}).get(kind, 0) for load in loads.values()), default=0
+                )
         while self._samples and self._samples[0].watermark <= watermark - self._span:
             self._samples.popleft()
         if watermark > NEVER:  # an epoch before any partition has delivered anything ends before all time

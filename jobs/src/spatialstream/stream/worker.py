@@ -14,16 +14,18 @@ until a round is done whose record names a later checkpoint.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spatialstream.connectors.contracts import Storage
+from spatialstream.connectors.contracts import Storage, find
 from spatialstream.model.errors import Conflict, StateError, Unavailable
 from spatialstream.model.jsonable import to_json
 from spatialstream.stages.corpus import drop_tables
 from spatialstream.stages.moves import drop_transfers
 from spatialstream.stages.quarantine import QuarantinedRecord
+from spatialstream.stages.settling import RADII, radii_name
 from spatialstream.stages.state import Progress, Turn
 from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round, next_turn
 from spatialstream.stages.two_phase import second_name
@@ -153,6 +155,8 @@ class Worker:
         self._passed: int | None = None
         self._named: int | None = None
         self._there = None if self.last is None else self.last.since
+        self._radii = self._radii_of_last()
+        self._radii_files = deque(sorted(storage.list(RADII)))
         # the progress of checkpoints before the last round is not known any more
         self.writing = self.last if self.last and self.last.round.checkpoint and not self.unfinished else None
 
@@ -213,6 +217,8 @@ class Worker:
             before=previous,
             since=None if since is None else since.round,
             checkpoint=self.writing is None and self._due(),
+            settling=settings.slots > 1,
+            radii=self._radii,
         )
         pending, stage = _pending(before, turn)
         record = RoundRecord(
@@ -271,6 +277,7 @@ class Worker:
             before=previous,
             since=None if since is None else since.round,
             checkpoint=True,
+            radii=self._radii,
         )
         record = replace(
             before,
@@ -326,12 +333,13 @@ class Worker:
         self._save(replace(record, round=replace(record.round, checkpoint=False)))
         return True
 
-    def done(self, record: RoundRecord, counts: Mapping[str, int]) -> dict[str, int]:
+    def done(self, record: RoundRecord, counts: Mapping[str, int], radii: Sequence[int] = ()) -> dict[str, int]:
         """Take note that a round is done, and delete what no replay can need any more.
 
         Args:
             record: of the round.
             counts: numbers of its rows, by query type.
+            radii: the parts of MERGE that have written a file of radii.
 
         Returns:
             The numbers of the stream's rows up to and with it.
@@ -349,9 +357,13 @@ class Worker:
             self._dropped = since.version
         if self._counted is not None and since is not None:
             self._drop_tables(self._counted.interval, since.watermark)
+        if since is not None:
+            self._drop_radii(since.round)
         self._step("done")
         self._progress.save(number, total)
         self.last_done, self._counts = number, total
+        self._radii = tuple(radii_name((number, record.round.revision), part) for part in radii)
+        self._radii_files.extend(self._radii)
         if record.round.checkpoint:
             self.writing = record
         return total
@@ -364,6 +376,23 @@ class Worker:
         before, self._passed = self._passed, watermark
         if before is None or before // interval != watermark // interval:
             drop_tables(self._storage, watermark)
+
+    def _radii_of_last(self) -> tuple[str, ...]:
+        """The files of radii of the last round, if it is done: those that the next one names."""
+        if self.last is None or self.unfinished:
+            return ()
+        done = self.last.round.number, self.last.round.revision
+        names = (radii_name(done, part) for part in range(self._settings.mergers))
+        return tuple(name for name in names if find(self._storage, name) is not None)
+
+    def _drop_radii(self, since: Turn) -> None:
+        """Delete the radii that were named by rounds up to a checkpoint."""
+        last = radii_name(since, 0)
+        gone = list[str]()
+        while self._radii_files and self._radii_files[0] < last:
+            gone.append(self._radii_files.popleft())
+        if gone:
+            self._storage.discard(gone)
 
     def keep(self) -> None:
         """Save the records that are needed beyond the retention of the announcement log; call it on a silent stream."""

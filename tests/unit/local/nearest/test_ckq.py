@@ -57,12 +57,20 @@ class NearestRun(MergedRun):
     index, merging, arrivals = ContinuousNearestIndex, NearestMerger, Arrivals
     found = columns = ("distance",)
 
+    def __init__(self, stream: Stream, files: MemoryFiles) -> None:
+        super().__init__(stream, files)
+        self.radii = self.merger.radii()
+
     def continuous(self) -> list:
         return [self.merger, *self.slots]
 
     def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Row]:
+        for index in self.slots[: len(self.stream.queries) % (len(self.slots) + 1)]:  # they may take them, or not
+            index.shrink(*self.radii, await_others=False)
         shown = [1, 3, 1 << 20][len(self.stream.queries) % 3]
-        return changes_of(self.merger, self.merged(batches), epoch.horizon, shown)
+        rows = changes_of(self.merger, self.merged(batches), epoch.horizon, shown)
+        self.radii = self.merger.radii()
+        return rows
 
 
 arrivals_of, changes_of, rows_of = NearestRun.arrivals_of, NearestRun.changes_of, NearestRun.rows_of

@@ -27,7 +27,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.arrays import Codes, Flags, Floats, Ints, wide
-from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Table
 from spatialstream.local.grid.matching import Objects
 from spatialstream.local.grid.probing import ProbeBatch
@@ -47,8 +46,6 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
 
 __all__ = ["ContinuousBestIndex", "Scored", "prepare"]
-
-_NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +155,7 @@ def _offer(
     return heaps, pairs[:found], np.ascontiguousarray(values[:, :found])
 
 
-class ContinuousBestIndex(HeapIndex, MovableIndex):
+class ContinuousBestIndex(HeapIndex):
     """The CBQs of one slot, each with the weights of its words."""
 
     name, found, shrinks = "cbq", Scored, False
@@ -225,14 +222,6 @@ class ContinuousBestIndex(HeapIndex, MovableIndex):
         kept = self._queries.view(Kept)
         self._heaps, pairs, values = _offer(self.space.geographic, objects, rows, *given, kept, self._heaps)
         return pairs, tuple(values)
-
-    def drop(self, numbers: Ints) -> None:
-        """See :class:`MovableIndex`; what the query has kept stays behind."""
-        self.end_at(numbers, np.full(len(numbers), _NEVER))
-
-    def known(self, numbers: Ints) -> Flags:
-        """See :class:`MovableIndex`."""
-        return np.isin(numbers, self._queries["number"][self._queries["end"] > self._now])
 
     def continuous(self, now: int) -> tuple[Ints, QueryBatch]:
         """See :class:`MovableIndex`; the queries have the weights of their words."""

@@ -69,6 +69,10 @@ class BestMerger(NearestMerger):
         new = np.flatnonzero(~self._has(numbers))
         super().register(numbers[new], queries.take(first[new]))
 
+    def radii(self) -> tuple[Ints, Floats]:
+        """CBQs have disks, which do not shrink."""
+        return _NO_INTS, np.empty(0)
+
     def _keep_objects(self, arrivals: Arrivals, order: Ints, new: Ints, rank: Ints, pairs: Ints) -> Codes:
         return (self._keep(arrivals, order[pairs]) + np.arange(len(pairs))).astype(np.int32)
 

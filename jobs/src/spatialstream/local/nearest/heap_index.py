@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local.arrays import Codes, Flags, Floats, Ints
-from spatialstream.local.base import ContinuousIndex
+from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Table, earliest, join
 from spatialstream.local.grid.probing import ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
@@ -42,6 +42,7 @@ from spatialstream.model.terms import TermLists
 __all__ = ["Candidates", "HeapIndex"]
 
 _WASTE = 16
+_NEVER = np.iinfo(np.int64).min
 _PAIRS = 1 << 21
 """Approximate number of (object, query) pairs looked up at a time: bounds memory, and lets radii shrink early."""
 
@@ -64,7 +65,7 @@ class Candidates(Batch):
     position: Codes
 
 
-class HeapIndex(ContinuousIndex):
+class HeapIndex(MovableIndex):
     """The queries of one slot, of one kind.
 
     Args:
@@ -138,6 +139,14 @@ class HeapIndex(ContinuousIndex):
         rows, which = earliest(self._queries["number"], numbers, t)
         self._queries["end"][rows] = np.minimum(self._queries["end"][rows], t[which])
         self._queries["touched"][rows] = True
+
+    def drop(self, numbers: Ints) -> None:
+        """See :class:`MovableIndex`; what the query has kept stays behind."""
+        self.end_at(numbers, np.full(len(numbers), _NEVER))
+
+    def known(self, numbers: Ints) -> Flags:
+        """See :class:`MovableIndex`."""
+        return np.isin(numbers, self._queries["number"][self._queries["end"] > self._now])
 
     def match(self, objects: ObjectBatch) -> Iterator[Candidates]:
         """See :class:`ContinuousIndex`: the arrivals that may be in answers of this slot."""

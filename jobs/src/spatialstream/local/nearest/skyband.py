@@ -63,11 +63,13 @@ _SHOWN = 1 << 20
 """Approximate number of objects in the answers of a part: bounds memory."""
 
 _FIXED = {"number": np.int64, "k": np.int64, "window": np.int64, "start": np.int64}
-_CHANGING = {"end": np.int64, "size": np.int64, "leaving": np.int64}
+_CHANGING = {"end": np.int64, "size": np.int64, "leaving": np.int64, "told": np.float64}
 _PLACES = {"t": np.int64, "x": np.float64, "y": np.float64}
 _BANDS = ("objects", "distances", "beaten")
 _STORED = ("stored_offsets", "stored")
-_DERIVED = {"offset": np.int64, "capacity": np.int64, "touched": np.bool_}
+_DERIVED = {"offset": np.int64, "capacity": np.int64, "touched": np.bool_, "changed": np.bool_}
+_SHRUNK = 2.0**-0.5
+"""A radius is told again when it has shrunk to this share of the one that was told: then half of the area is left."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -492,6 +494,7 @@ class NearestMerger(ContinuousMerger):
                 "start": queries.t,
                 "end": queries.t + queries.duration,
                 "leaving": _NEVER,
+                "told": np.full(len(numbers), np.inf),
                 "touched": True,
             }
         )
@@ -570,6 +573,7 @@ class NearestMerger(ContinuousMerger):
         self._bands, answers = _replay(
             rows, firsts, pairs, self._reported, horizon, objects, queries.view(_Queries), self._bands
         )
+        queries["changed"][answers.rows[: int(answers.size[0])]] = True
         changes = self._changes(answers, objects)
         self._reported = max(self._reported, horizon)
         self._drop(self._reported)
@@ -625,6 +629,19 @@ class NearestMerger(ContinuousMerger):
         by_number = np.argsort(numbers, kind="stable")
         row = by_number[np.minimum(np.searchsorted(numbers[by_number], wanted), len(numbers) - 1)]
         return np.where(numbers[row] == wanted, row, -1)
+
+    def radii(self) -> tuple[Ints, Floats]:
+        """See :class:`ContinuousMerger`: the distances of the k-th objects, of queries without a window."""
+        queries = self._queries
+        rows = np.flatnonzero(queries["changed"])
+        queries["changed"][rows] = False
+        rows = rows[(queries["window"][rows] < 0) & (queries["size"][rows] == queries["k"][rows])]
+        radius = self._bands.distances[queries["offset"][rows] + queries["k"][rows] - 1]
+        told = radius < _SHRUNK * queries["told"][rows]
+        rows, radius = rows[told], radius[told]
+        queries["told"][rows], queries["touched"][rows] = radius, True
+        order = np.argsort(queries["number"][rows])
+        return queries["number"][rows[order]], radius[order]
 
     def _changes(self, answers: _Answers, objects: _Objects) -> Changes:
         """Sort changed answers, and replace positions of objects by their columns."""
