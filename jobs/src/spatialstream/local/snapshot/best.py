@@ -307,9 +307,12 @@ def _enter_children(
     heap: Array,
     used: int,
     waiting: int,
+    starts: Array,
 ) -> tuple[int, int]:
-    """Add the children of the node in a row; there has to be room for four. Returns as :func:`_enter`."""
-    starts = np.empty(5, np.int64)
+    """Add the children of the node in a row; there has to be room for four. Returns as :func:`_enter`.
+
+    Of ``starts``, int64[5], nothing is read.
+    """
     level, prefix = nodes[node, 1] + 1, 4 * nodes[node, 2]
     starts[0], starts[4] = nodes[node, 3], nodes[node, 4]
     for child in range(1, 4):
@@ -390,7 +393,7 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
     keys, heap = np.empty(len(nodes)), np.empty(len(nodes), np.int64)
     codes = np.empty((len(table), len(ask.weights)), np.int64)
     filters = np.empty((len(table), len(ask.groups)), np.int64)
-    counts = np.empty(len(ask.sizes), np.int64)
+    counts, starts = np.empty(len(ask.sizes), np.int64), np.empty(5, np.int64)
     used, most = _enter_roots(table, ask, radius, codes, filters, nodes, keys, heap)
     waiting, m, checked, limit = used, 0, 0, math.inf
     k = min(k, most)
@@ -411,7 +414,7 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
         if waiting + 4 > len(keys):
             keys, heap = grown(keys, waiting, 2 * waiting + 4), grown(heap, waiting, 2 * waiting + 4)
         s = columns_at(table, row)
-        used, waiting = _enter_children(s, ask, radius, limit, node, nodes, keys, heap, used, waiting)
+        used, waiting = _enter_children(s, ask, radius, limit, node, nodes, keys, heap, used, waiting, starts)
     ascending(table, found, m)
     rows, positions = found[1][:m], found[2][:m]
     distances, textuals = np.empty(m), np.empty(m)
