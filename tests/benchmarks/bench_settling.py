@@ -23,7 +23,7 @@ from spatialstream.local.nearest.skyband import Arrivals, NearestMerger
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.terms import TermLists
-from spatialstream.stages.settling import drop_distant, take_radii
+from spatialstream.stages.settling import drop_distant
 from tests.benchmarks.bench_ckq_ctq import EPOCH, arrivals_of, query_batch
 from tests.benchmarks.workload import SPACE, objects, queries
 
@@ -58,7 +58,8 @@ def streamed(batch: QueryBatch, version: RoutingVersion, stream: ObjectBatch, *,
         for slot, index in enumerate(slots):
             mine, began = part.take(np.flatnonzero(home == slot)), time.process_time()
             if settling and len(radii[0]):
-                drop_distant(slot, index, radii[0], take_radii(index, radii, moving=False), [version])
+                index.shrink(*radii, await_others=False)
+                drop_distant(slot, index, radii[0], [version])
             found = list(index.match(mine))
             index.expire(int(part.t[-1]))
             seconds += late * (time.process_time() - began)

@@ -124,18 +124,23 @@ class SettlingIndex(MovableIndex):
     """Continuous queries that concern all slots at first, and settle: later they concern a circle (section 6.3)."""
 
     @abstractmethod
-    def shrink(self, numbers: Ints, radii: Floats, *, await_others: bool) -> Regions:
+    def shrink(self, numbers: Ints, radii: Floats, *, await_others: bool) -> None:
         """Take note of circles beyond which nothing concerns queries any more.
 
         A circle is that of the query's region from then on, see :meth:`MovableIndex.continuous`.
 
         Args:
-            numbers: int64[n].
+            numbers: int64[n], ascending.
             radii: float64[n]; a radius that is not less than the known one is ignored.
             await_others: whether to remember the radii of queries that are not in the index, in case they come to it.
+        """
 
-        Returns:
-            The circles of the queries; of unknown ones they have no meaning.
+    @abstractmethod
+    def circles(self, numbers: Ints) -> tuple[Ints, Regions]:
+        """Those of some queries that are in the index and have not finished, int64[m]; and the circle of each.
+
+        Args:
+            numbers: int64[n].
         """
 
     @abstractmethod

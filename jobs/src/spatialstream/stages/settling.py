@@ -44,7 +44,6 @@ __all__ = [
     "radii_name",
     "reach",
     "save_radii",
-    "take_radii",
 ]
 
 RADII = "radii/"
@@ -90,19 +89,8 @@ def reach(regions: Regions, space: Space) -> Regions:
     return Regions.plain(regions.kind, shape)
 
 
-def take_radii(index: SettlingIndex, radii: Radii, *, moving: bool) -> Regions:
-    """Have an index take radii; returns the circles within which objects concern the queries.
-
-    Args:
-        index: of the slot.
-        radii: of the round.
-        moving: whether a version is being prepared, so that queries may come.
-    """
-    return reach(index.shrink(*radii, await_others=moving), index.space)
-
-
 def drop_distant(
-    slot: int, index: SettlingIndex, number: npt.NDArray[np.int64], circles: Regions, versions: Iterable[RoutingVersion]
+    slot: int, index: SettlingIndex, number: npt.NDArray[np.int64], versions: Iterable[RoutingVersion]
 ) -> None:
     """Drop the queries whose circles meet none of the slot's leaves.
 
@@ -110,10 +98,10 @@ def drop_distant(
         slot: number of the slot.
         index: of the slot.
         number: int64[n], of queries; those that are not in the index are ignored.
-        circles: of the queries.
         versions: those under which objects may come from now on.
     """
-    distant = index.known(number)
+    number, circles = index.circles(number)
+    circles, distant = reach(circles, index.space), np.ones(len(number), np.bool_)
     for version in versions:
         left = np.flatnonzero(distant)
         row, leaf = version.index.route_regions(circles.take(left))

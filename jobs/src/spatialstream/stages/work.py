@@ -50,7 +50,7 @@ from spatialstream.stages.load import Load
 from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
 from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord
-from spatialstream.stages.settling import EVERYWHERE, drop_distant, is_everywhere, load_radii, take_radii
+from spatialstream.stages.settling import EVERYWHERE, drop_distant, is_everywhere, load_radii
 from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Round
@@ -314,18 +314,17 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
 def _settling(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> Iterator[None]:
     """Take the round's radii; then, after what comes from other slots, drop the queries that are too far from here."""
     moves = indexes.moves
+    if not turn.radii:
+        yield
+        return
     number, radius = load_radii(storage, turn.radii)
-    taken = [
-        (index, take_radii(index, (number, radius), moving=moves.pending is not None))
-        for index in indexes.settling()
-        if len(number)
-    ]
+    for index in indexes.settling():
+        index.shrink(number, radius, await_others=moves.pending is not None)
     yield
-    if taken:
-        named = {moves.version, moves.pending, turn.version} - {None}
-        versions = [load_version(storage, each) for each in sorted(each for each in named if each is not None)]
-        for index, circles in taken:
-            drop_distant(slot, index, number, circles, versions)
+    named = {each for each in (moves.version, moves.pending, turn.version) if each is not None}
+    versions = [load_version(storage, each) for each in sorted(named)]
+    for index in indexes.settling():
+        drop_distant(slot, index, number, versions)
 
 
 def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, load: Load) -> None:

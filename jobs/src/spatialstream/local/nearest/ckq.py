@@ -135,10 +135,10 @@ class ContinuousNearestIndex(HeapIndex, SettlingIndex):
         radius[full] = np.minimum(radius[full], self._heaps.distances[queries["offset"][rows[full]]])
         return _circles(queries["x"][rows], queries["y"][rows], radius)
 
-    def shrink(self, numbers: Ints, radii: Floats, *, await_others: bool) -> Regions:
+    def shrink(self, numbers: Ints, radii: Floats, *, await_others: bool) -> None:
         """See :class:`SettlingIndex`."""
         queries, known = self._queries, np.zeros(len(numbers), np.bool_)
-        rows = np.flatnonzero(np.isin(queries["number"], numbers) & (queries["end"] > self._now))
+        rows = self._rows_of(numbers)
         at = np.searchsorted(numbers, queries["number"][rows])
         less = radii[at] < queries["cap"][rows]
         queries["cap"][rows[less]] = radii[at[less]]
@@ -150,9 +150,15 @@ class ContinuousNearestIndex(HeapIndex, SettlingIndex):
             order = np.lexsort((cap, number))
             number, first = np.unique(number[order], return_index=True)
             self._awaited = number, cap[order][first]
-        x, y = np.zeros(len(numbers)), np.zeros(len(numbers))
-        x[at], y[at] = queries["x"][rows], queries["y"][rows]
-        return _circles(x, y, radii)
+
+    def circles(self, numbers: Ints) -> tuple[Ints, Regions]:
+        """See :class:`SettlingIndex`."""
+        queries, rows = self._queries, self._rows_of(numbers)
+        return queries["number"][rows], _circles(*(queries[name][rows] for name in ("x", "y", "cap")))
+
+    def _rows_of(self, numbers: Ints) -> Ints:
+        queries = self._queries
+        return np.flatnonzero(np.isin(queries["number"], numbers) & (queries["end"] > self._now))
 
     def forget_others(self) -> None:
         """See :class:`SettlingIndex`."""
