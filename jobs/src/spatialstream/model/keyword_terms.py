@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +70,7 @@ def as_terms(condition: Condition) -> AsTerms:
     return AsTerms(sets, names, all_of(rest) if rest else None)
 
 
-def _is_listed(part: Condition) -> bool:
+def _is_listed(part: Condition) -> TypeGuard[Test]:
     """Whether a condition is a test of whether a keyword is one of some values."""
     return isinstance(part, Test) and part.op == "in" and part.type is PropertyType.KEYWORD
 

@@ -1,10 +1,9 @@
 """Grids of queries with expressions, on top of :class:`~spatialstream.local.grid.keyword_grid.KeywordGrid`.
 
-A KeywordGrid supports only conjunctions. A query is entered once for each of its groups, which are conjunctions, and
-each set of terms that stands for its condition (:mod:`~spatialstream.model.keyword_terms`). An object that matches
-several of them is one match: the entries of a query are consecutive, so duplicates are adjacent. Forbidden terms are
-checked on the matches, and after them what is left of conditions on properties. Queries without any of these use a
-plain grid, without this overhead.
+A KeywordGrid supports only conjunctions. A query is entered once for each of its groups and each set of terms that
+stands for its condition (:mod:`~spatialstream.model.keyword_terms`). An object that matches several entries is one
+match: those of a query are consecutive, so duplicates are adjacent. Forbidden terms, and what is left of conditions on
+properties, are checked on the matches. Queries without any of these use a plain grid, without this overhead.
 
 Cost: that of a plain grid with an entry per group and set; a few ns for each pair found, O(terms of the object) if the
 query has forbidden terms, O(tests) if something is left of its condition.
@@ -116,7 +115,7 @@ class ExpressionGrid(ProbedGrid):
         It does so whether or not they are active, if there are more than queries.
         """
         alone = len(self.owner) == len(self)
-        found = self.grid.probe_within(batch, limit, *((life, horizon) if alone else ()))
+        found = self.grid.probe_within(batch, limit, life if alone else ALWAYS, horizon)
         if found is None:
             return None
         objects, queries = found.objects, found.queries

@@ -10,8 +10,7 @@ is dropped. Nothing in it scores less than the bound, which takes
   at most |q_S|/|q|, whatever other words it has. No impacts are stored for this.
 
 An object is found by each of its words, and counts for the first of them. Ties affect the answer, so a node whose bound
-is the k-th score is still opened. A condition on properties is checked on what is found; while too few satisfy it, four
-times as many are searched again.
+is the k-th score is still opened. While too few of those found satisfy a condition on properties, more are looked for.
 
 Cost: an object that is looked at costs its terms, whose weights are looked up once for a segment and a corpus table.
 """
@@ -76,8 +75,7 @@ class RankedAsk(NamedTuple):
         groups: int64[f], the group of each; -1 for forbidden ones.
         sizes: int64[g], words of each group, at least one group: an object has to have all words of one.
         t_after, t_last: objects of (t_after, t_last] are candidates.
-        t: of the query.
-        half_life: ms; 0 for a query about an interval.
+        t, half_life: of the query, ms; the half-life of one about an interval is 0.
         first, last: the interval.
         shares: weights of space, time and text.
         slots, known_offsets, known_words, known_weights, unknown: the corpus table.
