@@ -14,7 +14,7 @@ import pytest
 
 from spatialstream.client import SnapshotClient
 from spatialstream.model.queries import Cancellation, Query
-from spatialstream.model.space import WGS84, Space
+from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers
 from spatialstream.stages.corpus import CORPUS, KEPT
 from spatialstream.stages.turns import NEVER, Round
