@@ -136,6 +136,14 @@ def test_columns_without_values_have_no_terms():
     assert [empty[0], empty[1]] == [['"p"'], []]
 
 
+def test_many_values_have_a_term_each():
+    random = Random(2)
+    values = [f"{'x' * random.randrange(20)}{random.randrange(3_000)}" for _ in range(10_000)]
+    lists = keyword_lists(PropertyColumns(len(values), {"p": pa.array(["", *values], pa.string()).slice(1)}), "p")
+    assert [lists.vocabulary[int(code)].as_py() for code in lists.codes] == [f'"p"{value}' for value in values]
+    assert len(lists.vocabulary) == len({*values})
+
+
 def test_sets_are_joined_one_by_one():
     one, other = TermLists.of([("a", "b"), (), ("b",)]), TermLists.of([(), ("x",), ("y", "x")])
     joined = beside(one, other)

@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import Codes
-from spatialstream.model.hashing import distinct
+from spatialstream.model.arrays import Bytes, Codes, Flags, Ints, runs, string_view
+from spatialstream.model.eight_bytes import lean_kernel, load, signed
+from spatialstream.model.hashing import Seed, keyed_word, process_seed
 from spatialstream.model.kernels import kernel
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.condition import Both, Condition, Test, all_of
@@ -81,17 +82,7 @@ def _prefix(name: str) -> str:
 
 def keyword_lists(columns: PropertyColumns, name: str) -> TermLists:
     """The terms of n objects' values of a property, none or one each; none at all if it is not of keywords."""
-    column = columns.columns.get(name)
-    if column is None or column.type != _TEXT:
-        return TermLists.empty(len(columns))
-    codes, firsts = distinct(pc.fill_null(column, "") if column.null_count else column)
-    offsets = np.arange(len(columns) + 1, dtype=np.int32)
-    if column.null_count:
-        there = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-        np.cumsum(there, out=offsets[1:])
-        codes = codes[there]
-    values = pc.fill_null(column.take(pa.array(firsts)), "")
-    return TermLists(offsets, codes, pc.binary_join_element_wise(pa.scalar(_prefix(name)), values, ""))
+    return with_keywords(TermLists.empty(len(columns)), columns, [name])
 
 
 def with_keywords(terms: TermLists, columns: PropertyColumns, names: Iterable[str]) -> TermLists:
@@ -103,34 +94,94 @@ def with_keywords(terms: TermLists, columns: PropertyColumns, names: Iterable[st
         names: the properties of which there are terms, each once.
     """
     for name in names:
-        more = keyword_lists(columns, name)
-        if len(more.codes):
-            terms = beside(terms, more)
+        column = columns.columns.get(name)
+        if column is not None and column.type == _TEXT and column.null_count < len(column):
+            terms = _with_values(terms, column, name)
     return terms
+
+
+def _with_values(terms: TermLists, column: pa.StringArray, name: str) -> TermLists:
+    """The terms of n objects, after each that of its value of a property, if it has one."""
+    there = _EVERYWHERE
+    if column.null_count:
+        there = np.require(column.is_valid().to_numpy(zero_copy_only=False), requirements=["C", "W"])
+    own = (np.require(each, requirements=["C", "W"]) for each in (terms.offsets, terms.codes))
+    offsets, codes, firsts = _joined(*own, len(terms.vocabulary), *string_view(column), there, process_seed())
+    more = pc.binary_join_element_wise(pa.scalar(_prefix(name)), column.take(pa.array(firsts)), "")
+    return TermLists(offsets, codes, pa.concat_arrays([terms.vocabulary, more]))
+
+
+_EVERYWHERE = np.empty(0, np.bool_)
+
+
+@lean_kernel
+def _are_same(data: Bytes, one: int, other: int, length: int) -> bool:
+    """Whether two strings of one length have the same bytes."""
+    if length < 8:
+        same = True
+        for i in range(length):
+            same &= data[one + i] == data[other + i]
+        return same
+    i = signed(0)
+    while i + 8 < length:
+        if load(data, one + i) != load(data, other + i):
+            return False
+        i += 8
+    return bool(load(data, one + length - 8) == load(data, other + length - 8))
+
+
+@kernel
+def _joined(
+    offsets: Codes, codes: Codes, known: int, bounds: Codes, data: Bytes, there: Flags, seed: Seed
+) -> tuple[Codes, Codes, Ints]:
+    """Sets of terms, each with a code of its string after its own; and the row in which each string is first.
+
+    Strings are numbered from ``known``, in order of appearance; where ``there`` (empty: everywhere) is false there is
+    none.
+    """
+    n = len(offsets) - 1
+    ends, joined = np.empty(n + 1, np.int32), np.empty(offsets[n] - offsets[0] + n, np.int32)
+    slots, firsts = np.full(256, -1, np.int32), np.empty(128, np.int64)
+    hashes = np.empty(len(firsts), np.uint64)
+    m, at = 0, 0
+    for i in range(n):
+        ends[i] = at
+        for j in range(offsets[i], offsets[i + 1]):
+            joined[at] = codes[j]
+            at += 1
+        if len(there) > 0 and not there[i]:
+            continue
+        first, length = signed(bounds[i]), signed(bounds[i + 1]) - signed(bounds[i])
+        hashed, last = keyed_word(data, first, first + length, seed), signed(len(slots) - 1)
+        slot = signed(hashed) & last
+        while slots[slot] >= 0:
+            other, end = signed(bounds[firsts[slots[slot]]]), signed(bounds[firsts[slots[slot]] + 1])
+            if hashes[slots[slot]] == hashed and end - other == length and _are_same(data, first, other, length):
+                break
+            slot = (slot + 1) & last
+        if slots[slot] < 0:
+            slots[slot], firsts[m], hashes[m] = m, i, hashed
+            m += 1
+        joined[at] = known + slots[slot]
+        at += 1
+        if m == len(firsts):
+            firsts, hashes = np.concatenate((firsts, firsts)), np.concatenate((hashes, hashes))
+            slots = np.full(4 * m, -1, np.int32)
+            for code in range(m):
+                slot = signed(hashes[code]) & signed(len(slots) - 1)
+                while slots[slot] >= 0:
+                    slot = (slot + 1) & signed(len(slots) - 1)
+                slots[slot] = code
+    ends[n] = at
+    return ends, joined[:at].copy(), firsts[:m].copy()
 
 
 def beside(lists: TermLists, more: TermLists) -> TermLists:
     """N sets, each with the terms of ``more`` after its own, which keep their codes; no term is in both."""
-    vocabulary = pa.concat_arrays([lists.vocabulary, more.vocabulary])
-    columns = (lists.offsets, lists.codes, more.offsets, more.codes)
-    joined = _beside(*(np.require(each, requirements=["C", "W"]) for each in columns), len(lists.vocabulary))
-    return TermLists(*joined, vocabulary)
-
-
-@kernel
-def _beside(offsets: Codes, codes: Codes, more_offsets: Codes, more: Codes, shift: int) -> tuple[Codes, Codes]:
-    """Offsets and codes of sets that are joined one by one; codes of the second ones are shifted."""
-    n = len(offsets) - 1
-    bounds = np.empty(n + 1, np.int32)
-    joined = np.empty(offsets[n] - offsets[0] + more_offsets[n] - more_offsets[0], np.int32)
-    at = 0
-    for i in range(n):
-        bounds[i] = at
-        for j in range(offsets[i], offsets[i + 1]):
-            joined[at] = codes[j]
-            at += 1
-        for j in range(more_offsets[i], more_offsets[i + 1]):
-            joined[at] = more[j] + shift
-            at += 1
-    bounds[n] = at
-    return bounds, joined
+    sizes, others = np.diff(lists.offsets), np.diff(more.offsets)
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum(sizes + others, out=offsets[1:])
+    codes = np.empty(int(offsets[-1]), np.int32)
+    codes[runs(offsets[:-1], sizes)] = lists.codes[lists.offsets[0] : lists.offsets[-1]]
+    codes[runs(offsets[:-1] + sizes, others)] = more.codes[more.offsets[0] : more.offsets[-1]] + len(lists.vocabulary)
+    return TermLists(offsets, codes, pa.concat_arrays([lists.vocabulary, more.vocabulary]))
