@@ -2,8 +2,8 @@
 
 ``python -m tests.benchmarks.bench_where``. 200,000 CRQs ask for the country of the object that they were made from, of
 50 by Zipf's law, and for a priority of 3 or more, of 5. In the comparison the country is a word of texts and a keyword
-of queries: the same objects pass. The floor of conditions is its speed. Passes are in turn, times are CPU times, and
-each is checked on a sample of objects by brute force.
+of queries: the same objects pass. The floor of conditions is two thirds of its speed. Passes are in turn, times are CPU
+times, and each is checked on a sample of objects by brute force.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def run() -> list[Row]:
         candidates = sum(int(each.checked.sum()) for each in found)
         per_object = f"{sum(map(len, found)) / len(stream):.2f} matches, {candidates / len(stream):.1f} candidates"
         note = f"{per_object} an object, {index.nbytes / len(columns):.0f} B a query"
-        floor = OBJECTS / best["country as one keyword more"] if "country = " in name else None
+        floor = OBJECTS / best["country as one keyword more"] * 2 / 3 if "country = " in name else None
         value = OBJECTS / best[name]
         rows.append({"name": f"{DEFAULT_QUERIES:,} CRQs, {name}", "value": value, "floor": floor, "note": note})
         rows[-1]["unit"] = "objects/s"

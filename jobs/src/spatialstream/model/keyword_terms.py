@@ -105,8 +105,8 @@ def _with_values(terms: TermLists, column: pa.StringArray, name: str) -> TermLis
     there = _EVERYWHERE
     if column.null_count:
         there = np.require(column.is_valid().to_numpy(zero_copy_only=False), requirements=["C", "W"])
-    own = (np.require(each, requirements=["C", "W"]) for each in (terms.offsets, terms.codes))
-    offsets, codes, firsts = _joined(*own, len(terms.vocabulary), *string_view(column), there, process_seed())
+    bounds, own = (np.require(each, requirements=["C", "W"]) for each in (terms.offsets, terms.codes))
+    offsets, codes, firsts = _joined(bounds, own, len(terms.vocabulary), *string_view(column), there, process_seed())
     more = pc.binary_join_element_wise(pa.scalar(_prefix(name)), column.take(pa.array(firsts)), "")
     return TermLists(offsets, codes, pa.concat_arrays([terms.vocabulary, more]))
 
