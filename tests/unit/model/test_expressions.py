@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from spatialstream.local.contents import content_digests
 from spatialstream.model.errors import RecordError
-from spatialstream.model.expressions import Expression, absorbed, expanded, has_marks, searched
+from spatialstream.model.expressions import Expression, absorbed, expanded, has_marks, posted, searched
+from spatialstream.model.keyword_terms import as_terms
 from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import WGS84
@@ -169,6 +170,28 @@ def test_columns_of_literals_are_the_expressions(drawn):
         assert len({*parts.conditions}) == len(parts.conditions)
         assert [set(searched(columns)[i]) for i in range(len(drawn))] == [
             {term for group in each.groups for term in group} for each in drawn
+        ]
+
+
+@given(st.lists(EXPRESSIONS, max_size=8))
+def test_posted_columns_have_a_conjunction_for_each_group_and_set_of_terms(drawn):
+    lists = TermLists.of([each.literals for each in drawn])
+    for columns in (lists, TermLists.concat([lists, lists]).take(np.arange(len(drawn)))):
+        parts, names = posted(expanded(columns))
+        terms = [None if each.where is None else as_terms(each.where) for each in drawn]
+        assert names == tuple(sorted({name for each in terms if each for name in each.names}))
+        found = [[] for _ in drawn]
+        assert parts.owner.tolist() == sorted(parts.owner.tolist())
+        for row, owner in enumerate(parts.owner.tolist()):
+            found[owner].append(sorted(parts.groups[row]))
+        sets = [((),) if each is None else each.alternatives for each in terms]
+        assert list(map(sorted, found)) == [
+            sorted(sorted({*group, *more}) for group in each.groups for more in alternatives)
+            for each, alternatives in zip(drawn, sets, strict=True)
+        ]
+        assert [set(parts.none[i]) for i in range(len(drawn))] == [set(each.none) for each in drawn]
+        assert [None if i < 0 else parts.conditions[i] for i in parts.where.tolist()] == [
+            None if each is None else each.rest for each in terms
         ]
 
 

@@ -36,6 +36,7 @@ VALID = [
     SBQ(
         id="q", t=5, at=[13.4, 52.5], k=3, words=["flood"], radius=1e3, half_life="6h", expansions=2, weighting="static"
     ),
+    SBQ(id="q", t=5, at=[13.4, 52.5], k=3, words=["flood"], radius=1e3, half_life="6h", where="country = 'de'"),
     CBQ(id="q", t=5, at=[13.4, 52.5], k=3, words=["flood"], radius=1e3, half_life="6h", weights={"space": 0.5}),
 ]
 CLASSES: list[Any] = [*dict.fromkeys(type(each) for each in VALID)]

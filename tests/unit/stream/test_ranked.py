@@ -14,28 +14,33 @@ import pytest
 
 from spatialstream.client import SnapshotClient
 from spatialstream.model.queries import Cancellation, Query
-from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import TermRule
+from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers
 from spatialstream.stages.corpus import CORPUS, KEPT
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stream.settings import StreamSettings
 from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
-from tests.streams import PLANE, random_stream
+from tests.streams import PLANE, Stream, random_stream
 from tests.unit.stream import test_asked
 from tests.unit.stream.test_asked import Asked, client_of
 from tests.unit.stream.test_stream import in_order
 
 INTERVAL = 60_000
-RANKING = TermRule(ranking=True)
 
 
-def settings_of(seed: int, space: Space, retention: int | None = None) -> StreamSettings:
+def settings_of(seed: int, stream: Stream, retention: int | None = None) -> StreamSettings:
     sizes: dict[str, Any] = {"slots": 1 + seed % 5, "partitions": 1 + seed % 3, "mergers": 1 + seed % 2}
     epoch = [5, 40, 1_000_000][seed % 3]
     return StreamSettings(
-        "s", **sizes, space=space, idle=IDLE, interval=INTERVAL, retention=retention, rule=RANKING, epoch_records=epoch
+        "s",
+        **sizes,
+        space=stream.space,
+        idle=IDLE,
+        interval=INTERVAL,
+        retention=retention,
+        rule=replace(stream.rule, ranking=True),
+        epoch_records=epoch,
     )
 
 
@@ -43,8 +48,8 @@ def settings_of(seed: int, space: Space, retention: int | None = None) -> Stream
 @pytest.mark.parametrize("retention", [None, 600_000])
 def test_every_row_is_the_oracles_while_everything_fails(tmp_path: Path, seed: int, retention: int | None) -> None:
     space = (WGS84, PLANE)[seed % 2]
-    stream = in_order(random_stream(seed, 300, 60, space, types=["SBQ"], repeated=0.0))
-    setup = settings_of(seed, space, retention)
+    stream = in_order(random_stream(seed, 300, 60, space, types=["SBQ"], repeated=0.0, where=0.3))
+    setup = settings_of(seed, stream, retention)
     index = ["qt-tree", "grid"][seed // 2 % 2]
     simulation = Simulation(
         tmp_path, space, stream.objects, stream.queries, setup, seed, chaos=0.01, checkpoints=0.3, index=index
@@ -66,9 +71,9 @@ def test_every_change_of_a_continuous_one_is_the_oracles_while_everything_fails(
 ) -> None:
     """Queries move without what they have kept, and rounds are replayed by the tables of their time."""
     space = (WGS84, PLANE)[seed % 2]
-    drawn = random_stream(seed, 400, 80, space, types=["CBQ"], repeated=0.0)
+    drawn = random_stream(seed, 400, 80, space, types=["CBQ"], repeated=0.0, where=0.3)
     stream = in_order(replace(drawn, queries=[*map(lasting, drawn.queries)]))
-    setup = settings_of(seed, space, retention)
+    setup = settings_of(seed, stream, retention)
     index = ["qt-tree", "grid"][seed // 2 % 2]
     simulation = Simulation(
         tmp_path, space, stream.objects, stream.queries, setup, seed, chaos=0.01, checkpoints=0.3, index=index
@@ -105,7 +110,7 @@ class AskedRanked(Asked):
         chance = random.Random(self.random.random())
         asked = [replace(query, t=turn.watermark) for query in chance.sample(self.query_block, 6)]
         client: SnapshotClient = client_of(self, turn, self.work_settings.space)
-        client.rule = RANKING
+        client.rule = self.settings.rule
         records = [query.to_record() for query in asked]
         try:
             rows = client.ask(records, timeout=0.0)
@@ -125,10 +130,10 @@ def test_an_answer_is_the_oracles_as_of_its_round(tmp_path: Path, retention: int
     answered = 0
     for seed in range(2):
         space = (WGS84, PLANE)[seed]
-        drawn = random_stream(seed, 500, 40, space, types=["SBQ"])
+        drawn = random_stream(seed, 500, 40, space, types=["SBQ"], where=0.4)
         objects = sorted(drawn.objects, key=lambda each: each.t)
         queries = [query for query in drawn.queries if isinstance(query, Query)]
-        setup = replace(settings_of(seed, space, retention), slots=3, epoch_records=60)
+        setup = replace(settings_of(seed, drawn, retention), slots=3, epoch_records=60)
         simulation = AskedRanked(tmp_path / str(seed), space, objects, queries, setup, seed, chaos=0.004)
         simulation.run(rebalances=0.6)
         assert simulation.wrong == []

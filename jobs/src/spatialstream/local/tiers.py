@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from spatialstream.local.arrays import Codes
 from spatialstream.local.grid.expression_grid import Grid, build_grid, grid_from_arrays
+from spatialstream.local.grid.probing import posted_in
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
@@ -63,6 +64,11 @@ class Tiers:
         self._regions = regions
         self._alive = alive
         self.tiers: list[Tier] = []
+
+    @property
+    def posted(self) -> tuple[str, ...]:
+        """See :func:`posted_in`."""
+        return posted_in(tier.grid for tier in self.tiers)
 
     def add(self, rows: Rows, keywords: TermLists) -> None:
         """Add entries."""

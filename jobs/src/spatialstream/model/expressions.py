@@ -30,8 +30,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import Codes, Ints, string_view
+from spatialstream.model.arrays import Codes, Ints, runs, string_view
 from spatialstream.model.hashing import distinct
+from spatialstream.model.keyword_terms import as_terms, beside
 from spatialstream.model.properties.condition import Condition, decoded, encoded, text_of
 from spatialstream.model.terms import TermLists
 
@@ -46,6 +47,7 @@ __all__ = [
     "fields_of",
     "has_marks",
     "is_marked",
+    "posted",
     "searched",
 ]
 
@@ -196,6 +198,28 @@ def expanded(lists: TermLists) -> Expanded:
     conditions = tuple(decoded(vocabulary[int(code)].as_py()) for code in used)
     none = _lists(query[absent], term[codes[absent]], n, vocabulary)
     return Expanded(owner.astype(np.int32), groups, none, where, conditions)
+
+
+def posted(parts: Expanded) -> tuple[Expanded, tuple[str, ...]]:
+    """Expressions whose tests of keywords are terms of conjunctions, as far as :mod:`.keyword_terms` makes them that.
+
+    Returns:
+        the expressions, each with a conjunction for each of its own and each set of terms, and with what is left of its
+        condition; and the properties, ascending, of which objects have to have terms.
+    """
+    found = [as_terms(condition) for condition in parts.conditions]
+    names = tuple(sorted({name for each in found for name in each.names}))
+    if not names:
+        return parts, names
+    sets = TermLists.of([*(terms for each in found for terms in each.alternatives), ()])
+    sizes = np.array([*(len(each.alternatives) for each in found), 1])
+    asked = parts.where[parts.owner]  # -1 is the last, which is empty
+    rows, places = np.repeat(np.arange(len(asked)), sizes[asked]), runs((np.cumsum(sizes) - sizes)[asked], sizes[asked])
+    rests: dict[Condition, int] = {}
+    left = [-1 if each.rest is None else rests.setdefault(each.rest, len(rests)) for each in found]
+    where = np.array([*left, -1], np.int32)[parts.where]
+    groups = beside(parts.groups.take(rows), sets.take(places))
+    return Expanded(parts.owner[rows], groups, parts.none, where, tuple(rests)), names
 
 
 def searched(lists: TermLists) -> TermLists:

@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.model.kind import CONDITIONS, CONTINUOUS, FIELDS, TEXT, Kind, Route, Wording
+from spatialstream.model.kind import CONDITIONS, CONTINUOUS, FIELDS, Kind, Route, Wording
 from spatialstream.model.plugins import plugged
 from spatialstream.model.selections import Best, Everything, Nearest, TopTerms
 
@@ -123,7 +123,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         *("SBQ", Best, False, Route.REGION, "objects"),
         required=("at", "k", "words", "radius"),
-        optional=("halfLife", "between", "weights", "expansions", "weighting", *TEXT, "duration", FIELDS),
+        optional=("halfLife", "between", "weights", "expansions", "weighting", *CONDITIONS, "duration", FIELDS),
         rows="objects",
         wording=Wording(
             "Best, once",

@@ -206,20 +206,24 @@ class _Worded(TypedQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotQuery(_Worded):
-    """A query that is answered once: :class:`SRQ`, :class:`SKQ`, :class:`STQ` or :class:`SBQ`."""
+    """A query that is answered once: :class:`SRQ`, :class:`SKQ`, :class:`STQ` or :class:`SBQ`.
+
+    Attributes:
+        where: a condition on the objects' properties, in CQL2 text or CQL2 JSON, which becomes text.
+    """
+
+    where: str | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LookingBack(SnapshotQuery):
-    """A snapshot query that says how far it looks back, and may have a condition on properties.
+    """A snapshot query that says how far it looks back.
 
     Attributes:
         duration: τ; objects of (t-τ, t] are considered: ms, text such as ``"1h"``, or a timedelta.
-        where: a condition on the objects' properties, in CQL2 text or CQL2 JSON, which becomes text.
     """
 
     duration: int | str | timedelta
-    where: str | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from spatialstream.local.grid.expression_grid import ExpressionGrid, build_grid, grid_from_arrays
-from spatialstream.local.grid.probing import ProbeBatch
+from spatialstream.local.grid.probing import ProbeBatch, posted_in
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.properties.condition import cql2_of
+from spatialstream.model.properties.cql2 import parse_where
+from spatialstream.model.properties.declared import ANY_PROPERTIES
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.model.regions import Box, Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
+from spatialstream.oracle.conditions import satisfies
 from tests.unit.local.snapshot.twin import Twin
 
 PLANE = Space.planar(0.0, 0.0, 8.0, 8.0)
@@ -77,6 +83,83 @@ def test_a_million_pairs_are_those_of_brute_force() -> None:
                 if not len(lives) or (lives[q, 0] <= o.t < lives[q, 1] and horizon < lives[q, 1])
             ]
             assert pairs == expected
+
+
+CONDITIONS = [
+    parse_where(each, ANY_PROPERTIES)
+    for each in (
+        "country = 'c0'",
+        "country = 'c3' AND priority >= 3",
+        "country IN ('c0', 'c1', '') AND kind = 'k1'",
+        "country IN ('c0', 'c1') AND kind IN ('k0', 'k1') AND priority < 4",
+        "country = 'c0' AND country = 'c1'",
+        "country = 'c0' OR kind = 'k0'",
+        "country <> 'c0' AND kind = 'k0'",
+        "country IS NULL",
+        "priority = 2",
+        "country = 'nowhere'",
+    )
+]
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["properties", "none"])
+def test_half_a_million_pairs_with_conditions_are_those_of_brute_force(rows: bool) -> None:
+    rng = np.random.default_rng(8)
+
+    def said() -> tuple[tuple[str, str | float], ...]:
+        priority = float(rng.integers(6))
+        given = ("country", f"c{rng.integers(0, 5)}"), ("kind", f"k{rng.integers(0, 3)}"), ("priority", priority)
+        return tuple(each for each in given if rng.random() < 0.8)
+
+    objects = [replace(o, properties=said() if rows else ()) for o in drawn_objects(rng, 500)]
+    texts = {
+        (i, each): satisfies(cql2_of(each), dict(o.properties)) for i, o in enumerate(objects) for each in CONDITIONS
+    }
+    total = 0
+    for alone in (False, True):
+        drawn = [drawn_expression(rng) for _ in range(500)]
+        asked = [replace(each, where=CONDITIONS[rng.integers(len(CONDITIONS))]) for each in drawn]
+        if alone:  # one conjunction each, as most queries have
+            asked = [replace(each, any=(), where=CONDITIONS[i % 2]) for i, each in enumerate(asked)]
+        boxes = [Box(0.0, 0.0, *rng.integers(0, 9, 2).astype(float).tolist()) for _ in asked]
+        grid = build_grid(PLANE, Regions.of(boxes), TermLists.of([each.literals for each in asked]))
+        assert grid.posted == (("country",) if alone else ("country", "kind"))
+        again = grid_from_arrays(PLANE, *grid.to_arrays())
+        assert again.posted == grid.posted
+        assert [again.keywords[i] for i in range(len(asked))] == [[*each.literals] for each in asked]
+        life = np.stack([rng.integers(0, 40, len(asked)), rng.integers(0, 60, len(asked))], axis=1)
+        ready = ProbeBatch.of(PLANE, ObjectBatch.of(objects), posted_in([grid]))
+        for lives, horizon in ((np.empty((0, 2), np.int64), -(2**63)), (life, 10)):
+            found = again.probe(ready, lives, horizon)
+            pairs = list(zip(found.objects.tolist(), found.queries.tolist(), strict=True))
+            expected = [
+                (i, q)
+                for i, o in enumerate(objects)
+                for q, (each, box) in enumerate(zip(asked, boxes, strict=True))
+                if o.x <= box.east and o.y <= box.north and each.holds(o.terms) and texts[i, each.where]
+                if not len(lives) or (lives[q, 0] <= o.t < lives[q, 1] and horizon < lives[q, 1])
+            ]
+            assert pairs == expected
+            total += len(pairs)
+    assert total > (5_000 if rows else 100)
+
+
+def test_a_query_lies_under_its_keyword_if_that_is_rarer_than_its_words() -> None:
+    objects = [
+        SpatialObject(f"o{i}", i, 1.0, 1.0, ("often",), (("country", f"c{i % 50}"), ("name", f"n{i}")))
+        for i in range(1_000)
+    ]
+    for condition, candidates in (("country = 'c7'", 20), ("name = 'n7'", 1)):
+        index = ContinuousRangeIndex(PLANE)
+        index.observe(ObjectBatch.of(objects))
+        record = {"id": "q", "type": "CRQ", "t": 0, "region": {"box": [0, 0, 8, 8]}, "keywords": ["often"]}
+        query = parse_query(record, PLANE)
+        assert isinstance(query, Query)
+        predicate = replace(query.predicate, where=parse_where(condition, ANY_PROPERTIES))
+        index.register(np.array([0]), QueryBatch.of([replace(query, predicate=predicate)]))
+        found = [matches for _, matches in index.match(ObjectBatch.of(objects))]
+        assert sum(int(each.checked.sum()) for each in found) == candidates
+        assert sum(map(len, found)) == candidates
 
 
 def test_conjunctions_alone_have_a_plain_grid() -> None:

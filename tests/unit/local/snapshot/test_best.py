@@ -20,9 +20,13 @@ from spatialstream.local.snapshot.zorder import node_start
 from spatialstream.local.wordtable import to_arrow
 from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.properties.condition import cql2_of
+from spatialstream.model.properties.cql2 import parse_where
+from spatialstream.model.properties.declared import ANY_PROPERTIES
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import ranking as oracle
+from spatialstream.oracle.conditions import satisfies
 from tests.lengths import examples
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)
@@ -41,7 +45,8 @@ def drawn(chance: random.Random, space: Space, n: int) -> list[SpatialObject]:
         y = min(max(chance.gauss(y, spread), space.south), space.north)
         weights = [1.0 / (rank + 1) ** 1.2 for rank in range(len(WORDS))]
         terms = tuple(dict.fromkeys(chance.choices(WORDS, weights, k=chance.randrange(6))))
-        found.append(SpatialObject(f"o{i % (n // 2 + 1)}", chance.randrange(T), x, y, terms))
+        said = (("priority", float(chance.randrange(5))),) if chance.random() < 0.8 else ()
+        found.append(SpatialObject(f"o{i % (n // 2 + 1)}", chance.randrange(T), x, y, terms, said))
     return found
 
 
@@ -73,6 +78,9 @@ def score_of(o: SpatialObject, at: tuple[float, float], space: Space, by: Rankin
     return oracle.over_interval(by.shares, s, 1.0 - (o.t - first) / (last - first), text)
 
 
+CONDITIONS = (None, None, "priority >= 3", "priority = 4", "priority = 7", "NOT (priority >= 1 OR priority IS NULL)")
+
+
 @pytest.mark.parametrize("seed", range(examples(60, 1_000)))
 def test_the_best_are_those_of_brute_force(seed: int) -> None:
     chance = random.Random(seed)
@@ -85,6 +93,9 @@ def test_the_best_are_those_of_brute_force(seed: int) -> None:
     by, k = ranking_of(chance, space), chance.choice([1, 5, 40])
     at = (objects[0].x, objects[0].y) if objects else (0.5, 0.5)
     keywords = chance.choice([(), ("w0",), ("0|w0", "1|w1", "1|w2"), ("!w0",)])
+    condition = chance.choice(CONDITIONS)
+    where = None if condition is None else parse_where(condition, ANY_PROPERTIES)
+    keywords = (*keywords, *Expression(where=where).literals)
     times = (chance.choice([-1, T // 2]), T) if by.between is None else (by.between[0] - 1, by.between[1])
     found = store.best(at, k, by, keywords, times, T, corpus_of(objects))
     counted, text = oracle.Corpus.of(o.terms for o in objects), Expression.of(keywords)
@@ -92,6 +103,7 @@ def test_the_best_are_those_of_brute_force(seed: int) -> None:
         (space.distance(*at, o.x, o.y), o)
         for o in objects
         if {*o.terms} & {*by.words} and text.holds(o.terms) and times[0] < o.t <= times[1]
+        if where is None or satisfies(cql2_of(where), dict(o.properties))
     ]
     rows = found.rows
     columns = (rows.distance, rows.t, rows.ids, rows.x, rows.y)

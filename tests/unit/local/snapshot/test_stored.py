@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.snapshot.stored import StoredBlocks
+from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.properties.cql2 import parse_where
+from spatialstream.model.properties.declared import ANY_PROPERTIES
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
@@ -110,3 +113,16 @@ def test_the_best_have_all_that_are_alike() -> None:
     ranking = Ranking(("a",), 1.0, 1, half_life=1_000)
     found: Any = stores()[1].best((1.0, 1.0), 2, ranking, (), (-1, 5), 5, corpus)
     assert {f'"text": "{i:03d}"' for i in range(30)} <= {*found.rows.stored.to_pylist()}
+
+
+def test_so_have_the_best_that_satisfy_a_condition() -> None:
+    from spatialstream.local.snapshot.corpora import CorpusTable
+
+    store, said = SegmentStore(PLANE), [(("p", float(i % 3)),) for i in range(60)]
+    store.append(ObjectBatch.of([replace(o, properties=p) for o, p in zip(alike(60), said, strict=True)]))
+    corpus = CorpusTable.of(0, 90, pa.array(["a"]), np.array([30]))
+    ranking = Ranking(("a",), 1.0, 1, half_life=1_000)
+    where = Expression(where=parse_where("p = 1", ANY_PROPERTIES)).literals
+    for k in (1, 2, 20, 21):
+        found: Any = store.best((1.0, 1.0), k, ranking, where, (-1, 5), 5, corpus)
+        assert sorted(found.rows.stored.to_pylist()) == [f'"text": "{i:03d}"' for i in range(1, 60, 3)]

@@ -218,7 +218,9 @@ class ContinuousBestIndex(HeapIndex):
         if self._table is None:
             self._table = KeywordTable.build(pa.array([*self._numbers], pa.string()))
         tags[batch.keys.used] = self._table.translate(batch.keys, np.arange(1, len(self._table) + 1))
-        given = batch.objects, batch.spans, tags, self._queries.view(_Queries), self._words.view(_Words)
+        bounds, codes = batch.texts  # the keywords of an object say nothing about how long its text is
+        said = batch.objects._replace(codes=codes), bounds
+        given = *said, tags, self._queries.view(_Queries), self._words.view(_Words)
         kept = self._queries.view(Kept)
         self._heaps, pairs, values = _offer(self.space.geographic, objects, rows, *given, kept, self._heaps)
         return pairs, tuple(values)

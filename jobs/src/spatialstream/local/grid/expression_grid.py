@@ -1,12 +1,12 @@
 """Grids of queries with expressions, on top of :class:`~spatialstream.local.grid.keyword_grid.KeywordGrid`.
 
-A KeywordGrid supports only conjunctions. A query is entered once for each of its groups, which are conjunctions. An
-object that matches several groups is one match: the entries of a query are consecutive, so duplicates are adjacent.
-Forbidden terms are checked on the matches, and after them conditions on properties. Queries without any of these use a
-plain grid, without this overhead.
+A KeywordGrid supports only conjunctions. A query is entered once for each of its groups and each set of terms that
+stands for its condition (:mod:`~spatialstream.model.keyword_terms`). An object that matches several entries is one
+match: those of a query are consecutive, so duplicates are adjacent. Forbidden terms, and what is left of conditions on
+properties, are checked on the matches. Queries without any of these use a plain grid, without this overhead.
 
-Cost: that of a plain grid with an entry per group; a few ns for each pair found, O(terms of the object) if the query
-has forbidden terms, O(tests) if it has a condition.
+Cost: that of a plain grid with an entry per group and set; a few ns for each pair found, O(terms of the object) if the
+query has forbidden terms, O(tests) if something is left of its condition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spatialstream.local.grid.keyword_grid import KeywordGrid
 from spatialstream.local.grid.probing import ALWAYS, GridMatches, ProbeBatch, ProbedGrid
 from spatialstream.local.keywords import KeywordTable
 from spatialstream.local.wordtable import from_arrow, to_arrow
-from spatialstream.model.expressions import Expanded, expanded, has_marks
+from spatialstream.model.expressions import Expanded, expanded, has_marks, posted
 from spatialstream.model.kernels import kernel
 from spatialstream.model.properties.programs import Programs
 from spatialstream.model.regions import Regions
@@ -66,8 +66,9 @@ class ExpressionGrid(ProbedGrid):
         owner: int32, the query of each conjunction, ascending.
         none: the forbidden terms of each query.
         forbidden: the table of all forbidden terms.
-        where: int32, the condition of each query among the programs, or -1.
-        programs: the distinct conditions.
+        where: int32, what is left of the condition of each query, among the programs, or -1.
+        programs: the distinct ones.
+        names: the properties whose keywords are terms of conjunctions.
     """
 
     grid: KeywordGrid
@@ -77,22 +78,29 @@ class ExpressionGrid(ProbedGrid):
     forbidden: KeywordTable
     where: Codes
     programs: Programs
+    names: tuple[str, ...]
 
     @classmethod
     def build(
         cls, space: Space, regions: Regions, keywords: TermLists, frequency: Frequency | None = None
     ) -> ExpressionGrid:
         """See :meth:`KeywordGrid.build`."""
-        parts = expanded(keywords)
-        return cls._of(KeywordGrid.build(space, regions.take(parts.owner), parts.groups, frequency), keywords, parts)
+        parts, names = posted(expanded(keywords))
+        grid = KeywordGrid.build(space, regions.take(parts.owner), parts.groups, frequency)
+        return cls._of(grid, keywords, parts, names)
 
     @classmethod
-    def _of(cls, grid: KeywordGrid, keywords: TermLists, parts: Expanded) -> ExpressionGrid:
+    def _of(cls, grid: KeywordGrid, keywords: TermLists, parts: Expanded, names: tuple[str, ...]) -> ExpressionGrid:
         forbidden, programs = KeywordTable.build(parts.none.vocabulary), Programs.of(parts.conditions)
-        return cls(grid, keywords, parts.owner, parts.none, forbidden, parts.where, programs)
+        return cls(grid, keywords, parts.owner, parts.none, forbidden, parts.where, programs, names)
 
     def __len__(self) -> int:
         return len(self.keywords)
+
+    @property
+    def posted(self) -> tuple[str, ...]:
+        """See :class:`ProbedGrid`."""
+        return self.names
 
     @property
     def regions(self) -> Regions:
@@ -102,17 +110,23 @@ class ExpressionGrid(ProbedGrid):
     def probe_within(
         self, batch: ProbeBatch, limit: int, life: Ints = ALWAYS, horizon: int = -(2**63)
     ) -> GridMatches | None:
-        """See :meth:`KeywordGrid.probe_within`; the limit applies to conjunctions, whether or not they are active."""
-        found = self.grid.probe_within(batch, limit)
+        """See :meth:`KeywordGrid.probe_within`; the limit applies to conjunctions.
+
+        It does so whether or not they are active, if there are more than queries.
+        """
+        alone = len(self.owner) == len(self)
+        found = self.grid.probe_within(batch, limit, life if alone else ALWAYS, horizon)
         if found is None:
             return None
-        objects, queries = found.objects, self.owner[found.queries]
-        kept = np.ones(len(queries), np.bool_)
-        kept[1:] = (objects[1:] != objects[:-1]) | (queries[1:] != queries[:-1])
-        if len(life):
-            t, first, end = batch.objects.t[objects], life[queries, 0], life[queries, 1]
-            kept &= (first <= t) & (t < end) & (horizon < end)
-        objects, queries = objects[kept], queries[kept]
+        objects, queries = found.objects, found.queries
+        if not alone:
+            queries = self.owner[queries]
+            kept = np.ones(len(queries), np.bool_)
+            kept[1:] = (objects[1:] != objects[:-1]) | (queries[1:] != queries[:-1])
+            if len(life):
+                t, first, end = batch.objects.t[objects], life[queries, 0], life[queries, 1]
+                kept &= (first <= t) & (t < end) & (horizon < end)
+            objects, queries = objects[kept], queries[kept]
         if len(self.forbidden):
             tags = np.zeros(batch.words, np.int64)
             tags[batch.keys.used] = self.forbidden.translate(batch.keys, np.arange(1, len(self.forbidden) + 1))
@@ -122,8 +136,8 @@ class ExpressionGrid(ProbedGrid):
             objects, queries = objects[lacking], queries[lacking]
         if len(self.programs):
             asked = np.flatnonzero(self.where[queries] >= 0)
-            holds = np.ones(len(queries), np.bool_)
-            holds[asked] = self.programs.hold(batch.properties.table, self.where[queries[asked]], objects[asked])
+            holds, properties = np.ones(len(queries), np.bool_), batch.properties.of(self.programs.names)
+            holds[asked] = self.programs.hold(properties, self.where[queries[asked]], objects[asked])
             objects, queries = objects[holds], queries[holds]
         starts = np.zeros(len(found.starts), np.int64)
         np.cumsum(np.bincount(objects, minlength=len(starts) - 1), out=starts[1:])
@@ -147,7 +161,7 @@ class ExpressionGrid(ProbedGrid):
         """Deserialize the result of :meth:`to_arrays`."""
         literals = to_arrow(arrays["literal_offsets"], arrays["literal_data"])
         keywords = TermLists(arrays["expression_offsets"], arrays["expression_codes"], literals)
-        return cls._of(KeywordGrid.from_arrays(space, arrays, meta), keywords, expanded(keywords))
+        return cls._of(KeywordGrid.from_arrays(space, arrays, meta), keywords, *posted(expanded(keywords)))
 
 
 Grid = KeywordGrid | ExpressionGrid

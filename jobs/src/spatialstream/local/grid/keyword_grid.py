@@ -96,6 +96,11 @@ class KeywordGrid(ProbedGrid):
         return len(self.index.kind)
 
     @property
+    def posted(self) -> tuple[str, ...]:
+        """See :class:`ProbedGrid`: it has no conditions."""
+        return ()
+
+    @property
     def regions(self) -> Regions:
         """The queries' regions."""
         polygons = unpacked_polygons(self.index.polygons, self.space.geographic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,12 @@ from spatialstream.local.columns import writable
 from spatialstream.local.grid.layout import frame_of
 from spatialstream.local.grid.matching import LOCALITY_BITS, Objects, arrange
 from spatialstream.local.keywords import TermKeys
+from spatialstream.model.keyword_terms import with_keywords
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.properties.table import LazyTable
 from spatialstream.model.space import Space
 
-__all__ = ["ALWAYS", "UNLIMITED", "GridMatches", "ProbeBatch", "ProbedGrid"]
+__all__ = ["ALWAYS", "UNLIMITED", "GridMatches", "ProbeBatch", "ProbedGrid", "posted_in"]
 
 ALWAYS = np.empty((0, 2), np.int64)
 """No condition on the lifetimes of queries."""
@@ -34,7 +36,9 @@ class ProbeBatch:
         objects: the batch.
         words: number of words of its vocabulary.
         keys: keys of the words that it uses.
-        spans: int32[n + 1], bounds of each object's terms in ``objects.codes``.
+        spans: int32[n + 1], bounds of each object's terms in ``objects.codes``: those of its text, then those of its
+            keywords (:mod:`~spatialstream.model.keyword_terms`).
+        texts: bounds of the terms of each text alone, int32[n + 1], and the terms, whose codes are the same.
         properties: of the objects.
     """
 
@@ -42,17 +46,25 @@ class ProbeBatch:
     words: int
     keys: TermKeys
     spans: Codes
+    texts: tuple[Codes, Codes]
     properties: LazyTable
 
     @classmethod
-    def of(cls, space: Space, objects: ObjectBatch) -> ProbeBatch:
-        """Prepare a batch: O(objects + terms)."""
+    def of(cls, space: Space, objects: ObjectBatch, names: Iterable[str] = ()) -> ProbeBatch:
+        """Prepare a batch: O(objects + terms).
+
+        Args:
+            space: of the objects.
+            objects: the batch.
+            names: the properties whose keywords are terms, see :func:`posted_in`.
+        """
         x, y, t = writable(objects.x), writable(objects.y), writable(objects.t)
-        offsets, codes = writable(objects.terms.offsets), writable(objects.terms.codes)
+        texts = writable(objects.terms.offsets), writable(objects.terms.codes)
+        terms = with_keywords(objects.terms, objects.properties, names)
+        offsets, codes = texts if terms is objects.terms else (terms.offsets, terms.codes)
         order, visits = arrange(x, y, offsets, frame_of(space), LOCALITY_BITS)
-        words = len(objects.terms.vocabulary)
-        keys, properties = TermKeys.of(objects.terms), LazyTable(objects.properties)
-        return cls(Objects(order, visits, x, y, t, codes), words, keys, offsets, properties)
+        keys, properties = TermKeys.of(terms), LazyTable(objects.properties)
+        return cls(Objects(order, visits, x, y, t, codes), len(terms.vocabulary), keys, offsets, texts, properties)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +91,11 @@ class ProbedGrid(ABC):
     """An immutable index over continuous queries that matches batches of objects."""
 
     __slots__ = ()
+
+    @property
+    @abstractmethod
+    def posted(self) -> tuple[str, ...]:
+        """The properties whose keywords have to be among the terms of objects."""
 
     @abstractmethod
     def probe_within(
@@ -110,3 +127,8 @@ class ProbedGrid(ABC):
         found = self.probe_within(batch, UNLIMITED, life, horizon)
         assert found is not None
         return found
+
+
+def posted_in(grids: Iterable[ProbedGrid]) -> tuple[str, ...]:
+    """The properties whose keywords have to be among the terms of a batch for all of some grids, ascending."""
+    return tuple(sorted({name for grid in grids for name in grid.posted}))

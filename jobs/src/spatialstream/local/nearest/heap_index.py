@@ -150,10 +150,10 @@ class HeapIndex(MovableIndex):
 
     def match(self, objects: ObjectBatch) -> Iterator[Candidates]:
         """See :class:`ContinuousIndex`: the arrivals that may be in answers of this slot."""
-        first, chunk = 0, max(_LEAST_CHUNK, _PAIRS // max(1, len(self._queries)))
+        first, chunk, names = 0, max(_LEAST_CHUNK, _PAIRS // max(1, len(self._queries))), self._tiers.posted
         while first < len(objects) and self._tiers.tiers:
             last = min(len(objects), first + chunk)
-            batch = ProbeBatch.of(self.space, objects.slice(first, last))
+            batch = ProbeBatch.of(self.space, objects.slice(first, last), names)
             matches = 0
             found: list[tuple[Ints, Codes, *tuple[Floats, ...]]] = []
             for position in reversed(range(len(self._tiers.tiers))):

@@ -24,7 +24,7 @@ from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.grid.expression_grid import ExpressionGrid, Grid, build_grid, grid_from_arrays
 from spatialstream.local.grid.matching import BLOCK
-from spatialstream.local.grid.probing import UNLIMITED, ProbeBatch
+from spatialstream.local.grid.probing import UNLIMITED, ProbeBatch, posted_in
 from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
@@ -34,7 +34,7 @@ from spatialstream.model.expressions import fields_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.properties.condition import Test
+from spatialstream.model.properties.condition import Test, all_of
 from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.regions import Box
@@ -418,7 +418,7 @@ class ContinuousRangeIndex(MovableIndex):
         size = min(BLOCK, n)
         first = self._sampled * _STRIDE % (n - size + 1)
         some = objects.take(np.arange(first, first + size))
-        batch = ProbeBatch.of(self.space, replace(some, terms=some.terms.compact()))
+        batch = ProbeBatch.of(self.space, replace(some, terms=some.terms.compact()), self._posted)
         for tier in self._tiers:
             counts = tier.grid.candidates(batch, 0)
             rows = np.flatnonzero(counts)
@@ -430,6 +430,10 @@ class ContinuousRangeIndex(MovableIndex):
                 found[name[:_LONGEST_NAME]] += count
             self._add_tested({name: count * self._since // size for name, count in found.items()})
         self._sampled, self._since, self._work = self._sampled + 1, 0, 0
+
+    @property
+    def _posted(self) -> tuple[str, ...]:
+        return posted_in(tier.grid for tier in self._tiers)
 
     def _add_tested(self, found: Mapping[str, int]) -> None:
         total = Counter(self._tested)
@@ -445,7 +449,7 @@ class ContinuousRangeIndex(MovableIndex):
         if not self._tiers or len(objects) == 0:
             none = np.empty(0, np.int32)
             return Matches(none, np.empty(0, np.int64), none, none, (), (), np.zeros(len(objects), np.int32))
-        batch = ProbeBatch.of(self.space, objects)
+        batch = ProbeBatch.of(self.space, objects, self._posted)
         found = []
         for tier in self._tiers:
             matches = tier.grid.probe_within(batch, limit, tier.life, self._horizon)
@@ -624,12 +628,13 @@ class ContinuousRangeIndex(MovableIndex):
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
     index = ContinuousRangeIndex(Space.planar(0.0, 0.0, 1.0, 1.0), Tiering(tail=1, ratio=0))
-    objects = ObjectBatch.of([SpatialObject("o", 0, 0.5, 0.5, ("a", "b", "a long word"), (("p", 1.0),))])
+    said = (("p", 1.0), ("k", "v"))
+    objects = ObjectBatch.of([SpatialObject("o", 0, 0.5, 0.5, ("a", "b", "a long word"), said)])
     index.observe(objects)
     for i, keywords in enumerate([(), ("a", "a long word")]):  # two tiers
         query = Query("q", 0, Predicate(Box(0.0, 0.0, 1.0, 1.0), keywords), Everything(), Lifetime(9, True))
         index.register(np.array([i]), QueryBatch.of([query]))
-    where = Test("p", PropertyType.NUMBER, "in", (1.0,))
+    where = all_of([Test("p", PropertyType.NUMBER, "in", (1.0,)), Test("k", PropertyType.KEYWORD, "in", ("v",))])
     query = Query("q", 0, Predicate(any=(("a",), ("b",)), none=("c",), where=where), Everything(), Lifetime(9, True))
     index.register(np.array([2]), QueryBatch.of([query]))
     list(index.match(objects))  # the first block is one of the sample

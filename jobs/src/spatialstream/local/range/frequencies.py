@@ -2,10 +2,12 @@
 
 A row of counters addressed by a hash of the word: a count-min sketch (Cormode, Muthukrishnan, J. Algorithms 2005) of
 depth 1. Frequent words, which matter most, are distinguished; two rare words may share a counter, which is harmless.
-The hash is the same in every process and needs no key: an attacker who makes two words share a counter could as well
-send the word itself more often. The stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and
-before each such window the counts are halved, so old counts decay and checkpoints seldom have changes to write. The
-result is deterministic: a function of the batches.
+Keywords of objects count as their terms (:mod:`~spatialstream.model.keyword_terms`), but not those of a property most
+of whose values are different ones: all of them are rare, and they would fill the counters. The hash is the same in
+every process and needs no key: an attacker who makes two words share a counter could as well send the word itself more
+often. The stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and before each such window the
+counts are halved, so old counts decay and checkpoints seldom have changes to write. The result is deterministic: a
+function of the batches.
 
 Cost: nothing outside the windows, O(terms) inside them; 64 KB.
 """
@@ -19,7 +21,9 @@ import pyarrow as pa
 from spatialstream.local.arrays import Array, Floats
 from spatialstream.local.keywords import TermKeys
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.keyword_terms import keyword_lists
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.terms import TermLists
 
 __all__ = ["TermFrequencies"]
 
@@ -47,11 +51,16 @@ class TermFrequencies:
         if period >= self._windows:
             self._windows = period + 1
             self._counters >>= np.uint32(1)
-        codes = objects.terms.codes
-        counts = np.bincount(codes, minlength=len(objects.terms.vocabulary))
-        keys = TermKeys.of(objects.terms)
-        np.add.at(self._counters, _counter(keys), counts[keys.used].astype(np.uint32))
+        self._count(objects.terms)
+        for name in objects.properties.columns:
+            terms = keyword_lists(objects.properties, name)
+            if 0 < 2 * len(terms.vocabulary) <= len(terms.codes):
+                self._count(terms)
         self._file = None
+
+    def _count(self, terms: TermLists) -> None:
+        counts, keys = np.bincount(terms.codes, minlength=len(terms.vocabulary)), TermKeys.of(terms)
+        np.add.at(self._counters, _counter(keys), counts[keys.used].astype(np.uint32))
 
     def of(self, vocabulary: pa.StringArray) -> Floats:
         """The count of each word of a vocabulary; never below the true (decayed) count of the sampled objects."""

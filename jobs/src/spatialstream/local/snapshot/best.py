@@ -10,7 +10,7 @@ is dropped. Nothing in it scores less than the bound, which takes
   at most |q_S|/|q|, whatever other words it has. No impacts are stored for this.
 
 An object is found by each of its words, and counts for the first of them. Ties affect the answer, so a node whose bound
-is the k-th score is still opened.
+is the k-th score is still opened. While too few of those found satisfy a condition on properties, more are looked for.
 
 Cost: an object that is looked at costs its terms, whose weights are looked up once for a segment and a corpus table.
 """
@@ -30,6 +30,7 @@ from spatialstream.local.snapshot.corpora import CorpusTable
 from spatialstream.local.snapshot.heaps import ascending, offer, pop, push
 from spatialstream.local.snapshot.rows import ObjectRows, alike, rows_at
 from spatialstream.local.snapshot.termlists import get_unit
+from spatialstream.local.snapshot.unions import Satisfying
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
 from spatialstream.local.snapshot.zranges import bisect, is_reached, nearest_bound
 from spatialstream.local.wordtable import find_word, pack
@@ -53,7 +54,7 @@ _LEAF = 48
 """Number of postings up to which a node is not split."""
 
 _MORE = 4
-"""By how much the number of objects grows that are looked for, as long as the last ones are alike."""
+"""By how much the number of objects grows that are looked for, as long as too few satisfy, or the last are alike."""
 
 _SLACK = 1.0 + 1e-12
 """By which the bound of the cosine is raised: many times the error of its three roots."""
@@ -74,8 +75,7 @@ class RankedAsk(NamedTuple):
         groups: int64[f], the group of each; -1 for forbidden ones.
         sizes: int64[g], words of each group, at least one group: an object has to have all words of one.
         t_after, t_last: objects of (t_after, t_last] are candidates.
-        t: of the query.
-        half_life: ms; 0 for a query about an interval.
+        t, half_life: of the query, ms; the half-life of one about an interval is 0.
         first, last: the interval.
         shares: weights of space, time and text.
         slots, known_offsets, known_words, known_weights, unknown: the corpus table.
@@ -445,34 +445,45 @@ class Found:
 
 
 def _best(
-    table: Array, asked: tuple[Any, ...], k: int, radius: float, *, ties: bool
+    table: Array, asked: tuple[Any, ...], k: int, radius: float, satisfied: Satisfying | None, *, ties: bool
 ) -> tuple[Array, Array, Array, Array, int]:
-    """As :func:`best`, and with ``ties`` also all objects that are like the last one in all but their fields."""
+    """As :func:`best`, of those that satisfy.
+
+    With ``ties`` there are also all objects that are like the last one in all but their fields.
+    """
     wanted, checked = k + 1 if ties else k, 0
     while True:
         *found, more = best(table, asked, wanted, radius)
         checked += more
         rows, positions, distances, textual = found
-        if not ties or len(rows) < wanted:
-            return rows, positions, distances, textual, checked
-        ends = np.array([k - 1, wanted - 1])
-        last = rows_at(table, rows[ends], positions[ends], distances[ends])
-        if textual[k - 1] != textual[wanted - 1] or not alike(last, 0, 1):
-            return rows, positions, distances, textual, checked
+        kept = np.arange(len(rows)) if satisfied is None else np.flatnonzero(satisfied(rows, positions))
+        if len(rows) < wanted or (len(kept) >= k and not (ties and _alike(table, found, kept[k - 1]))):
+            kept = kept if ties else kept[:k]
+            return rows[kept], positions[kept], distances[kept], textual[kept], checked
         wanted *= _MORE
 
 
-def search_best(table: Array, ask: RankedAsk, k: int, ranking: Ranking, *, ties: bool = False) -> Found:
+def _alike(table: Array, found: Sequence[Array], one: int) -> bool:
+    """Whether the last object found is like another one in all by which they are ordered, apart from their fields."""
+    rows, positions, distances, textual = found
+    ends = np.array([one, len(rows) - 1])
+    last = rows_at(table, rows[ends], positions[ends], distances[ends])
+    return bool(textual[one] == textual[-1]) and alike(last, 0, 1)
+
+
+def search_best(
+    table: Array, ask: RankedAsk, k: int, ranking: Ranking, satisfied: Satisfying | None = None, *, ties: bool = False
+) -> Found:
     """The k best within i r, and all candidates within (i - 1) r, for the least i with k candidates, or the last one.
 
     All slots together have k candidates at i or before; and if before, at i* < i, then the candidates that are here
-    within i* r are among those within (i - 1) r, which are fewer than k. With ``ties`` the k best are some more, if
-    others are like the last of them.
+    within i* r are among those within (i - 1) r, which are fewer than k. Candidates are what is ``satisfied``, if it is
+    given. With ``ties`` the k best are some more, if others are like the last of them.
     """
     asked, checked = tuple(ask), 0
     nearer: Sequence[Array] = (np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0), np.empty(0))
     for i in range(1, ranking.expansions + 1):
-        *found, more = _best(table, asked, k, i * ranking.radius, ties=ties)
+        *found, more = _best(table, asked, k, i * ranking.radius, satisfied, ties=ties)
         checked += more
         if len(found[0]) >= k or i == ranking.expansions:
             break

@@ -28,7 +28,7 @@ from spatialstream.model.arrays import string_view
 from spatialstream.model.hashing import distinct_words, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.properties.table import LazyTable, PropertyTable
+from spatialstream.model.properties.table import PropertyTable
 from spatialstream.model.space import Space
 
 __all__ = ["Segment"]
@@ -67,7 +67,7 @@ class Segment:
             (objects.terms.offsets, objects.terms.codes),
             string_view(objects.terms.vocabulary),
         )
-        properties = LazyTable(objects.properties).table
+        properties = PropertyTable.of(objects.properties) if objects.properties.columns else None
         stored = objects.stored.take(order).column
         return cls(
             space,

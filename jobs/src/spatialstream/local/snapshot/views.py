@@ -392,7 +392,7 @@ class ObjectsView:
             at: the point.
             k: number of objects.
             ranking: by what is scored.
-            keywords: the filter.
+            keywords: the filter, with a condition on properties.
             times: (after, last], ms: objects of this range are candidates.
             t: of the query.
             corpus: the table of its time, see :attr:`corpora`.
@@ -401,8 +401,12 @@ class ObjectsView:
         after, last = max(times[0], self.floor - 1), times[1]
         table = self._reaching(after, last)
         _, rows, _ = table.weighed_by(corpus)
-        ask = RankedAsk.of(self.space, at, ranking, Expression.of(keywords), (after, last), t, corpus)
-        found = search_best(rows, ask, k, ranking, ties=table.stores and fields != ())
+        expression = Expression.of(keywords)
+        ask = RankedAsk.of(self.space, at, ranking, expression, (after, last), t, corpus)
+        where = None
+        if expression.where is not None:
+            where = satisfying(rows, table.segments, Expression(where=expression.where))
+        found = search_best(rows, ask, k, ranking, where, ties=table.stores and fields != ())
         self.checked += found.checked
         if not table.stores:
             return found

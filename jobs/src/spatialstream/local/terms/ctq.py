@@ -347,7 +347,7 @@ class ContinuousTermsIndex(MovableIndex):
         """See :class:`MovableIndex`. Returns no results: the objects count in later calls of :meth:`steps`."""
         if not len(objects) or not self._tiers.tiers:
             return ()
-        batch, areas = ProbeBatch.of(self.space, objects), self._areas.view(_Areas)
+        batch, areas = ProbeBatch.of(self.space, objects, self._tiers.posted), self._areas.view(_Areas)
         pairs = []
         for tier in self._tiers.tiers:
             matches = tier.grid.probe(batch)

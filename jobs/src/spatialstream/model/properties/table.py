@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -137,7 +136,7 @@ class PropertyTable:
 
 
 class LazyTable:
-    """The table of columns, built when it is first asked for.
+    """Tables of some of the columns of objects, each built when it is first asked for.
 
     Args:
         columns: of the objects.
@@ -145,11 +144,15 @@ class LazyTable:
 
     def __init__(self, columns: PropertyColumns) -> None:
         self._columns = columns
+        self._tables: dict[tuple[str, ...], PropertyTable | None] = {}
 
-    @cached_property
-    def table(self) -> PropertyTable | None:
-        """The table; None if there are no columns."""
-        return PropertyTable.of(self._columns) if self._columns.columns else None
+    def of(self, names: tuple[str, ...]) -> PropertyTable | None:
+        """The table of the columns of these names; None if there are none of them."""
+        if names not in self._tables:
+            columns = {name: self._columns.columns[name] for name in names if name in self._columns.columns}
+            some = PropertyColumns(len(self._columns), columns)
+            self._tables[names] = PropertyTable.of(some) if columns else None
+        return self._tables[names]
 
 
 _TYPE_OF = {kind: name for name, kind in ARROW.items()}
