@@ -1,9 +1,9 @@
 """``make bench``: all benchmarks compared with their target figures; prints a table, writes figures and charts.
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``polygons``,
-``segment``, ``best``, ``fields``, ``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``actors``,
-``limits``, ``scale``, ``rebalance``, ``live``; all of them by default. ``soak`` takes an hour, and runs only if it is
-named. Benchmarks run one after the other, each in its own process, and so do the curves (``growth-*.svg``) of those
+``pairs``, ``segment``, ``best``, ``fields``, ``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``,
+``actors``, ``limits``, ``scale``, ``rebalance``, ``live``; all of them by default. ``soak`` takes an hour, and runs
+only if it is named. Benchmarks run one after the other, each in its own process, and so do the curves (``growth-*.svg``) of those
 that have any. If one fails, the others still run, and the exit status is 1.
 """
 
@@ -25,6 +25,7 @@ NAMES = (
     "index",
     "crq",
     "polygons",
+    "pairs",
     "ckq_ctq",
     "segment",
     "best",
