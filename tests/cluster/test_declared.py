@@ -78,6 +78,12 @@ def generated() -> tuple[list[SpatialObject], list[dict[str, Any]]]:
     return objects, [json.loads(line) for line in bytes(query_lines(query_batch(GENERATED))).splitlines()]
 
 
+def located(stream: LiveStream) -> list[str]:
+    """Where the stream is; how it reads records, commands find out there."""
+    servers = stream.servers
+    return ["--stream", NAME, "--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts]
+
+
 def of_areas(stream: LiveStream, records: Sequence[dict[str, Any]], folder: Path) -> list[Query]:
     """The queries, of whose polygons every other one is an area that the stream knows by name."""
     shapes = {
@@ -87,9 +93,7 @@ def of_areas(stream: LiveStream, records: Sequence[dict[str, Any]], folder: Path
     }
     features = [{"type": "Feature", "properties": {"name": name}, "geometry": shape} for name, shape in shapes.items()]
     (folder / "areas.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    where = ["--bootstrap", stream.servers.kafka.bootstrap, "--zookeeper", stream.servers.zookeeper.hosts]
-    loaded = ["areas", "load", str(folder / "areas.geojson"), "--id", "name", "--stream", NAME, *where]
-    assert main(loaded) == 0
+    assert main(["areas", "load", str(folder / "areas.geojson"), "--id", "name", *located(stream)]) == 0
     table = Areas(stream.connection, NAME, WGS84, RULE).table()
     named = [
         each | ({"region": {"area": f"area {i}"}} if f"area {i}" in shapes else {}) for i, each in enumerate(records)
@@ -150,7 +154,11 @@ def test_items_have_the_fields_of_what_a_filter_selects(run: Run, tmp_path: Path
         if box[0] <= each.x <= box[2] and box[1] <= each.y <= box[3] and satisfies(condition, dict(each.properties))
     }
     assert len(expected) > 500
-    last = max(each.t for each in run.objects)
+    last = 1 + max(each.t for each in run.objects)
+    one_more = {"id": "loaded", "t": last, "lon": 13.4, "lat": 52.5, "text": "Fire!", "priority": 4, "country": "de"}
+    (tmp_path / "more.jsonl").write_text(json.dumps(one_more))
+    assert main(["load", *located(run.stream), "--objects", str(tmp_path / "more.jsonl"), "--settle", "1"]) == 0
+    expected["loaded"] = {"text": "Fire!", "priority": 4}
     with GatewayServer(tmp_path, run.stream) as server:
         client = Client(server.port, TOKEN)
         path = f"/collections/{NAME}/items?bbox={','.join(map(str, box))}&limit=10000"

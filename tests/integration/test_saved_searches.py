@@ -1,4 +1,4 @@
-"""The ten saved searches of docs/saved-searches.md, from files to rows; generated streams with properties and fields."""
+"""The ten saved searches of docs/saved-searches.md, from files to rows; generated streams with properties, fields."""
 
 from __future__ import annotations
 
