@@ -10,6 +10,7 @@ import pytest
 
 from spatialstream.actors.query_endpoint import QueryEndpoint
 from spatialstream.cli import known, live, main
+from spatialstream.model.errors import SettingError
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
@@ -129,6 +130,27 @@ def test_a_zookeeper_that_is_given_has_to_answer_if_nothing_else_is(
     assert main(["load", "--stream", "s", "--objects", objects, "--zookeeper", "given:1"]) == 2
     assert "no worker of the stream has run yet" in capsys.readouterr().err
     assert not topic.messages
+
+
+@pytest.mark.parametrize(("words", "status"), [([], 0), (["--zookeeper", "given:1"], 2)])
+def test_a_zookeeper_that_gives_no_access_matters_only_if_it_is_given(
+    store: MemoryStore,
+    topic: Topic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    status: int,
+) -> None:
+    def denied(name: str) -> Any:
+        raise SettingError("zookeeper", "the credentials do not give access to this stream")
+
+    monkeypatch.setattr(store, "load_statistics", denied)
+    objects = written(tmp_path / "o.jsonl", OBJECT | {"country": "de"})
+    asked = ["load", "--stream", "s", "--objects", objects, "--property", "country:keyword", *words]
+    assert main(asked) == status
+    assert "the credentials do not give access" in capsys.readouterr().err
+    assert bool(topic.messages) == (status == 0)
 
 
 def test_areas_are_read_in_the_streams_own_space(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import ANY_WORDS, TermRule
 
@@ -33,6 +33,8 @@ _QUICK = 2.0
 """Seconds to wait for ZooKeeper at an address that nobody has given."""
 _PAUSE = 0.5
 _SHOWN = 8
+_UNKNOWN = (Unavailable, StateError, SettingError)
+"""Errors of a ZooKeeper that does not say what the stream is, or not to us."""
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +55,14 @@ def complete(options: argparse.Namespace) -> bool:
     Raises:
         SettingError: an option contradicts the stream; names both.
         Unavailable: ZooKeeper, whose address is given, does not answer, and none of the options is.
+        StateError: what it keeps is damaged, likewise.
     """
     given = [name for name in _OPTIONS if getattr(options, name, None) is not None]
     found: QueryEndpoint | None = None
     try:
         found = _endpoint(options, _PATIENCE)
-    except Unavailable as error:
-        if _is_given(options) and not given:
+    except _UNKNOWN as error:
+        if _is_given(options) and (not given or isinstance(error, SettingError)):
             raise
         live.say(options, f"{error}; without the stream's own settings those of the options apply")
     shared.set_term_defaults(options)
@@ -80,7 +83,7 @@ def settings(options: argparse.Namespace) -> tuple[Space, TermRule]:
     """
     try:
         found = _endpoint(options, 0.0)
-    except Unavailable:
+    except _UNKNOWN:
         found = None
     if found is None:
         return options.space or WGS84, ANY_WORDS
