@@ -32,7 +32,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """A routing store in which no worker has said anything yet."""
     made = MemoryStore()
     monkeypatch.setattr(live, "store", lambda options, timeout=None: made)
-    monkeypatch.setattr(known, "_PATIENCE", 0.0)
+    monkeypatch.setattr(known, "PATIENCE", 0.0)
     return made
 
 

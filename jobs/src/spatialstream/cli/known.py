@@ -22,12 +22,12 @@ from spatialstream.model.terms import ANY_WORDS, TermRule
 if TYPE_CHECKING:
     from spatialstream.actors.query_endpoint import QueryEndpoint
 
-__all__ = ["add_store", "complete", "settings"]
+__all__ = ["PATIENCE", "add_store", "complete", "settings"]
 
 _OPTIONS = (
     *("space", "stop_words", "min_term_length", "query_words", "polygon_vertices", "ranking", "properties", "fields"),
 )
-_PATIENCE = 20.0
+PATIENCE = 20.0
 """Seconds to wait for the first start of a stream's worker, if ZooKeeper's address is given."""
 _QUICK = 2.0
 """Seconds to wait for ZooKeeper at an address that nobody has given."""
@@ -60,7 +60,7 @@ def complete(options: argparse.Namespace) -> bool:
     given = [name for name in _OPTIONS if getattr(options, name, None) is not None]
     found: QueryEndpoint | None = None
     try:
-        found = _endpoint(options, _PATIENCE)
+        found = _endpoint(options, PATIENCE)
     except _UNKNOWN as error:
         if _is_given(options) and (not given or isinstance(error, SettingError)):
             raise
