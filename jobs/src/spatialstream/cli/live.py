@@ -234,7 +234,7 @@ def store(options: argparse.Namespace, timeout: float | None = None) -> ZooKeepe
     """
     from spatialstream.store.zookeeper import ZooKeeperStore
 
-    more = {} if timeout is None else {"timeout": timeout}
+    more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     return ZooKeeperStore(options.zookeeper, options.stream, **access(options), **more)
 
 

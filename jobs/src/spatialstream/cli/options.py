@@ -160,7 +160,8 @@ def term_rule(options: argparse.Namespace) -> TermRule:
 
     If the stream has told its rule (:mod:`~spatialstream.cli.known`), it is that.
     """
-    if (known := getattr(options, "rule", None)) is not None:
+    known: TermRule | None = getattr(options, "rule", None)
+    if known is not None:
         check_fields(getattr(options, "columns", {}), known)
         return known
     words: frozenset[str] = frozenset()

@@ -105,10 +105,11 @@ export function regionText(region, space) {
 /** Describes how far a snapshot query looks back, or how long a continuous query lasts. */
 export function timing(query) {
   const ms = (value) => (typeof value === "number" ? `${value}ms` : value);
-  const aging = query.halfLife === undefined ? "" : `, half-life ${duration(ms(query.halfLife))}`;
+  const long = (value) => duration(ms(value)).replace(/^(?=[a-z])/, "a ").replace("a hour", "an hour");
+  const aging = query.halfLife === undefined ? "" : `, half-life of ${long(query.halfLife)}`;
   if (query.between) return `between ${query.between.map((each) => new Date(each).toISOString().slice(0, 16).replace("T", " ")).join(" and ")}`;
   if (!isContinuous(query)) return (query.duration === undefined ? "of all times" : `in the last ${duration(ms(query.duration))}`) + aging;
-  const until = query.duration === undefined ? "until cancelled" : `for ${duration(ms(query.duration)).replace(/^(?=[a-z])/, "a ").replace("a hour", "an hour")}`;
+  const until = query.duration === undefined ? "until cancelled" : `for ${long(query.duration)}`;
   const window = query.window === undefined ? [] : [`of the last ${duration(ms(query.window))}`];
   const step = query.step === undefined ? [] : [`every ${duration(ms(query.step))}`];
   return [...window, ...step, until].join(", ") + aging;
