@@ -50,7 +50,7 @@ def click_on_map(page: Page, lon: float, lat: float) -> None:
 def test_rows_show_the_fields_that_are_wanted(visit: Visit) -> None:
     page = visit.page
     visit.flood()
-    page.get_by_label("Where", exact=True).fill("priority >= 3 AND country = 'nl'")
+    page.get_by_role("textbox", name="Where").fill("priority >= 3 AND country = 'nl'")
     shown = page.get_by_role("group", name="Rows show")
     expect(shown.get_by_role("checkbox")).to_have_count(3)
     page.get_by_role("button", name="Run once").click()
@@ -89,7 +89,7 @@ def test_the_best_are_asked_with_a_click_on_the_map(visit: Visit) -> None:
     page.get_by_role("textbox", name="Words").fill("flood river -festival")
     page.get_by_label("Within, km").fill("80")
     page.get_by_label("How many").fill("4")
-    page.get_by_label("Words count half as much after").select_option("1h")
+    page.get_by_label("Half-life of words").select_option("1h")
     page.get_by_label("Over the last").select_option("1h")
     page.get_by_role("button", name="Run once").click()
     card = visit.card("Snapshot query")
@@ -131,7 +131,7 @@ def test_the_best_between_two_times(visit: Visit, gateway: GatewayServer) -> Non
     page.get_by_label("Longitude").fill("4.5")
     page.get_by_label("Latitude").fill("52")
     page.get_by_role("textbox", name="Words").fill("flood")
-    page.get_by_label("Words count half as much after").select_option("between")
+    page.get_by_label("Half-life of words").select_option("between")
     expect(page.get_by_role("button", name="Register", exact=True)).to_be_hidden()
     expect(page.get_by_label("Over the last")).to_be_hidden()
     page.get_by_role("button", name="Run once").click()

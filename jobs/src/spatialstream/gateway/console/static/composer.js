@@ -10,7 +10,7 @@ import { corners, rounded } from "./web/geometry.js";
 const SPANS = [["1m", "1 minute"], ["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["7d", "7 days"]];
 const STEPS = [["5s", "5 seconds"], ["10s", "10 seconds"], ["1m", "1 minute"], ["5m", "5 minutes"], ["1h", "1 hour"]];
 const BETWEEN = "between"; // in place of a half-life
-const HALF_LIVES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["7d", "7 days"], [BETWEEN, "no time, but only between"]];
+const HALF_LIVES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["7d", "7 days"], [BETWEEN, "none: between two times"]];
 const NOTES = ["An object must have all words; a | b for either, -c for without.", "The best are near, recent and about these words, of which one is enough; -c for without."];
 const DURATIONS = [["1h", "1 hour"], ["1d", "1 day"], ["7d", "7 days"], ["", "until cancelled"]];
 const FIELDS = { box: ["West", "South", "East", "North"], circle: ["Longitude", "Latitude", "Radius, km"], at: ["Longitude", "Latitude"] };
@@ -84,7 +84,7 @@ export class Composer {
     const row = (text, input) => el("label", { class: "row" }, el("span", { text }), input);
     const when = (name) => el("input", { name, type: "datetime-local", step: 1 });
     this.radius = row("Within, km", el("input", { name: "radius", type: "number", min: 0, step: "any", value: 50, inputmode: "decimal", oninput: () => this.#show() }));
-    this.aging = row("Words count half as much after", select("halfLife", HALF_LIVES, "6h"));
+    this.aging = row("Half-life of words", select("halfLife", HALF_LIVES, "6h"));
     this.aging.addEventListener("change", () => this.#update());
     this.between = [row("From, UTC", when("first")), row("Until, UTC", when("last"))];
     this.shown = el("fieldset", { class: "shown", hidden: true });
@@ -244,7 +244,8 @@ export class Composer {
       query.region = this.region;
     }
     const condition = this.condition.hidden ? "" : elements.condition.value.trim();
-    if (condition && takes(type, "where")) {
+    if (condition && !takes(type, "where")) return this.#tellCondition(`A query of this type that is ${how === "once" ? "run once" : "registered"} takes no condition.`);
+    if (condition) {
       try {
         query.where = condition.startsWith("{") ? JSON.parse(condition) : condition;
       } catch (problem) {
