@@ -124,7 +124,7 @@ format: $(READY) ## format the code and fix what can be fixed automatically
 	@$(BIN)/ruff format
 
 .PHONY: bench
-bench: $(CLUSTER) ## measure performance, compared with the targets
+bench: $(CLUSTER) $(CONSOLE) ## measure performance, compared with the targets
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
 
 .PHONY: paper

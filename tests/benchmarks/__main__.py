@@ -1,10 +1,10 @@
 """``make bench``: all benchmarks compared with their target figures; prints a table, writes figures and charts.
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``decode``, ``index``,
-``crq``, ``polygons``, ``where``, ``ckq_ctq``, ``settling``, ``segment``, ``best``, ``fields``, ``asked``, ``gateway``,
-``pipeline``, ``actors``, ``limits``, ``scale``, ``rebalance``, ``live``; all of them by default. ``soak`` takes an
-hour, and runs only if it is named. Benchmarks run one after the other, each in its own process, and so do the curves
-(``growth-*.svg``) of those that have any. If one fails, the others still run, and the exit status is 1.
+``crq``, ``polygons``, ``where``, ``pairs``, ``ckq_ctq``, ``settling``, ``segment``, ``best``, ``fields``, ``asked``,
+``gateway``, ``pipeline``, ``actors``, ``limits``, ``scale``, ``rebalance``, ``live``; all of them by default. ``soak``
+takes an hour, and runs only if it is named. Benchmarks run one after the other, each in its own process, and so do the
+curves (``growth-*.svg``) of those that have any. If one fails, the others still run, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ NAMES = (
     "crq",
     "polygons",
     "where",
+    "pairs",
     "ckq_ctq",
     "settling",
     "segment",

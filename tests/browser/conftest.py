@@ -25,26 +25,37 @@ ELSEWHERE = "console.test"
 """A name of this machine in the browser, to which it is not this machine: pages are not served safely from there."""
 _DRAWING = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 """Tests run as root, and draw without a graphics card."""
+_KEEPING = ["--property=country:keyword", "--property=priority:number", "--fields=text,priority,country", "--ranking"]
 _NAMES = [f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"]
 
 
 @pytest.fixture(scope="session")
 def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStream]:
-    """A stream ``gateway``: a flood in the Netherlands, a festival in Rio, and a word everywhere."""
+    """A stream ``gateway``: a flood in the Netherlands, a festival in Rio, and a word everywhere.
+
+    Its objects have a country and a priority; it keeps what they say, and counts words.
+    """
     folder: Path = tmp_path_factory.mktemp("browser")
     told = [
-        SpatialObject(f"{word}-{i}", 0, x + 0.01 * (i % 37), y + 0.01 * (i % 23), (*text, "news"))
+        SpatialObject(
+            f"{word}-{i}",
+            0,
+            x + 0.01 * (i % 37),
+            y + 0.01 * (i % 23),
+            (*text, "news"),
+            (("country", country), ("priority", 1.0 + i % 5)),
+        )
         for i in range(2_000)
-        for word, x, y, text in (
-            ("flood", 4.5, 52.0, ("flood", "river", "rising")),
-            ("festival", -43.3, -22.9, ("festival", "music")),
+        for word, x, y, text, country in (
+            ("flood", 4.5, 52.0, ("flood", "river", "rising"), "nl"),
+            ("festival", -43.3, -22.9, ("festival", "music"), "br"),
         )
     ]
     over = threading.Event()
     with (
         ZooKeeperServer(folder / "zookeeper") as zookeeper,
         KafkaServer(folder / "kafka") as kafka,
-        LiveStream(Servers(zookeeper, kafka), "gateway", folder, WGS84, 3) as live,
+        LiveStream(Servers(zookeeper, kafka), "gateway", folder, WGS84, 3, *_KEEPING) as live,
     ):
         given = ObjectBatch.of(told), QueryBatch.of([]), 0.0, 1e9, over.is_set, 10**12
         sending = threading.Thread(target=live.sender(RATE).live, args=given, daemon=True)

@@ -76,7 +76,8 @@ PARTS: dict[str, Part] = {
     "api": Part(targets=("test-api",)),
     "e2e": Part(targets=("e2e",)),
     "bench": Part(
-        targets=("bench",), arguments=f"decode index crq polygons where ckq_ctq settling segment best fields --no-growth {_IN}bench"
+        targets=("bench",),
+        arguments=f"decode index crq polygons where pairs ckq_ctq settling segment best fields --no-growth {_IN}bench",
     ),
     "bench-streams": Part(
         targets=("bench",),

@@ -15,6 +15,7 @@ from spatialstream.model.errors import Unavailable
 from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
+from spatialstream.store.memory import MemoryStore
 from tests.unit.client.test_sending import Topic, query
 
 CRQ = {"id": "q", "type": "CRQ", "t": 1_795_880_000_000, "region": {"box": [0, 0, 1, 1]}}
@@ -46,6 +47,12 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     monkeypatch.setattr(before, "reached", lambda connection, stream: None)
     monkeypatch.setattr(before, "latest_objects", lambda connection, stream, space: ObjectBatch.of([]))
     return topic
+
+
+@pytest.fixture(autouse=True)
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ZooKeeper knows the stream."""
+    monkeypatch.setattr(live, "store", lambda options, timeout=None: MemoryStore())
 
 
 def written(path: Path, *records: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -22,15 +23,18 @@ from spatialstream.generate.places import cities
 from spatialstream.generate.queries import chosen, focuses
 from spatialstream.model.errors import SettingError
 from spatialstream.model.geometry import EARTH_RADIUS_M
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import KINDS, TYPES, QueryType
 from spatialstream.model.lifetimes import MOST_STEPS
 from spatialstream.model.objects import ObjectBatch, parse_object
+from spatialstream.model.properties.condition import Both, cql2_of
+from spatialstream.model.properties.declared import NO_PROPERTIES, Properties
 from spatialstream.model.queries import parse_query
 from spatialstream.model.regions import Box, Circle, Polygon
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import ANY_WORDS, extract_terms
+from spatialstream.model.terms import ANY_WORDS, TermRule, extract_terms
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.oracle import answers
+from spatialstream.oracle.conditions import satisfies
 from spatialstream.records.encode import object_lines, query_lines
 
 PLANE = Space.planar(0.0, 0.0, 10.0, 10.0)
@@ -276,9 +280,9 @@ def asked(settings):
     centres = chosen(object_batches(settings), focuses(settings))
     by_id = {}
     number = 0
-    for kind in QueryType:
+    for kind in TYPES:
         for i in range(settings.queries.get(kind, 0)):
-            by_id[f"{kind.value.lower()}{i}"] = centres[number]
+            by_id[f"{kind.lower()}{i}"] = centres[number]
             number += 1
     return [(batch[i], by_id[batch[i].id]) for i in range(len(batch))]
 
@@ -419,6 +423,77 @@ def test_ranked_queries_are_about_words_of_their_objects_and_others_stay_the_sam
     assert [queries[i].type for i in range(len(queries))].count("CRQ") == 20
 
 
+PROPERTIES = Properties.parse(["country:keyword", "priority:number", "seen:time", "open:boolean"])
+KEPT = ("text", "priority")
+RULE = TermRule(ranking=True, properties=PROPERTIES, fields=KEPT)
+DECLARED = GenerateSettings(
+    objects=2_000,
+    rate=10.0,
+    properties=PROPERTIES,
+    fields=KEPT,
+    where=0.5,
+    queries=dict.fromkeys(TYPES, 40),
+    region=(0.1, 0.1),
+)
+
+
+def test_lines_say_the_properties_conditions_and_fields_of_the_columns():
+    batch, queries = generated(DECLARED), query_batch(DECLARED)
+
+    records = [json.loads(line) for line in bytes(object_lines(batch, WGS84)).splitlines()]
+    assert [parse_object(record, WGS84, replace(RULE, fields=())) for record in records] == list(
+        map(batch.__getitem__, range(2_000))
+    )
+    asked = [json.loads(line) for line in bytes(query_lines(queries)).splitlines()]
+    assert [parse_query(record, WGS84, RULE) for record in asked] == list(map(queries.__getitem__, range(len(queries))))
+
+    shares = {name: np.mean([record.get(name) is not None for record in records]) for name in PROPERTIES.names}
+    assert all(0.87 < share < 0.93 for share in shares.values())
+    assert {record["priority"] for record in records if "priority" in record} == {1, 2, 3, 4, 5}
+    assert {record.get("open") for record in records} == {True, False, None}
+    assert all(0 <= record["t"] - record["seen"] < 86_400_000 for record in records if "seen" in record)
+    common = Counter(record.get("country") for record in records)
+    assert common["country0"] > 3 * common["country9"] > 0
+
+
+def test_objects_are_the_same_with_properties_and_without():
+    plain, declared = generated(replace(DECLARED, properties=NO_PROPERTIES, where=0.0, fields=())), generated(DECLARED)
+    assert plain.properties.columns == {}
+    assert [plain[i] for i in range(2_000)] == [replace(declared[i], properties=()) for i in range(2_000)]
+
+
+def test_conditions_hold_for_the_objects_that_queries_are_centred_on():
+    conditional, fields = Counter(), Counter()
+    operators = set()
+    for query, focus in asked(DECLARED):
+        where = query.predicate.where
+        conditional[query.type] += where is not None
+        fields[query.fields] += 1
+        operators |= {test.op for test in (where.parts if isinstance(where, Both) else [where] if where else [])}
+        assert where is None or satisfies(cql2_of(where), dict(focus.properties))
+    assert all(
+        10 < conditional[kind.type] < 30 if "where" in kind.fields else conditional[kind.type] == 0 for kind in KINDS
+    )
+    assert operators >= {"in", "like", "<=", ">="}
+    assert set(fields) == {None, (), ("text",), ("priority",)}
+
+
+def test_the_same_seed_gives_the_same_properties_and_another_does_not():
+    one, again, other = (query_batch(replace(DECLARED, seed=seed)) for seed in (1, 1, 2))
+    assert bytes(query_lines(one)) == bytes(query_lines(again)) != bytes(query_lines(other))
+    one, again, other = (generated(replace(DECLARED, seed=seed)).properties[7] for seed in (1, 1, 2))
+    assert one == again != other
+
+
+def test_queries_with_conditions_have_answers():
+    batch, queries = generated(DECLARED), query_batch(replace(DECLARED, where=1.0, keywords=(0, 1)))
+    found, refused = answers([batch[i] for i in range(len(batch))], [queries[i] for i in range(len(queries))], WGS84)
+    assert refused == []
+    answered = {row["query"] for row in found if row.get("object") or row.get("objects") or row.get("terms")}
+    for kind in TYPES:
+        assert sum(name.startswith(kind.lower()) for name in answered) >= 10
+
+
 def test_most_queries_have_answers():
     settings = GenerateSettings(
         objects=3_000, rate=10.0, queries=dict.fromkeys(QueryType, 30), keywords=(1, 1), region=(0.1, 0.1)
@@ -460,6 +535,9 @@ def test_most_queries_have_answers():
         ("circles", {"circles": 1.5}),
         ("polygons", {"polygons": -0.5}),
         ("keywords", {"keywords": (3, 1)}),
+        ("where", {"where": 0.5}),
+        ("where", {"where": 1.5, "properties": Properties.parse(["a:number"])}),
+        ("fields", {"fields": ("priority",)}),
         ("k", {"k": 0}),
         ("duration", {"duration": -1}),
         ("window", {"window": -1}),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import kubernetes, live
+from spatialstream.cli import known, kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.model.space import Space
 from spatialstream.model.tables import aligned
@@ -51,9 +51,9 @@ def _verb(verbs: Any, name: str, text: str, function: Any) -> argparse.ArgumentP
     live.add_broker(parser)
     shared.add_space(parser)
     shared.add_polygon_vertices(parser)
-    parser.set_defaults(space=None)  # on Kubernetes the default is the SpatialStream's
     kubernetes.add_cluster(parser)
     parser.add_argument("--quiet", action="store_true", help="print only what was asked for, and errors")
+    known.add_store(parser)
     parser.set_defaults(function=function)
     return parser
 
@@ -73,8 +73,15 @@ def areas_of(options: argparse.Namespace, space: Space | None = None) -> Areas:
     from spatialstream.client import Areas
     from spatialstream.model.space import WGS84
 
-    rule = TermRule(polygon_vertices=getattr(options, "polygon_vertices", ANY_WORDS.polygon_vertices))
+    limit = getattr(options, "polygon_vertices", ANY_WORDS.polygon_vertices)
+    rule = getattr(options, "rule", None) or TermRule(polygon_vertices=limit)
     return Areas(live.connection(options), options.stream, space or getattr(options, "space", None) or WGS84, rule)
+
+
+def _near(options: argparse.Namespace) -> Areas:
+    """The areas of the live stream, in its own space and with its own limit."""
+    known.complete(options)
+    return areas_of(options)
 
 
 def _far(options: argparse.Namespace, words: Sequence[str], stdin: bytes = b"") -> int:
@@ -90,9 +97,7 @@ def _load(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         given = kubernetes.again(options, "id", "name", "force", "dry_run")
         return _far(options, ["-", *given], json.dumps(geojson).encode())
-    loaded = areas_of(options).load(
-        geojson, options.id, name=options.name, force=options.force, dry_run=options.dry_run
-    )
+    loaded = _near(options).load(geojson, options.id, name=options.name, force=options.force, dry_run=options.dry_run)
     for names, told in ((loaded.new, "new"), (loaded.changed, "changed"), (loaded.same, "unchanged")):
         if names:
             live.say(options, f"{told}: {', '.join(names)}")
@@ -106,7 +111,7 @@ def _load(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         return _far(options, kubernetes.again(options, "json"))
-    table = areas_of(options).table()
+    table = _near(options).table()
     if options.json:
         for each in table:
             print(json.dumps(each.to_record(), ensure_ascii=False))
@@ -134,7 +139,7 @@ def _table(areas: Sequence[Area]) -> list[str]:
 def _show(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         return _far(options, options.names)
-    areas = areas_of(options)
+    areas = _near(options)
     for each in [areas.get(name) for name in options.names] if options.names else areas.table():
         print(json.dumps(each.to_feature(), ensure_ascii=False))
     return 0
@@ -143,6 +148,6 @@ def _show(options: argparse.Namespace) -> int:
 def _delete(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         return _far(options, [*options.names, *kubernetes.again(options, "force")])
-    areas_of(options).delete(*options.names, force=options.force)
+    _near(options).delete(*options.names, force=options.force)
     live.say(options, f"deleted: {', '.join(options.names)}")
     return 0

@@ -12,6 +12,7 @@ from typing import Any
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import KINDS, TYPES
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.times import parse_time
 
 __all__ = ["add_parser"]
@@ -82,6 +83,8 @@ def add_parser(commands: Any) -> None:
     add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help=text)
     text = "exponent of Zipf's law for the words (default %(default)s)"
     add("--zipf", type=float, default=default.zipf, metavar="E", help=text)
+    text = "a property that objects have: NAME:keyword, :number, :time or :boolean; repeatable"
+    add("--property", action="append", default=[], metavar="NAME:TYPE", dest="properties", help=text)
     add = parser.add_argument_group("queries").add_argument
     each = shared.value("queries", _queries)
     text = 'number of each type but those that rank, or such as "CRQ=1000,SBQ=50" (default 100)'
@@ -92,6 +95,10 @@ def add_parser(commands: Any) -> None:
     add("--polygons", type=float, default=default.polygons, metavar="S", help="share of regions that are polygons")
     text = "number of keywords, or from:to (default 1:3)"
     add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help=text)
+    text = "share of queries that have a condition on the properties (default 0)"
+    add("--where", type=float, default=default.where, metavar="S", help=text)
+    text = "fields that the stream keeps, text and properties: each query asks for some of them (default: none)"
+    add("--fields", type=shared.names, default=default.fields, metavar="NAME,...", help=text)
     add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")
     add("--alternatives", action="store_true", help="one matching keyword is enough: each is a group of its own")
     add("--k", type=shared.count, default=default.k, metavar="K", help="k of the queries (default %(default)s)")
@@ -112,7 +119,8 @@ def _generate(options: argparse.Namespace) -> int:
 
     named = {each.name: vars(options)[each.name] for each in fields(GenerateSettings) if each.name in vars(options)}
     asked = options.queries_per_type if options.queries is not None else {}
-    settings = GenerateSettings(**named | {"objects": options.number, "queries": asked})
+    named |= {"objects": options.number, "queries": asked, "properties": Properties.parse(options.properties)}
+    settings = GenerateSettings(**named)
     hidden = options.quiet or not sys.stderr.isatty()
     with tqdm(total=settings.objects, unit="object", unit_scale=True, disable=hidden, leave=False) as bar:
         write_stream(options.objects, options.queries, settings, bar.update)

@@ -222,15 +222,20 @@ def access(options: argparse.Namespace) -> dict[str, Any]:
     return {"credentials": _credentials(options), "tls": _tls(options)}
 
 
-def store(options: argparse.Namespace) -> ZooKeeperStore:
+def store(options: argparse.Namespace, timeout: float | None = None) -> ZooKeeperStore:
     """Build the routing store from the options.
+
+    Args:
+        options: those of :func:`add_store`, and ``--stream``.
+        timeout: seconds that a call may take; None: the store's default.
 
     Raises:
         SettingError: an option cannot be used.
     """
     from spatialstream.store.zookeeper import ZooKeeperStore
 
-    return ZooKeeperStore(options.zookeeper, options.stream, **access(options))
+    more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    return ZooKeeperStore(options.zookeeper, options.stream, **access(options), **more)
 
 
 def stream(options: argparse.Namespace) -> Stream:

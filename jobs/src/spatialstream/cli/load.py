@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import dry_run, live
+from spatialstream.cli import dry_run, known, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.areas import areas_of
 from spatialstream.cli.run import unknown_text
@@ -69,12 +69,14 @@ def add_parser(commands: Any) -> None:
     add("--settle", type=float, default=5.0, metavar="S", help=text)
     add("--json", type=Path, metavar="FILE", help="write the report to this file too")
     add("--quiet", action="store_true", help="print only the report and errors")
+    known.add_store(parser)
     parser.set_defaults(function=_load)
 
 
 def _load(options: argparse.Namespace) -> int:
     import json
 
+    told = known.complete(options)
     files = [] if options.objects is None else shared.input_files(options, [options.objects])
     if options.dry_run and files:
         return dry_run.show(options, files)
@@ -90,8 +92,9 @@ def _load(options: argparse.Namespace) -> int:
         raise SettingError("rate", "--now requires a rate of objects a second")
     connection = live.connection(options)
     rule = shared.term_rule(options)
-    known = StreamSettings(options.stream, space=options.space, rule=replace(rule, fields=rule.fields or None))
-    of_objects = replace(known, rule=replace(rule, fields=(TEXT,)))  # so that texts are sent as they are
+    fields = rule.fields if told else rule.fields or None
+    asked = StreamSettings(options.stream, space=options.space, rule=replace(rule, fields=fields))
+    of_objects = replace(asked, rule=replace(rule, fields=(TEXT,)))  # so that texts are sent as they are
     watermarks = not options.no_watermarks
     sender = Sender(connection, options.stream, options.space, options.rate, options.batch, watermarks=watermarks)
     generated = options.now and options.objects is None
@@ -99,15 +102,15 @@ def _load(options: argparse.Namespace) -> int:
     layout = shared.layout(options)
     unit, refused = options.time_unit or "ms", dict[str, Refused]()
     if files:
-        shared.tell_missing(options, files, known.rule)
+        shared.tell_missing(options, files, rule)
         objects, refused["objects"] = read_objects(files, of_objects, options.columns, unit, layout)
     if options.queries is not None:
         options.queries = _with_areas(options, options.queries)
-        queries, refused["queries"] = read_queries(options.queries, known, unit)
+        queries, refused["queries"] = read_queries(options.queries, asked, unit)
     _tell_refused(options, refused, {"objects": len(objects), "queries": len(queries)})
     unknown = refused["objects"].unknown if files else {}
-    if told := unknown_text(unknown):
-        live.say(options, f"fields that are not read: {told}")
+    if unread := unknown_text(unknown):
+        live.say(options, f"fields that are not read: {unread}")
     if options.time_unit is None and not options.now:  # --now replaces the times, so they may be anything
         check_times(objects.t, "objects")
         check_times(queries.t, "queries")
@@ -224,6 +227,7 @@ def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:
         seed=options.seed,
         queries={"CRQ": options.continuous, **snapshots},
         duration=60_000,
+        properties=shared.term_rule(options).properties,
     )
     return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)
 

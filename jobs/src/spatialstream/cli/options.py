@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ __all__ = [
     "layout",
     "names",
     "query_files",
+    "set_term_defaults",
     "storage",
     "tell_missing",
     "temporary",
@@ -51,6 +52,13 @@ __all__ = [
 ]
 
 _STANDARD_INPUT = Path("-")
+_TERM_DEFAULTS: Mapping[str, Any] = {
+    "min_term_length": 1,
+    "query_words": QUERY_WORDS,
+    "polygon_vertices": POLYGON_VERTICES,
+    "ranking": False,
+    "fields": (),
+}
 _SHOWN_FILES = 5
 
 
@@ -115,10 +123,12 @@ def add_index(parser: Any, default: str | None = DEFAULT, text: str = "kind of g
 def add_terms(parser: argparse.ArgumentParser) -> None:
     """Add the options of terms and of the fields of objects: ``--stop-words``, ``--property``, ``--fields``, ..."""
     add = parser.add_argument
+    default = _TERM_DEFAULTS
     add("--stop-words", type=Path, metavar="FILE", help="terms to ignore, one a line")
-    add("--min-term-length", type=count, default=1, metavar="N", help="ignore terms with fewer characters (default 1)")
+    text = "ignore terms with fewer characters (default 1)"
+    add("--min-term-length", type=count, default=default["min_term_length"], metavar="N", help=text)
     text = f"maximum number of words of a query, in keywords, any and none together (default {QUERY_WORDS})"
-    add("--query-words", type=count, default=QUERY_WORDS, metavar="N", help=text)
+    add("--query-words", type=count, default=default["query_words"], metavar="N", help=text)
     add_polygon_vertices(parser)
     ranked = listed(lambda kind: kind.is_ranked)
     add("--ranking", action="store_true", help=f"count how many objects have each word, by which {ranked} rank")
@@ -127,7 +137,16 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
     )
     add("--property", action="append", default=[], metavar="NAME:TYPE", dest="properties", help=text)
     text = "fields of objects that are kept, so that rows show them: text, and names of properties (default: none)"
-    add("--fields", type=names, default=(), metavar="NAME,...", help=text)
+    add("--fields", type=names, default=default["fields"], metavar="NAME,...", help=text)
+
+
+def set_term_defaults(options: argparse.Namespace) -> None:
+    """Give those options of :func:`add_terms` that are None their defaults."""
+    for name, default in _TERM_DEFAULTS.items():
+        if getattr(options, name, None) is None:
+            setattr(options, name, default)
+    options.properties = getattr(options, "properties", None) or []
+    options.stop_words = getattr(options, "stop_words", None)
 
 
 def add_polygon_vertices(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +156,14 @@ def add_polygon_vertices(parser: argparse.ArgumentParser) -> None:
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
-    """Build the term rule from the options of :func:`add_terms`, for fields of which there may be ``--columns``."""
+    """Build the term rule from the options of :func:`add_terms`, for fields of which there may be ``--columns``.
+
+    If the stream has told its rule (:mod:`~spatialstream.cli.known`), it is that.
+    """
+    known: TermRule | None = getattr(options, "rule", None)
+    if known is not None:
+        check_fields(getattr(options, "columns", {}), known)
+        return known
     words: frozenset[str] = frozenset()
     if options.stop_words is not None:
         try:

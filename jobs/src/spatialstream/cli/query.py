@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import kubernetes, live
+from spatialstream.cli import known, kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.areas import areas_of
 from spatialstream.cli.results import print_row
@@ -28,7 +28,6 @@ from spatialstream.model.errors import RecordError, RunError, SettingError
 from spatialstream.model.kinds import kind_of, listed
 from spatialstream.model.ranking.asked import WEIGHTINGS
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import ANY_WORDS
 
 if TYPE_CHECKING:
     from spatialstream.client import Areas
@@ -128,10 +127,11 @@ def _query(options: argparse.Namespace) -> int:
     if at_once and not remote:
         _check_anywhere(checked, options.space)
         return _ask_at_once(options, records_read)
-    space, rule = options.space or WGS84, ANY_WORDS
     if remote:
         found = kubernetes.resource(kubernetes.Kubectl.of(options), options.stream)
         space, rule = kubernetes.space_and_rule(found["spec"], options.space)
+    else:
+        space, rule = known.settings(options)
     records = check_queries(checked, space, rule)
     if not remote:
         if checked != records_read:

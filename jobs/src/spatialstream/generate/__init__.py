@@ -9,6 +9,7 @@ of the chunk), so memory does not grow with the stream.
 - :mod:`~spatialstream.generate.words`: their texts, with words by Zipf's law;
 - :mod:`~spatialstream.generate.phrases`: the sentences of a social stream, and all its words;
 - :mod:`~spatialstream.generate.events`: the events of a social stream;
+- :mod:`~spatialstream.generate.properties`: their properties, and conditions on them;
 - :mod:`~spatialstream.generate.objects`: :func:`object_batches`;
 - :mod:`~spatialstream.generate.queries`: :func:`query_batch`, centred on objects, with some of their terms as keywords;
 - :mod:`~spatialstream.generate.files`: :func:`write_stream`, both as JSON Lines.

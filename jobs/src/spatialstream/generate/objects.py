@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from spatialstream.generate.events import happening
 from spatialstream.generate.places import rounded, spread, spread_by_city
+from spatialstream.generate.properties import property_columns
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.generate.words import Sentences, plain_terms
 from spatialstream.model.arrays import Ints
@@ -40,7 +41,7 @@ def object_batches(settings: GenerateSettings) -> Iterator[ObjectBatch]:
             x, y = spread(settings, chunk, len(numbers))
             terms = plain_terms(settings, random, len(numbers))
         ids = pc.binary_join_element_wise("o", pa.array(numbers).cast(pa.string()), "")
-        yield ObjectBatch(ids, t, x, y, terms)
+        yield ObjectBatch(ids, t, x, y, terms, property_columns(settings, chunk, t))
 
 
 def object_times(settings: GenerateSettings, numbers: Ints) -> Ints:

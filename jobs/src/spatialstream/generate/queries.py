@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from spatialstream.generate.objects import object_batches, object_times
 from spatialstream.generate.places import rounded
 from spatialstream.generate.polygons import with_polygons
+from spatialstream.generate.properties import Asked, asked_of, with_asked
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.arrays import Flags, Ints
 from spatialstream.model.expressions import Expression, absorbed
@@ -85,6 +86,7 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         duration[_STEPS[code]] = endless(settings.step)
     regions = _regions(settings, random, objects, ~nearest)
     keywords = _keywords(settings, random, objects.terms, ~_TOP_TERMS[code])
+    asked = asked_of(settings, objects, code)
     queries = QueryBatch(
         pc.binary_join_element_wise(
             pa.array([kind.lower() for kind in TYPES]).take(pa.array(code)),
@@ -99,18 +101,18 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         np.where(_WITH_K[code], settings.k, 0).astype(np.int32),
         np.where(nearest[:, None], np.stack([objects.x, objects.y], axis=1), 0.0),
         regions,
-        _alternatives(keywords) if settings.alternatives else keywords,
+        with_asked(_alternatives(keywords) if settings.alternatives else keywords, asked),
         nobody(n),
         nobody(n),
     )
     if (ranked := _RANKED[code]).any():
-        asked = [_ranked(settings, objects, keywords, int(i), queries) for i in np.flatnonzero(ranked)]
-        queries = QueryBatch.concat([queries.take(np.flatnonzero(~ranked)), QueryBatch.of(asked)])
+        best = [_ranked(settings, objects, keywords, int(i), queries, asked[i]) for i in np.flatnonzero(ranked)]
+        queries = QueryBatch.concat([queries.take(np.flatnonzero(~ranked)), QueryBatch.of(best)])
     return queries.take(np.argsort(queries.t, kind="stable"))
 
 
 def _ranked(
-    settings: GenerateSettings, objects: ObjectBatch, keywords: TermLists, row: int, queries: QueryBatch
+    settings: GenerateSettings, objects: ObjectBatch, keywords: TermLists, row: int, queries: QueryBatch, asked: Asked
 ) -> Query:
     """A query that ranks: by the keywords, within a disk of the size of a region."""
     space, x, y = settings.space, float(objects.x[row]), float(objects.y[row])
@@ -130,7 +132,8 @@ def _ranked(
     by = Ranking(tuple(sorted(words[:MOST_WORDS])), radius, expansions, half_life, static=continuous)
     name, t = queries.ids[row].as_py(), int(queries.t[row])
     lifetime = Lifetime(duration, continuous, None if window < 0 else window)
-    return Query(name, t, Predicate(Circle(x, y, by.reach)), Best(x, y, settings.k, by), lifetime)
+    predicate = Predicate(Circle(x, y, by.reach), where=asked.where)
+    return Query(name, t, predicate, Best(x, y, settings.k, by), lifetime, fields=asked.fields)
 
 
 def _counts(settings: GenerateSettings) -> list[int]:

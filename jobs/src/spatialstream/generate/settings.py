@@ -10,8 +10,10 @@ import numpy as np
 
 from spatialstream.model.errors import SettingError
 from spatialstream.model.lifetimes import MOST_STEPS
+from spatialstream.model.properties.declared import NO_PROPERTIES, Properties
 from spatialstream.model.schema import LARGEST_K
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.stored_fields import parse_fields
 
 __all__ = ["KINDS", "GenerateSettings"]
 
@@ -19,7 +21,7 @@ KINDS = ("social", "uniform", "gaussian", "clusters")
 """How objects are spread, see :attr:`GenerateSettings.kind`."""
 
 _SOCIAL_WORDS = 1_000
-_PURPOSES = ("places", "words", "queries", "centres", "events")
+_PURPOSES = ("places", "words", "queries", "centres", "events", "properties", "conditions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class GenerateSettings:
             ``1 / r ** zipf``. In ``social`` these are the words of sentences and of their gaps, by the same law for
             each gap; all words beyond some 600 are names of places.
         zipf: exponent of Zipf's law.
+        properties: those that the objects have, see :mod:`~spatialstream.generate.properties`.
         queries: number of queries of each type.
         region: size of regions, in percent of the space's area: (smallest, largest), spread evenly over its logarithm.
             In WGS84 that is a share of 360 by 180 degrees for boxes, and of the Earth's surface for circles.
@@ -52,6 +55,8 @@ class GenerateSettings:
         polygons: share of regions that are polygons in such boxes.
         keywords: (fewest, most) keywords of the types SRQ, SKQ, CRQ and CKQ; the others have none.
         alternatives: keywords are groups of one each, of which an object needs one; otherwise it needs all.
+        where: share of queries that have a condition on properties, of the types that take one.
+        fields: those that the stream keeps: text and properties. Queries ask for some of them, each for half.
         frequent: keywords are the most frequent terms of the object; otherwise any of them.
         k: k.
         duration: τ of every query, ms.
@@ -77,11 +82,14 @@ class GenerateSettings:
     terms: int = 8
     vocabulary: int = 100_000
     zipf: float = 1.0
+    properties: Properties = NO_PROPERTIES
     queries: Mapping[str, int] = field(default_factory=dict)
     region: tuple[float, float] = (0.01, 0.01)
     circles: float = 0.0
     polygons: float = 0.0
     keywords: tuple[int, int] = (1, 3)
+    where: float = 0.0
+    fields: tuple[str, ...] = ()
     frequent: bool = False
     alternatives: bool = False
     k: int = 10
@@ -96,6 +104,7 @@ class GenerateSettings:
         """Check the settings."""
         for setting, problem in self._problems():
             raise SettingError(setting, problem)
+        parse_fields(self.fields, self.properties)
 
     def _problems(self) -> list[tuple[str, str]]:
         low, high = self.region
@@ -121,6 +130,8 @@ class GenerateSettings:
             ("circles", "give a share from 0 to 1"): not 0 <= self.circles <= 1,
             ("polygons", "give a share from 0 to 1"): not 0 <= self.polygons <= 1,
             ("keywords", "give 0 <= fewest <= most"): not 0 <= fewest <= most,
+            ("where", "give a share from 0 to 1"): not 0 <= self.where <= 1,
+            ("where", "is about properties; declare them"): self.where > 0 and not self.properties,
             ("k", f"give 1 to {LARGEST_K}"): not 1 <= self.k <= LARGEST_K,
             ("duration", "give at least 0 ms"): self.duration < 0,
             ("window", "give at least 0 ms"): self.window < 0,

@@ -38,7 +38,8 @@ class Looked:
 
     def __init__(self) -> None:
         self.looks = 0
-        self.rule = TermRule(properties=Properties.parse(["country:keyword", "priority:number"]))
+        declared = Properties.parse(["country:keyword", "priority:number"])
+        self.rule = TermRule(ranking=True, properties=declared, fields=("text", "priority"))
 
     def as_of(self) -> dict[str, int]:
         raise Unavailable("the worker is away")
@@ -221,6 +222,8 @@ def test_who_only_asks_is_told_how_far_the_stream_is_and_no_more(gateway: Client
     assert {**clock.json, "now": None} == {
         "space": "wgs84",
         "properties": {"country": "keyword", "priority": "number"},
+        "fields": ["text", "priority"],
+        "ranking": True,
         "as_of": None,
         "answers": False,
         "now": None,

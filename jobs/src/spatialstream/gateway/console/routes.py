@@ -32,7 +32,7 @@ __all__ = ["Console"]
 _LOOK_SECONDS = 1.0
 """Time for which the description of a stream is cached."""
 _LETTERS = 100
-_CLOCK = ("space", "properties", "as_of", "answers", "now")
+_CLOCK = ("space", "properties", "fields", "ranking", "as_of", "answers", "now")
 
 Answer = Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
 
@@ -121,7 +121,7 @@ class Console:
         return JSONResponse(said, headers={"Cache-Control": "no-store"})
 
     async def clock(self, request: Request, stream: ServedStream) -> Response:
-        """The stream's space, properties and progress: the part of the description that requires only ``ask``."""
+        """The stream's settings and progress: the part of the description that requires only the right ``ask``."""
         check_parameters(request)
         known = await self._look(stream)
         return JSONResponse({name: known[name] for name in _CLOCK}, headers={"Cache-Control": "no-store"})
@@ -164,5 +164,7 @@ class _Look:
 
 
 def _described(opened: Stream) -> dict[str, Any]:
-    """The description of a stream, and the type of each of its properties."""
-    return opened.describe() | {"properties": dict(opened.rule.properties.types)}
+    """The description of a stream, the type of each of its properties, what it keeps, and whether queries may rank."""
+    rule = opened.rule
+    said = {"properties": dict(rule.properties.types), "fields": [*(rule.fields or ())], "ranking": rule.ranking}
+    return opened.describe() | said

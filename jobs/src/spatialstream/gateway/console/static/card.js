@@ -1,7 +1,7 @@
 // The card of a query: what it asks for, its state, and its results.
 
 import { Problem, call, streamPath } from "./api.js";
-import { byName, isContinuous, isInForm, nameOf, shownAs, summarize, timing } from "./query.js";
+import { byName, isContinuous, isInForm, nameOf, regionOf, shownAs, summarize, timing } from "./query.js";
 import { Matches, Nearest, Value, Words } from "./views.js";
 import { el, icon, say } from "./web/dom.js";
 import { milliseconds, moment, span } from "./web/format.js";
@@ -50,7 +50,7 @@ export class QueryCard {
 
   /** Draws its region: of an area, the geometry that it is registered with, or that the area has. */
   place() {
-    this.app.map.setRegion(this.key, { ...this.query, region: this.app.areas.drawn(this.geometry ?? this.query.region) }, this.colour);
+    this.app.map.setRegion(this.key, { ...this.query, region: this.app.areas.drawn(this.geometry ?? regionOf(this.query)) }, this.colour);
   }
 
   /** The name of its area; null: it is of none. */
@@ -86,7 +86,7 @@ export class QueryCard {
         el("div", { class: "title" }, el("h3", { text: title }), el("p", { text: where })),
         el("div", { class: "tools" },
           this.continuous ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Run again", () => this.ask().catch(() => {})),
-          tool("show", "Show on the map", () => this.app.map.fit(this.app.extent({ ...this.query, region: this.geometry ?? this.query.region }))),
+          tool("show", "Show on the map", () => this.app.map.fit(this.app.extent({ ...this.query, region: this.geometry ?? regionOf(this.query) }))),
           ...(isInForm(this.query) ? [tool("edit", "Put into the form", () => this.app.edit(this))] : []),
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
           this.end)),

@@ -2,13 +2,16 @@
 
 import { KINDS } from "./kinds.js";
 import { moved, placesOf, polygonOf, readPolygon } from "./polygon.js";
-import { SELECTIONS, isContinuous, nameOf, parseWords, takes, wordsText } from "./query.js";
+import { SELECTIONS, isContinuous, isRanked, nameOf, parseRanked, parseWords, regionOf, takes, wordsText } from "./query.js";
 import { pointOn } from "./web/canvas.js";
 import { el, icon, say } from "./web/dom.js";
 import { corners, rounded } from "./web/geometry.js";
 
 const SPANS = [["1m", "1 minute"], ["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["7d", "7 days"]];
 const STEPS = [["5s", "5 seconds"], ["10s", "10 seconds"], ["1m", "1 minute"], ["5m", "5 minutes"], ["1h", "1 hour"]];
+const BETWEEN = "between"; // in place of a half-life
+const HALF_LIVES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["7d", "7 days"], [BETWEEN, "none: between two times"]];
+const NOTES = ["An object must have all words; a | b for either, -c for without.", "The best are near, recent and about these words, of which one is enough; -c for without."];
 const DURATIONS = [["1h", "1 hour"], ["1d", "1 day"], ["7d", "7 days"], ["", "until cancelled"]];
 const FIELDS = { box: ["West", "South", "East", "North"], circle: ["Longitude", "Latitude", "Radius, km"], at: ["Longitude", "Latitude"] };
 const NEAR = 10; // px, at which a click is on a corner
@@ -16,7 +19,7 @@ const MOST_HANDLES = 60; // more corners cannot be told apart
 const PLAIN = { box: ["Left", "Bottom", "Right", "Top"], circle: ["x", "y", "Radius"], at: ["x", "y"] };
 
 export class Composer {
-  /** @param {HTMLFormElement} form @param {object} app the page: `map`, `space`, `properties`, `mayWrite`, `submit(query)` */
+  /** @param {HTMLFormElement} form @param {object} app the page: `map`, `space`, `properties`, `fields`, `ranking`, `mayWrite`, `submit(query)` */
   constructor(form, app) {
     [this.form, this.app] = [form, app];
     this.region = null;
@@ -78,6 +81,14 @@ export class Composer {
     this.condition = el("div", { class: "condition", hidden: true },
       el("label", { class: "words" }, el("span", { text: "Where" }), el("input", { name: "condition", type: "text", placeholder: "any properties", autocomplete: "off", spellcheck: "false", "aria-describedby": "condition-note condition-error", oninput: () => this.#tellCondition("") })),
       this.properties, this.wrongCondition);
+    const row = (text, input) => el("label", { class: "row" }, el("span", { text }), input);
+    const when = (name) => el("input", { name, type: "datetime-local", step: 1 });
+    this.radius = row("Within, km", el("input", { name: "radius", type: "number", min: 0, step: "any", value: 50, inputmode: "decimal", oninput: () => this.#show() }));
+    this.aging = row("Half-life of words", select("halfLife", HALF_LIVES, "6h"));
+    this.aging.addEventListener("change", () => this.#update());
+    this.between = [row("From, UTC", when("first")), row("Until, UTC", when("last"))];
+    this.shown = el("fieldset", { class: "shown", hidden: true });
+    this.wordsNote = el("p", { class: "note", id: "words-note" });
     this.note = el("p", { class: "note", id: "composer-note" });
     this.instead = el("p", { class: "note", role: "status", hidden: true });
     return [
@@ -85,9 +96,10 @@ export class Composer {
       this.where,
       el("div", { class: "exactly" }, this.named, this.fields, this.geojson, this.byView),
       el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
-      el("p", { class: "note", id: "words-note", text: "An object must have all words; a | b for either, -c for without." }),
+      this.wordsNote,
       this.condition,
-      el("div", { class: "rows" }, this.lookBack, this.howMany, this.step, this.lifetime),
+      el("div", { class: "rows" }, this.radius, this.aging, ...this.between, this.lookBack, this.howMany, this.step, this.lifetime),
+      this.shown,
       el("div", { class: "actions" }, this.once, this.register),
       this.instead, this.note, this.error,
     ];
@@ -96,13 +108,23 @@ export class Composer {
   /** Shows the fields of the chosen query type. */
   #update() {
     this.form.inert = this.app.space === null; // places have no meaning before the stream's space is known
+    this.#offer();
+    const ranks = this.#takes("words");
+    const aged = this.form.elements.halfLife.value !== BETWEEN;
+    [this.radius.hidden, this.aging.hidden] = [!ranks, !ranks];
+    this.between.forEach((each) => (each.hidden = !ranks || aged));
+    this.lookBack.hidden = ranks && !aged;
+    say(this.radius.querySelector("span"), this.app.space?.geographic === false ? "Within" : "Within, km");
+    say(this.wordsNote, NOTES[Number(ranks)]);
+    this.form.elements.words.placeholder = ranks ? "flood river" : "any text";
     this.step.hidden = !this.#takes("step");
     this.howMany.hidden = !this.#takes("k");
     const properties = Object.entries(this.app.properties ?? {});
     this.condition.hidden = !properties.length || !this.#takes("where");
     say(this.properties, `A condition in CQL2 on ${properties.map(([name, type]) => `${name} (${type})`).join(", ")}.`);
     this.once.hidden = this.types.once === undefined;
-    this.register.hidden = this.types.continuous === undefined;
+    this.register.hidden = this.types.continuous === undefined || (ranks && !aged);
+    this.shown.hidden = !this.app.fields?.length || !this.#takes("fields");
     for (const each of this.where.children) {
       const shape = each.dataset.shape;
       each.hidden = (shape === "at") !== this.#takes("at");
@@ -119,6 +141,30 @@ export class Composer {
       if (why !== null) button.setAttribute("aria-describedby", "composer-note");
       else button.removeAttribute("aria-describedby");
     }
+  }
+
+  /** Offers what the stream answers, and the fields that it keeps. */
+  #offer() {
+    const best = (each) => isRanked(Object.values(SELECTIONS.get(each.value))[0]);
+    const radios = [...this.form.elements.selection];
+    radios.filter(best).forEach((each) => (each.parentElement.hidden = !this.app.ranking));
+    if (!this.app.ranking && radios.some((each) => each.checked && best(each))) radios[0].checked = true;
+    const fields = this.app.fields ?? [];
+    if (this.shown.dataset.of === fields.join()) return;
+    this.shown.dataset.of = fields.join();
+    this.shown.replaceChildren(el("legend", { text: "Rows show" }),
+      ...fields.map((name) => el("label", {}, el("input", { type: "checkbox", name: "field", value: name, checked: true }), el("span", { text: name }))));
+  }
+
+  /** The disk in which a query that ranks looks; null: it does not, or the place is not chosen. */
+  get #disk() {
+    if (!this.#takes("radius") || !this.at) return null;
+    const radius = this.#radius();
+    return radius > 0 ? { circle: [...this.at, radius] } : null;
+  }
+
+  #radius() {
+    return Number(this.form.elements.radius.value) * (this.app.space.geographic ? 1000 : 1);
   }
 
   /** The shape of the chosen place. */
@@ -161,14 +207,19 @@ export class Composer {
     elements.condition.value = typeof query.where === "object" && query.where !== null ? JSON.stringify(query.where) : (query.where ?? "");
     this.#tellCondition("");
     if (query.k) elements.k.value = query.k;
+    if (query.radius) elements.radius.value = rounded(query.radius / (this.app.space.geographic ? 1000 : 1), 3);
+    const at = (ms) => new Date(ms).toISOString().slice(0, 19);
+    if (query.between) [elements.first.value, elements.last.value] = query.between.map(at);
+    for (const each of this.shown.querySelectorAll("input")) each.checked = query.fields?.includes(each.value) ?? true;
     const choose = (select, value) => {
       if ([...select.options].some((each) => each.value === value)) select.value = value;
     };
     choose(elements.span, isContinuous(query) ? query.window : query.duration);
     choose(elements.step, query.step);
+    choose(elements.halfLife, query.between ? BETWEEN : query.halfLife);
     if (isContinuous(query)) choose(elements.lifetime, query.duration ?? "");
     this.#update();
-    this.app.map.fit(this.app.extent(query));
+    this.app.map.fit(this.app.extent({ ...query, region: regionOf(query) }));
     elements.words.focus();
   }
 
@@ -184,7 +235,7 @@ export class Composer {
   #query(how) {
     const { elements } = this.form;
     const type = this.types[how];
-    const query = { type, ...parseWords(elements.words.value) };
+    const query = { type, ...(isRanked(type) ? parseRanked : parseWords)(elements.words.value) };
     if (takes(type, "at")) {
       if (!this.at) return this.#wrong("A place is required: choose Point and click on the map, or type its coordinates.");
       query.at = this.at;
@@ -193,7 +244,8 @@ export class Composer {
       query.region = this.region;
     }
     const condition = this.condition.hidden ? "" : elements.condition.value.trim();
-    if (condition && takes(type, "where")) {
+    if (condition && !takes(type, "where")) return this.#tellCondition(`A query of this type that is ${how === "once" ? "run once" : "registered"} takes no condition.`);
+    if (condition) {
       try {
         query.where = condition.startsWith("{") ? JSON.parse(condition) : condition;
       } catch (problem) {
@@ -201,11 +253,28 @@ export class Composer {
       }
     }
     if (takes(type, "k")) query.k = Number(elements.k.value);
-    if (how === "once") query.duration = elements.span.value;
-    else {
+    if (isRanked(type) && !this.#rank(query)) return null;
+    const shown = [...this.shown.querySelectorAll("input")];
+    if (!this.shown.hidden && takes(type, "fields") && !shown.every((each) => each.checked)) query.fields = shown.filter((each) => each.checked).map((each) => each.value);
+    if (how === "once") {
+      if (!query.between) query.duration = elements.span.value;
+    } else {
       if (takes(type, "window")) query.window = elements.span.value;
       if (takes(type, "step")) query.step = elements.step.value;
       if (elements.lifetime.value) query.duration = elements.lifetime.value;
+    }
+    return query;
+  }
+
+  /** Puts into a query by what it ranks, besides the words; whether that is complete. */
+  #rank(query) {
+    const { elements } = this.form;
+    if (!query.words.length) return this.#wrong("Words are required: those by which objects rank.");
+    query.radius = this.#radius();
+    if (elements.halfLife.value !== BETWEEN) query.halfLife = elements.halfLife.value;
+    else {
+      query.between = [elements.first.value, elements.last.value].map((each) => Date.parse(`${each}Z`));
+      if (!query.between.every(Number.isFinite)) return this.#wrong("Two times are required: from when, and until when.");
     }
     return query;
   }
@@ -428,7 +497,7 @@ export class Composer {
   #show() {
     const { map, space } = this.app;
     if (!space) return;
-    const region = this.#takes("at") ? null : this.region;
+    const region = this.#takes("at") ? this.#disk : this.region;
     const drawn = region && !space.isEverywhere(region) ? this.app.areas.drawn(region) : null;
     map.setDraft(drawn);
     const places = region?.area ? [] : this.#places(drawn);

@@ -174,7 +174,7 @@ class App {
     if (!current()) return;
     this.#connection("session", "live");
     this.#banner(null);
-    [this.space, this.properties] = [new Space(look.space), look.properties];
+    [this.space, this.properties, this.fields, this.ranking] = [new Space(look.space), look.properties, look.fields, look.ranking];
     this.ahead = Date.now() - look.now;
     [this.clock, this.moved, this.flowing] = [null, Date.now(), null];
     this.looked(look);

@@ -10,7 +10,8 @@ export const takes = (type, field) => KINDS[type].fields.includes(field);
 /** What a type is called, without whether it is a snapshot query or a continuous one. */
 export const nameOf = (type) => KINDS[type].title.split(",")[0];
 
-const IN_FORM = ["region", "at", "k", "duration", "window", "step"]; // fields that the form asks for, besides words
+const IN_FORM = ["region", "at", "k", "duration", "window", "step", "words", "radius", "halfLife"]; // required fields that the form asks for
+const BEYOND = ["keywords", "any", "weights", "expansions", "weighting"]; // fields of ranked queries that it does not ask for
 
 /**
  * The types that the form offers, by what they select: `once` is the type of a snapshot query, `continuous` that of a
@@ -22,7 +23,12 @@ for (const [type, { selects, continuous, required }] of Object.entries(KINDS)) {
   SELECTIONS.set(selects, { ...SELECTIONS.get(selects), [continuous ? "continuous" : "once"]: type });
 }
 
-export const isInForm = (query) => Object.values(SELECTIONS.get(KINDS[query.type].selects) ?? {}).includes(query.type);
+export const isRanked = (type) => takes(type, "words");
+
+export const isInForm = (query) => Object.values(SELECTIONS.get(KINDS[query.type].selects) ?? {}).includes(query.type) && !(isRanked(query.type) && BEYOND.some((each) => query[each] !== undefined));
+
+/** Where a query looks: its region, or the disk of one that ranks. */
+export const regionOf = (query) => query.region ?? (isRanked(query.type) ? { circle: [...query.at, query.radius] } : undefined);
 
 /**
  * How the rows of a type are shown: `objects` are matches, `nearest` a list of objects in order, `terms` words with their
@@ -49,8 +55,15 @@ export function parseWords(text) {
   return none.length ? { ...words, none } : words;
 }
 
-/** The inverse. */
+/** Parses the words of a query that ranks: one of them is enough, and a word with a minus before it must be absent. */
+export function parseRanked(text) {
+  const { keywords, any, none } = parseWords(text);
+  return { words: keywords ?? any?.flat() ?? [], ...(none && { none }) };
+}
+
+/** The inverse of both. */
 export function wordsText(query) {
+  if (query.words) return [...query.words, ...(query.none ?? []).map((each) => `-${each}`)].join(" ");
   const groups = query.any ?? (query.keywords?.length ? [query.keywords] : []);
   return [groups.map((each) => each.join(" ")).join(" | "), ...(query.none ?? []).map((each) => `-${each}`)].filter(Boolean).join(" ");
 }
@@ -63,8 +76,9 @@ export function summarize(query, space) {
   const shown = shownAs(query.type);
   const words = wordsText(query);
   const quoted = [words && `“${words}”`, query.where && (typeof query.where === "string" ? query.where : JSON.stringify(query.where))].filter(Boolean).join(" where ") || null;
-  const where = query.region ? regionText(query.region, space) : `to ${place(query.at, space)}`;
-  if (query.words !== undefined) return { title: `${query.k} best about “${query.words.join(" ")}”`, where };
+  const region = regionOf(query);
+  const where = region ? regionText(region, space) : `to ${place(query.at, space)}`;
+  if (query.words) return { title: `${query.k} best about “${words}”${query.where ? ` where ${typeof query.where === "string" ? query.where : JSON.stringify(query.where)}` : ""}`, where };
   if (shown === "nearest") return { title: `${query.k} nearest${quoted ? ` ${quoted}` : ""}`, where };
   if (shown === "terms") return { title: `Top ${query.k} words${quoted ? ` with ${quoted}` : ""}`, where };
   if (shown === "value") return { title: `${nameOf(query.type)}${quoted ? ` of ${quoted}` : ""}`, where };
@@ -91,11 +105,14 @@ export function regionText(region, space) {
 /** Describes how far a snapshot query looks back, or how long a continuous query lasts. */
 export function timing(query) {
   const ms = (value) => (typeof value === "number" ? `${value}ms` : value);
-  if (!isContinuous(query)) return query.duration === undefined ? "of all times" : `in the last ${duration(ms(query.duration))}`;
-  const until = query.duration === undefined ? "until cancelled" : `for ${duration(ms(query.duration)).replace(/^(?=[a-z])/, "a ").replace("a hour", "an hour")}`;
+  const long = (value) => duration(ms(value)).replace(/^(?=[a-z])/, "a ").replace("a hour", "an hour");
+  const aging = query.halfLife === undefined ? "" : `, half-life of ${long(query.halfLife)}`;
+  if (query.between) return `between ${query.between.map((each) => new Date(each).toISOString().slice(0, 16).replace("T", " ")).join(" and ")}`;
+  if (!isContinuous(query)) return (query.duration === undefined ? "of all times" : `in the last ${duration(ms(query.duration))}`) + aging;
+  const until = query.duration === undefined ? "until cancelled" : `for ${long(query.duration)}`;
   const window = query.window === undefined ? [] : [`of the last ${duration(ms(query.window))}`];
   const step = query.step === undefined ? [] : [`every ${duration(ms(query.step))}`];
-  return [...window, ...step, until].join(", ");
+  return [...window, ...step, until].join(", ") + aging;
 }
 
 // ------------------------------------------------------------------------------------------------------ the address

@@ -161,8 +161,10 @@ export class Nearest extends View {
     const before = new Map([...this.rows].map(([key, each]) => [key, each.offsetTop]));
     const rows = new Map();
     for (const object of this.objects) {
-      const key = `${object.id} ${object.t} ${this.xy(object)}`;
-      const known = this.rows.get(key) ?? el("li", { class: this.rows.size ? "new" : null }, this.item(object, distance(object[field], app.space.geographic)));
+      const score = object.score === undefined ? [] : [`score ${object.score.toPrecision(3)}`]; // of another time it is another one
+      const key = [object.id, object.t, this.xy(object), ...score].join(" ");
+      const told = [distance(object[field], app.space.geographic), ...score].join(" · ");
+      const known = this.rows.get(key) ?? el("li", { class: this.rows.size ? "new" : null }, this.item(object, told));
       rows.set(key, known);
     }
     this.rows = rows;
