@@ -108,7 +108,9 @@ def _run(options: argparse.Namespace) -> int:
             keep_balance(options, store)
             _keep_topics(options, store, connection)
             keep_limits(options, store, settings)
-            live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
+            live.run(
+                options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag, dropped=metrics.dropped)
+            )
     return 0
 
 

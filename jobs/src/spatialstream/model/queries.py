@@ -40,7 +40,7 @@ from spatialstream.model.schema import BY, LARGEST_K, LONGEST_BY, QUERIES, QUERY
 from spatialstream.model.selections import Best, Everything, Nearest, Selection, TopTerms
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import parse_chosen
-from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
+from spatialstream.model.terms import DEFAULT_RULE, SUBSCRIPTIONS, TermLists, TermRule, extract_terms
 from spatialstream.model.times import FOREVER, parse_duration, parse_time
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "endless_durations",
     "named",
     "nobody",
+    "not_served",
     "parse_query",
 ]
 
@@ -239,6 +240,8 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         if record.get("type") is not None:
             faults.add("type", f"{record['type']!r} is not one of {', '.join(NAMES)}")
         raise RecordError.of(faults)  # which other fields there have to be, it says
+    if not kind.continuous and rule.serves == SUBSCRIPTIONS:
+        faults.add("type", not_served(kind))
     present = {field for field in QUERY_FIELDS if record.get(field) is not None}
     required = {"id", "type", "t", *kind.required}
     for each in sorted(present - required - {*kind.optional}):
@@ -287,6 +290,13 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     fields = faults.of(None, parse_chosen, record["fields"], rule.fields) if "fields" in present else None
     faults.check()
     return Query(name, t, predicate, selection, Lifetime(duration, kind.continuous, window, step), by, fields)
+
+
+def not_served(kind: Kind) -> str:
+    """Why a stream that serves subscriptions only refuses a kind of snapshot query."""
+    same = next((each.type for each in KINDS if each.continuous and each.selection is kind.selection), "")
+    instead = f"register a {same}" if same else "register a continuous query"
+    return f"{kind.type} is a snapshot query, and the stream stores no objects: it serves subscriptions; {instead}"
 
 
 def _lives(record: Mapping[str, Any], half_life: int, duration: int) -> Iterator[RecordError]:

@@ -98,6 +98,14 @@ class ContinuousNearestIndex(HeapIndex):
     def _add(self, queries: QueryBatch) -> TermLists:
         return queries.keywords
 
+    def conditions(self) -> TermLists:
+        """See :class:`~spatialstream.local.base.ContinuousIndex`."""
+        found = []
+        for tier in self._tiers.tiers:
+            alive = self._alive(tier.rows)
+            found.append(tier.grid.keywords.take(alive))
+        return TermLists.concat(found)
+
     def _regions(self, rows: Codes) -> Regions:
         queries = self._queries
         bounded = (queries["window"][rows] < 0) & (queries["size"][rows] == queries["k"][rows])
