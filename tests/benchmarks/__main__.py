@@ -2,9 +2,9 @@
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``polygons``,
 ``segment``, ``best``, ``fields``, ``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``actors``,
-``limits``, ``scale``, ``rebalance``, ``live``; all of them by default. ``soak`` takes an hour, and runs only if it is
-named. Benchmarks run one after the other, each in its own process, and so do the curves (``growth-*.svg``) of those
-that have any. If one fails, the others still run, and the exit status is 1.
+``words``, ``limits``, ``scale``, ``rebalance``, ``live``; all of them by default. ``soak`` takes an hour, and runs only
+if it is named. Benchmarks run one after the other, each in its own process, and so do the curves (``growth-*.svg``) of
+those that have any. If one fails, the others still run, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ NAMES = (
     "gateway",
     "pipeline",
     "actors",
+    "words",
     "limits",
     "scale",
     "rebalance",
