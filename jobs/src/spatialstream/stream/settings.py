@@ -122,7 +122,7 @@ class StreamSettings:
             more: see :class:`~spatialstream.stages.tasks.World`.
             archive: storage of the objects that retention drops; None: they are deleted.
         """
-        work = WorkSettings(self.space, self.interval, self.retention, archive, self.mergers, not self.filtered)
+        work = WorkSettings(self.space, self.interval, self.retention, archive, self.mergers, stores=not self.filtered)
         own: dict[str, Any] = {"settings": work, "rule": self.rule, "longest": self.longest}
         return World(storage=storage, channel=channel, sink=sink, **own, **more)
 
