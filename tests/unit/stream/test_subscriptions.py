@@ -18,6 +18,7 @@ from spatialstream.model.queries import Cancellation, Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import SUBSCRIPTIONS, TermRule
 from spatialstream.oracle import answers, check
+from spatialstream.stages.route import registry_state
 from spatialstream.stages.words import WORDS, WordFilter
 from spatialstream.stages.work import slot_objects
 from spatialstream.stream import router as deciding_epochs
@@ -147,7 +148,7 @@ def test_a_filter_that_is_an_epoch_late_loses_rows(tmp_path: Path, monkeypatch: 
 
 
 def test_words_of_queries_that_have_ended_are_cleaned(tmp_path: Path) -> None:
-    """At the end nothing is registered, so every object is dropped; and files of words do not pile up."""
+    """At the end nothing is registered, so filters know no word; and files of words do not pile up."""
     drawn = in_order(random_stream(3, 900, 20, PLANE, types=CONTINUOUS[:3], cancelled=0.0, repeated=0.0))
     first, last = drawn.objects[0].t, drawn.objects[-1].t
     middle = first + (last - first) // 2
@@ -167,11 +168,11 @@ def test_words_of_queries_that_have_ended_are_cleaned(tmp_path: Path) -> None:
     assert differences(stream, simulation) == []
     assert len(simulation.censuses) > 3
     assert len(simulation.storage.list(WORDS)) < 60
-    epochs = max(simulation.dropped)
-    late = sum(count for number, count in simulation.dropped.items() if number > 0.8 * epochs)
-    assert late > 50
-    there = [each for each in stream.objects if each.t > middle + (last - middle) * 3 // 4]
-    assert late >= len(there) // 2
+    assert simulation.router is not None
+    assert simulation.router.last is not None
+    epoch = simulation.router.last.epoch
+    filters = [registry_state(epoch, each, simulation.storage).ended().words for each in range(2)]
+    assert [len(each) for each in filters] == [0, 0]
 
 
 def test_nothing_is_stored_and_what_is_refused_says_so(tmp_path: Path) -> None:
