@@ -120,8 +120,7 @@ class QueryEndpoint:
         """The stream's term rule."""
         properties = Properties.parse(self.properties)
         limits = self.query_words, self.polygon_vertices, self.ranking
-        terms = frozenset(self.stop_words), self.minimum_length
-        return TermRule(*terms, *limits, properties, self.fields, self.serves)
+        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits, properties, self.fields, self.serves)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:
