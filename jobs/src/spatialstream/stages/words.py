@@ -22,8 +22,8 @@ filter for it is complete.
 Words are stable hashes of 64 bits: two words with the same hash keep an object too many. Which word of a group is the
 rarest is estimated by each partition (:class:`Frequencies`); another choice would be as exact.
 
-Cost: per object some 10 ns for each of its words, and for objects with a word of any query a search of the tree and a
-look-up for each such word. State: 12 bytes for each word of each leaf, three times.
+Cost: a look at each word of an object, and for objects with a word of any query a search of the tree and a look-up for
+each such word (``python -m tests.benchmarks words``). State: 12 bytes for each word of each leaf, and its tables.
 """
 
 from __future__ import annotations
