@@ -7,6 +7,7 @@ without a restart. A router with executors works the same way; a router without 
 
 from __future__ import annotations
 
+from spatialstream.model.terms import EVERYTHING
 from spatialstream.model.times import format_duration
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import Bucket, Claim, Executors, StreamSpec
@@ -157,6 +158,8 @@ def _identity(spec: StreamSpec) -> list[str]:
     command += ["--mergers", str(spec.mergers), "--interval", format_duration(spec.interval)]
     if spec.retention is not None:
         command += ["--retention", format_duration(spec.retention)]
+    if spec.serves != EVERYTHING:
+        command += ["--serves", spec.serves]
     command += [f"--space={spec.space}", "--min-term-length", str(spec.terms.min_length)]
     command += ["--query-words", str(spec.terms.query_words)]
     command += ["--polygon-vertices", str(spec.terms.polygon_vertices)]

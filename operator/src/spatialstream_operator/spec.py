@@ -22,7 +22,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import parse_fields
-from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS
+from spatialstream.model.terms import EVERYTHING, POLYGON_VERTICES, QUERY_WORDS, SERVES, SUBSCRIPTIONS
 from spatialstream_operator.fields import Fields
 from spatialstream_operator.names import TOPIC_KINDS
 from spatialstream_operator.quantity import MEBIBYTE, parse_heap, parse_quantity
@@ -634,6 +634,7 @@ class StreamSpec:
         mergers: parts of MERGE, and partitions of the results.
         interval: Δ.
         retention: how far back snapshot queries see; None: everything is kept.
+        serves: which queries the stream takes, one of :data:`~spatialstream.model.terms.SERVES`.
         max_record_bytes: longer records are rejected.
         max_row_bytes: longer result rows are not delivered.
         checkpoint: where the stream's state is.
@@ -666,6 +667,7 @@ class StreamSpec:
     mergers: int
     interval: int
     retention: int | None
+    serves: str
     max_record_bytes: int
     max_row_bytes: int
     checkpoint: Claim | Bucket
@@ -719,6 +721,7 @@ class StreamSpec:
             mergers=fields.whole("mergers", 1, 1),
             interval=fields.duration("interval", "5m"),
             retention=_retention(fields),
+            serves=_serves(fields),
             max_record_bytes=fields.whole("maxRecordBytes", 1 << 20, 1),
             max_row_bytes=fields.whole("maxRowBytes", 64 << 20, 1),
             checkpoint=_place(fields.required("checkpoint")),
@@ -751,6 +754,15 @@ def _space(fields: Fields) -> Space:
         return Space.parse(fields.text("space", "wgs84"))
     except SettingError as error:
         raise SettingError(fields.at("space"), error.problem) from None
+
+
+def _serves(fields: Fields) -> str:
+    serves = fields.one_of("serves", SERVES, EVERYTHING)
+    for name in ("retention", "archive"):
+        if serves == SUBSCRIPTIONS and fields.has(name):
+            problem = f"a stream that serves {SUBSCRIPTIONS} stores no objects; leave it out, or serve {EVERYTHING}"
+            raise SettingError(fields.at(name), problem)
+    return serves
 
 
 def _retention(fields: Fields) -> int | None:

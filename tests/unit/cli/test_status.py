@@ -28,7 +28,7 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import LoadReport, save_load, save_sample, save_unknown
+from spatialstream.store.reports import LoadReport, TimeLimits, save_limits, save_load, save_sample, save_unknown
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 
 NOW = 1_795_262_400.0  # 2026-11-21, 12:00 UTC
@@ -346,6 +346,17 @@ def test_a_pending_version_is_shown(store: MemoryStore) -> None:
     assert "version 1 is pending (proposal abc): 2 slots have exported, 0 have loaded" in text
     assert "executors  1 of the router and 2 of the worker requested" in text
     assert "unknown    'size' in 1,200 objects, others 7 times (fields that are not read)" in text
+
+
+def test_a_stream_of_subscriptions_says_so(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--stream", "quakes", "--zookeeper", "zk:2181"]) == 0
+    assert "serves" not in capsys.readouterr().out
+
+    save_limits(store, TimeLimits(serves="subscriptions"))
+    assert main(["status", "--stream", "quakes", "--zookeeper", "zk:2181"]) == 0
+    assert "serves     subscriptions: objects that no continuous query can match are dropped" in capsys.readouterr().out
+    assert main(["status", "--stream", "quakes", "--zookeeper", "zk:2181", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["serves"] == "subscriptions"
 
 
 def test_unknown_fields_are_shown(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,11 +17,11 @@ from spatialstream.client import SnapshotClient
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.answer_bounds import AnswerBounds
-from spatialstream.model.errors import Gone, SettingError, Unavailable
+from spatialstream.model.errors import Gone, NotServed, SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import Space
-from spatialstream.model.terms import TermRule
+from spatialstream.model.terms import SUBSCRIPTIONS, TermRule
 from spatialstream.oracle import answers
 from spatialstream.stages import views
 from spatialstream.stages.turns import NEVER, Round
@@ -223,6 +223,13 @@ def test_terms_are_those_of_the_streams_rule(stream: Stream) -> None:
     stream.round(1_000, objects(5, 900))
     with pytest.raises(SettingError, match="keywords: 'a' has no term"):
         stream.session(rule=TermRule(frozenset({"a"}))).ask({**SRQ, "keywords": ["a"]})
+
+
+def test_a_stream_of_subscriptions_is_asked_nothing(stream: Stream) -> None:
+    stream.round(1_000, objects(10, 900))
+    client = SnapshotClient(stream.newest, stream.ask, PLANE, TermRule(serves=SUBSCRIPTIONS))
+    with pytest.raises(NotServed, match="the stream serves subscriptions and stores no objects; register a CRQ, CKQ"):
+        client.ask(SRQ)
 
 
 def test_a_stream_that_has_only_begun_cannot_be_asked_and_then_it_can(stream: Stream) -> None:

@@ -20,6 +20,7 @@ from spatialstream.client import SnapshotClient
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.model.errors import Replaced, Suspended, Unavailable
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import SUBSCRIPTIONS, TermRule
 from spatialstream.servers.process import await_condition
 from tests.asking import Rows
 from tests.unit.client.test_snapshot_client import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
@@ -144,6 +145,17 @@ def test_a_stream_that_was_begun_anew_is_opened_anew(stream: Stream) -> None:
         assert len(closed) == 1
         assert ask("POST", ASK, SKQ).status == 200
     assert openers == []
+
+
+def test_a_stream_of_subscriptions_answers_no_snapshot_queries(stream: Stream) -> None:
+    stream.round(1_000, objects(10, 900))
+    rule = TermRule(serves=SUBSCRIPTIONS)
+    with serving(Gateway([served("s", lambda: Opened(stream.newest, stream.ask, PLANE, rule))])) as ask:
+        for body in (SRQ, [SKQ, STQ]):
+            answer = ask("POST", ASK, body)
+            assert (answer.status, answer.json["type"]) == (409, "urn:spatialstream:problem:not-served")
+            told = "the stream serves subscriptions and stores no objects; register a CRQ, CKQ, CTQ or CBQ"
+            assert answer.json["detail"] == told
 
 
 def test_queries_that_come_together_are_answered_together_but_for_those_that_are_none(stream: Stream) -> None:

@@ -66,10 +66,16 @@ def test_both_jobs_are_told_the_same_about_the_stream():
         assert (told.interval, told.retention) == (600_000, 172_800_000)
         assert told.space == Space.planar(-5, -5, 10.5, 20)
         assert (str(told.stop_words), told.min_term_length) == ("/etc/spatialstream/config/stop-words", 2)
-        assert (told.query_words, told.ranking) == (300, True)
+        assert (told.query_words, told.ranking, told.serves) == (300, True, "everything")
         assert told.properties == ["priority:number", "the country:keyword"]
         assert told.fields == ("text", "the country")
         assert (told.metrics_address, told.metrics_port) == ("0.0.0.0", 9090)
+
+
+def test_both_jobs_are_told_that_only_subscriptions_are_served():
+    spec = parse({"serves": "subscriptions"})
+    for job in ("router", "worker"):
+        assert options(driver_command(spec, NAMES, job, 1)).serves == "subscriptions"
 
 
 def test_the_router():

@@ -104,6 +104,14 @@ def test_a_minimal_spec():
     assert (spec.deletion.topics, spec.deletion.state) == (False, True)
 
 
+@pytest.mark.parametrize(("name", "value"), [("retention", "1h"), ("archive", {"claimName": "archive"})])
+def test_a_stream_of_subscriptions_stores_nothing(name, value):
+    assert parse({"serves": "subscriptions"}).serves == "subscriptions"
+    told = f"^spec.{name}: a stream that serves subscriptions stores no objects; leave it out, or serve everything"
+    with pytest.raises(SettingError, match=told):
+        parse({"serves": "subscriptions", name: value})
+
+
 def test_the_stream_says_otherwise_than_the_operator():
     spec = parse({"image": "mine:2", "imagePullPolicy": "Always", "prometheus": {"url": "http://p:1"}})
 

@@ -33,7 +33,7 @@ from spatialstream.model.properties.declared import Properties
 from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.regions import Box, Circle, Polygon
 from spatialstream.model.space import Space
-from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule
+from spatialstream.model.terms import EVERYTHING, POLYGON_VERTICES, QUERY_WORDS, TermRule
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.stages.views import RoundId
 from spatialstream.store.base import RoutingStore
@@ -79,6 +79,7 @@ class QueryEndpoint:
         fields: those of its objects that it keeps.
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
         ranking: whether it counts words, so that queries may rank by them.
+        serves: which queries it takes.
     """
 
     address: str
@@ -93,6 +94,7 @@ class QueryEndpoint:
     fields: tuple[str, ...] = ()
     unicode: str = ""
     ranking: bool = False
+    serves: str = EVERYTHING
 
     @classmethod
     def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule) -> QueryEndpoint:
@@ -103,6 +105,7 @@ class QueryEndpoint:
             "query_words": rule.query_words,
             "polygon_vertices": rule.polygon_vertices,
             "ranking": rule.ranking,
+            "serves": rule.serves,
             "properties": tuple(rule.properties.declarations),
             "fields": rule.fields or (),
         }
@@ -117,7 +120,7 @@ class QueryEndpoint:
         """The stream's term rule."""
         properties = Properties.parse(self.properties)
         limits = self.query_words, self.polygon_vertices, self.ranking
-        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits, properties, self.fields)
+        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits, properties, self.fields, self.serves)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:

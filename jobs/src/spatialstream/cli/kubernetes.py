@@ -26,7 +26,7 @@ from spatialstream.cli.pod_session import MARK, write_here
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, Unavailable
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import Space
-from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
+from spatialstream.model.terms import EVERYTHING, POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
 
 __all__ = [
     "RESOURCE",
@@ -291,6 +291,7 @@ def space_and_rule(spec: Mapping[str, Any], space: Space | None) -> tuple[Space,
         terms.get("ranking", False),
         properties,
         tuple(spec.get("fields", ())),
+        spec.get("serves", EVERYTHING),
     )
 
 

@@ -154,6 +154,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add("--retention", type=shared.duration, metavar="TIME", help=text)
     shared.add_space(parser)
     shared.add_terms(parser)
+    shared.add_serves(parser)
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")

@@ -240,6 +240,7 @@ class RouterMetrics:
         self._messages = series.counter("messages", "Messages read by epochs.", "kind")
         self._rejected = series.counter("rejected", "Records rejected.", "kind", "reason")
         self._left = series.counter("left_out", "Records quarantined from failing epochs.")
+        self._dropped = series.counter("dropped", "Objects dropped, because no continuous query can match them.")
         text = "Objects with an unknown field since the stream began, for the most frequent fields."
         self._unknown = series.gauge("unknown_field_objects", text, "field")
         self._clock = series.gauge("clock_seconds", "Watermark of the last epoch.")
@@ -267,6 +268,10 @@ class RouterMetrics:
     def lag(self, kind: str, messages: int) -> None:
         """Set the number of messages left to read."""
         self._lag.labels(kind).set(max(0, messages))
+
+    def dropped(self, objects: int) -> None:
+        """Count the objects that an epoch has dropped."""
+        self._dropped.inc(objects)
 
     def observe(self, record: EpochRecord, seconds: float, parts: Mapping[str, float]) -> None:
         """Record an epoch that has ended."""

@@ -20,7 +20,15 @@ from spatialstream.model.kinds import listed
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.stored_fields import parse_fields
-from spatialstream.model.terms import POLYGON_VERTICES, QUERY_WORDS, TermRule, extract_terms
+from spatialstream.model.terms import (
+    EVERYTHING,
+    POLYGON_VERTICES,
+    QUERY_WORDS,
+    SERVES,
+    SUBSCRIPTIONS,
+    TermRule,
+    extract_terms,
+)
 from spatialstream.model.times import TIME_UNITS, parse_duration
 from spatialstream.records.columns import check_fields, parse_columns
 from spatialstream.records.inputs import expanded, spooled
@@ -33,6 +41,7 @@ __all__ = [
     "add_input",
     "add_layout",
     "add_polygon_vertices",
+    "add_serves",
     "add_space",
     "add_terms",
     "add_time_unit",
@@ -149,6 +158,15 @@ def set_term_defaults(options: argparse.Namespace) -> None:
     options.stop_words = getattr(options, "stop_words", None)
 
 
+def add_serves(parser: Any) -> None:
+    """Add ``--serves``, which :func:`term_rule` reads."""
+    text = (
+        f"{EVERYTHING} (default); or {SUBSCRIPTIONS}: continuous queries only, so that objects which none of them can "
+    )
+    text += "match are dropped by the router, and none are stored"
+    parser.add_argument("--serves", choices=SERVES, default=EVERYTHING, metavar="WHAT", help=text)
+
+
 def add_polygon_vertices(parser: argparse.ArgumentParser) -> None:
     """Add ``--polygon-vertices``."""
     text = f"maximum number of vertices of a polygon, in all its rings together (default {POLYGON_VERTICES:,})"
@@ -174,7 +192,8 @@ def term_rule(options: argparse.Namespace) -> TermRule:
     limits = options.query_words, options.polygon_vertices, options.ranking
     properties = Properties.parse(options.properties)
     kept = parse_fields(options.fields, properties)
-    rule = TermRule(words, options.min_term_length, *limits, properties, kept)
+    serves = getattr(options, "serves", EVERYTHING)
+    rule = TermRule(words, options.min_term_length, *limits, properties, kept, serves)
     check_fields(getattr(options, "columns", {}), rule)
     return rule
 

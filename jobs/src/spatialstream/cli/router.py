@@ -108,7 +108,9 @@ def _run(options: argparse.Namespace) -> int:
             keep_balance(options, store)
             _keep_topics(options, store, connection)
             keep_limits(options, store, settings)
-            live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
+            live.run(
+                options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag, dropped=metrics.dropped)
+            )
     return 0
 
 
@@ -141,7 +143,7 @@ def keep_limits(options: argparse.Namespace, store: RoutingStore, settings: Stre
     """Tell the routing store which times are taken, so that a gateway refuses the others."""
     from spatialstream.store.reports import TimeLimits, read_limits, save_limits
 
-    limits = TimeLimits(settings.ahead, settings.retention)
+    limits = TimeLimits(settings.ahead, settings.retention, settings.rule.serves)
     try:
         if read_limits(store) != limits:
             save_limits(store, limits)

@@ -21,6 +21,7 @@ from spatialstream.cli.run import unknown_text
 from spatialstream.connectors.program import program
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.model.tables import aligned, ratio
+from spatialstream.model.terms import EVERYTHING, SUBSCRIPTIONS
 
 __all__ = ["add_parser", "slot_lines", "slots_of", "store_text", "stream_text", "table_text"]
 
@@ -263,7 +264,7 @@ def stream_text(
     for part in (
         _conditions(status, now),
         _jobs(status, now),
-        _workers(stream),
+        [*_workers(stream), *_serves(stream.get("spec", {}).get("serves", EVERYTHING))],
         [*_routing(status), *_unknown_lines(unknown or {})],
         [f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots),
         most_expensive_lines(most_expensive)[1:],
@@ -343,6 +344,12 @@ def _tree(rebuilt: int | None) -> str:
     return f"tree       {said}"
 
 
+def _serves(serves: str) -> list[str]:
+    """The line about the queries that a stream takes; none if these are all."""
+    told = f"{serves}: objects that no continuous query can match are dropped, and none are stored"
+    return [f"serves     {told}"] if serves == SUBSCRIPTIONS else []
+
+
 def _index(kind: str, reason: str) -> list[str]:
     """The line about the kind of index, and why the planner chose it; none if it is not known."""
     return [f"index      {kind}" + (f": {reason}" if reason else "")] if kind else []
@@ -376,14 +383,16 @@ def _events_lines(events: Sequence[Mapping[str, Any]], now: float) -> list[str]:
 
 
 def _look_at_store(store: Any, options: argparse.Namespace) -> str:
-    from spatialstream.store.reports import EXECUTORS, asked_executors, read_unknown
+    from spatialstream.store.reports import EXECUTORS, TimeLimits, asked_executors, read_limits, read_unknown
 
     state, unknown = store.state(), read_unknown(store)
     slots, most_expensive = _store_slots(store, state.active.number), _store_most_expensive(store)
     executors = {job: asked_executors(store, job) for job in EXECUTORS}
+    serves = (read_limits(store) or TimeLimits()).serves
     of_areas = _store_outdated(options)
     if options.json:
         figures = {
+            "serves": serves,
             "executors": executors,
             "slots": slots,
             "unknown_fields": unknown,
@@ -391,7 +400,7 @@ def _look_at_store(store: Any, options: argparse.Namespace) -> str:
             "outdated_queries": of_areas,
         }
         return json.dumps(_state_record(state) | figures)
-    text = store_text(options.stream, state, slots, executors, unknown, most_expensive)
+    text = store_text(options.stream, state, slots, executors, unknown, most_expensive, serves)
     return "\n".join([text, *_outdated_lines(of_areas)])
 
 
@@ -460,6 +469,7 @@ def store_text(
     executors: Mapping[str, int | None],
     unknown: Mapping[str, int],
     most_expensive: Sequence[tuple[str, int]] = (),
+    serves: str = EVERYTHING,
 ) -> str:
     """Format the state of a stream in its routing store.
 
@@ -470,10 +480,12 @@ def store_text(
         executors: requested number of executors by job; None: none requested.
         unknown: number of objects by unknown field.
         most_expensive: queries, and with how many objects they were compared lately.
+        serves: which queries the stream takes.
     """
     by = f" (proposal {state.adopted})" if state.adopted else ""
     lines = [
         f"stream     {name}, {state.slots} slots",
+        *_serves(serves),
         f"routing    version {state.active.number}, active from epoch {state.active.epoch}{by}",
         _tree(state.rebuilt),
         *_index(state.kind, state.reason),

@@ -54,9 +54,12 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.stream.bootstrap import check_incarnation
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
+    from spatialstream.stream.settings import NOT_STORED
     from spatialstream.stream.worker import ROUNDS
 
     settings = live.settings(options)
+    if settings.filtered and options.archive is not None:
+        raise SettingError("archive", f"{NOT_STORED}; leave it out, or serve everything")
     limits = _limits(options.longest_row)
     with live.begin(options, settings) as begun:
         connection, store, storage, incarnation = begun.connection, begun.store, begun.storage, begun.incarnation

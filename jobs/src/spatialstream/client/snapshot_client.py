@@ -21,11 +21,11 @@ from spatialstream.actors.read_point import ReadPoint
 from spatialstream.client.answer import Answer
 from spatialstream.client.query_session import checked_query
 from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds
-from spatialstream.model.errors import RecordError, Replaced, SettingError, Suspended, Unavailable
+from spatialstream.model.errors import NotServed, RecordError, Replaced, SettingError, Suspended, Unavailable
 from spatialstream.model.kinds import listed
 from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.terms import DEFAULT_RULE, SUBSCRIPTIONS, TermRule
 from spatialstream.model.times import parse_time
 
 __all__ = ["SnapshotClient"]
@@ -37,6 +37,7 @@ Ask = Callable[[Request], Generator[tuple[list[int], list[bytes]]]]
 """Has an actor answer queries, see :meth:`~spatialstream.actors.query_endpoint.QueryClient.ask`."""
 
 _SNAPSHOT = listed(lambda kind: not kind.continuous)
+_CONTINUOUS = listed(lambda kind: kind.continuous)
 _PAUSES = (0.002, 0.1)
 """Seconds between two polls of the newest round: the first, and the longest."""
 
@@ -138,6 +139,7 @@ class SnapshotClient:
             sure: accept numeric times as ms even if they look like another unit.
 
         Raises:
+            NotServed: the stream serves subscriptions only.
             TooLarge: they would take more.
         """
         asked = [replace(each, sure=sure) for each in self._all_checked(records)]
@@ -183,6 +185,8 @@ class SnapshotClient:
         return [self._checked(place, record) for place, record in records]
 
     def _checked(self, place: str, given: object) -> _Asked:
+        if self.rule.serves == SUBSCRIPTIONS:
+            raise NotServed(place, f"the stream serves {SUBSCRIPTIONS} and stores no objects; register a {_CONTINUOUS}")
         record, query = checked_query(place, given, self.space, self.rule)
         if not isinstance(query, Query) or query.lifetime.continuous:
             raise SettingError(

@@ -12,7 +12,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from spatialstream.model.errors import Gone, RecordError, SettingError, SpatialStreamError, TooLarge, Unavailable
+from spatialstream.model.errors import (
+    Gone,
+    NotServed,
+    RecordError,
+    SettingError,
+    SpatialStreamError,
+    TooLarge,
+    Unavailable,
+)
 
 __all__ = ["KINDS", "PROBLEM_TYPE", "Problem", "of_error", "of_record"]
 
@@ -28,6 +36,7 @@ KINDS = {
     "not-acceptable": (406, "The answer has none of the accepted forms"),
     "slow": (408, "The request took too long to arrive"),
     "conflict": (409, "The id is in use already"),
+    "not-served": (409, "The stream serves subscriptions only"),
     "gone": (410, "It is no longer kept"),
     "too-large": (413, "The body is too large"),
     "answer-too-large": (413, "The answer would be too large"),
@@ -132,6 +141,8 @@ def of_error(error: SpatialStreamError) -> Problem:
         return Problem("try-again", str(error), retry=1)
     if isinstance(error, TooLarge):
         return Problem("answer-too-large", f"{error}; {_NARROW}")
+    if isinstance(error, NotServed):
+        return Problem("not-served", error.problem)
     if isinstance(error, RecordError):
         return of_record("#", str(error))
     if isinstance(error, SettingError) and error.setting.startswith("#"):

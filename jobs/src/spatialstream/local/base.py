@@ -18,6 +18,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
 
 __all__ = ["ContinuousIndex", "ContinuousMerger", "LocalIndex", "MovableIndex", "SettlingIndex"]
 
@@ -83,6 +84,13 @@ class ContinuousIndex(LocalIndex):
     @abstractmethod
     def expire(self, now: int) -> None:
         """Advance the watermark to ``now``: drop the queries that no later object concerns."""
+
+    def conditions(self) -> TermLists:
+        """The conditions on the text of its queries, perhaps also of some that have ended.
+
+        By default, if there are queries, one that every object satisfies.
+        """
+        return TermLists.empty(min(1, len(self)))
 
     def tested(self) -> dict[str, int]:
         """With how many objects queries were compared since the last call, by id, those with most; by default none."""

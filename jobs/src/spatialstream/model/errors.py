@@ -5,6 +5,7 @@
     SpatialStreamError
     ├── RecordError     an input record is invalid: it becomes a dead letter, and the stream continues
     ├── SettingError    a setting is invalid: the program refuses to start, with exit status 2
+    │   └── NotServed   the stream answers no such queries: it serves subscriptions only
     ├── StateError      this run cannot continue from the checkpoint
     │   ├── Conflict    the routing state has changed since a change of it was computed
     │   ├── Lost        state that was only in memory is lost; it can be recomputed from the checkpoint
@@ -33,6 +34,7 @@ __all__ = [
     "Lost",
     "Missing",
     "NoStorage",
+    "NotServed",
     "RecordError",
     "Replaced",
     "RunError",
@@ -96,6 +98,10 @@ class SettingError(SpatialStreamError):
     def __str__(self) -> str:
         """One line for users: ``setting: problem``."""
         return f"{self.setting}: {self.problem}"
+
+
+class NotServed(SettingError):  # noqa: N818 (as Conflict)
+    """The stream answers no such queries, whatever they are: it serves subscriptions only, and stores no objects."""
 
 
 class RunError(SpatialStreamError):

@@ -43,7 +43,7 @@ from spatialstream.model.schema import BY, QUERIES, QUERY_FIELDS, RANKING
 from spatialstream.model.selections import Best, Everything, Nearest, Selection, TopTerms
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import parse_chosen
-from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule
+from spatialstream.model.terms import DEFAULT_RULE, SUBSCRIPTIONS, TermLists, TermRule
 from spatialstream.model.times import parse_time
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "coded",
     "named",
     "nobody",
+    "not_served",
     "parse_query",
 ]
 
@@ -193,7 +194,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     if record.get("type") == "CANCEL":
         faults.check()
         return Cancellation(name, t)
-    kind = _known_kind(record, faults)
+    kind = _known_kind(record, faults, rule)
     read = FieldReader(record, _present(record, kind, faults), faults)
     predicate, selection = _predicate(read, space, rule), _selection(read, kind, space)
     ranking = _ranking(read, kind, t, space, rule)
@@ -221,14 +222,23 @@ def _identity(record: Mapping[str, Any], faults: Faults) -> tuple[str, int]:
     return name, faults.of(0, parse_time, record["t"])
 
 
-def _known_kind(record: Mapping[str, Any], faults: Faults) -> Kind:
+def _known_kind(record: Mapping[str, Any], faults: Faults, rule: TermRule) -> Kind:
     """The kind of a query. Without one nothing more can be told: it says which other fields there have to be."""
     kind = kind_of(record.get("type"))
     if kind is None:
         if record.get("type") is not None:
             faults.add("type", f"{record['type']!r} is not one of {', '.join(NAMES)}")
         raise RecordError.of(faults)
+    if not kind.continuous and rule.serves == SUBSCRIPTIONS:
+        faults.add("type", not_served(kind))
     return kind
+
+
+def not_served(kind: Kind) -> str:
+    """Why a stream that serves subscriptions only refuses a kind of snapshot query."""
+    same = next((each.type for each in KINDS if each.continuous and each.selection is kind.selection), "")
+    instead = f"register a {same}" if same else "register a continuous query"
+    return f"{kind.type} is a snapshot query, and the stream stores no objects: it serves subscriptions; {instead}"
 
 
 def _present(record: Mapping[str, Any], kind: Kind, faults: Faults) -> set[str]:

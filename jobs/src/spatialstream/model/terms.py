@@ -14,13 +14,19 @@ from spatialstream.model.hashing import distinct
 from spatialstream.model.properties.declared import ANY_PROPERTIES, NO_PROPERTIES, Properties
 from spatialstream.model.words import fold, words
 
-__all__ = ["ANY_WORDS", "POLYGON_VERTICES", "QUERY_WORDS", "TermLists", "TermRule", "extract_terms"]
+__all__ = [
+    *("ANY_WORDS", "EVERYTHING", "POLYGON_VERTICES", "QUERY_WORDS", "SERVES", "SUBSCRIPTIONS"),
+    *("TermLists", "TermRule", "extract_terms"),
+]
 
 QUERY_WORDS = 256
 """Words that a query may have, unless a stream says otherwise: each of them costs time with each object that has it."""
 
 POLYGON_VERTICES = 10_000
 """Vertices that a polygon may have, unless a stream says otherwise: each of them costs memory in each slot."""
+
+EVERYTHING, SUBSCRIPTIONS = SERVES = "everything", "subscriptions"
+"""What a stream serves: all queries, or continuous ones only; then it stores no objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,7 @@ class TermRule:
         properties: those that the stream declares of its objects.
         fields: those of its objects that the stream keeps, so that rows may show them: ``text`` and properties
             (:mod:`~spatialstream.model.stored_fields`); None: it is not known which.
+        serves: which queries it takes, one of :data:`SERVES`.
     """
 
     stop_words: frozenset[str] = field(default=frozenset())
@@ -45,6 +52,7 @@ class TermRule:
     ranking: bool = False
     properties: Properties = NO_PROPERTIES
     fields: tuple[str, ...] | None = ()
+    serves: str = EVERYTHING
 
 
 DEFAULT_RULE = TermRule()

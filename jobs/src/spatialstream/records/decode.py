@@ -41,7 +41,7 @@ from spatialstream.model.regions import Regions
 from spatialstream.model.schema import LARGEST_K, LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.stored_fields import LONGEST_TEXT, TEXT, stored_columns
-from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.terms import DEFAULT_RULE, SUBSCRIPTIONS, TermRule
 from spatialstream.model.times import TIME_LIMIT, TIME_UNITS, in_milliseconds
 from spatialstream.records import scan, tokens, values
 from spatialstream.records.commonest import commonest
@@ -826,6 +826,7 @@ def _bits(fields: Iterable[Sequence[str]]) -> npt.NDArray[np.uint32]:
 
 
 _RANKED = having(lambda kind: kind.is_ranked)
+_SERVED = IS_CONTINUOUS | (np.arange(len(IS_CONTINUOUS)) == CANCEL)
 _REQUIRED_BITS, _OPTIONAL_BITS = _bits(kind.required for kind in KINDS), _bits(kind.optional for kind in KINDS)
 
 
@@ -853,6 +854,8 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     for field in ("any", "none", "where", "fields"):  # what is nested is read one by one
         good &= cells[field].kind == ABSENT
     good &= ~_RANKED[code]  # and so are queries that rank
+    if rule.serves == SUBSCRIPTIONS:  # and those that are refused
+        good &= _SERVED[code]
     code[~good] = CANCEL
     required = _REQUIRED_BITS[code]
     good &= (given & ~_OPTIONAL_BITS[code]) == required

@@ -121,9 +121,10 @@ def bisect_route(epoch: Epoch, partition: int, storage: Storage) -> list[Quarant
         if (run.name, row) not in known
     }
 
-    with _scratch(
-        registry_state(epoch, partition, storage), partial(routing.restored, epoch.counted), epoch, storage
-    ) as (scratch, again):
+    with _scratch(registry_state(epoch, partition, storage), partial(routing.restored, epoch), epoch, storage) as (
+        scratch,
+        again,
+    ):
 
         def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
             deque(route_epoch(replace(again, left=(*epoch.left, *others)), partition, scratch()), 0)

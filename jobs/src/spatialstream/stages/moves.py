@@ -24,7 +24,7 @@ Cost: routing the slot's queries under both versions, about 1 us each, once per 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ from spatialstream.model.kinds import Kind
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import queries_with_numbers
-from spatialstream.stages.settling import EVERYWHERE, is_everywhere, reach
+from spatialstream.stages.settling import is_everywhere, reaching
 from spatialstream.stages.state import get_records, put_records
 
 __all__ = [
@@ -158,12 +158,7 @@ def _keys(version: RoutingVersion, queries: QueryBatch) -> npt.NDArray[np.int64]
 
 def _routed(version: RoutingVersion, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """The slots of queries, of which none is everywhere."""
-    circles = np.flatnonzero(EVERYWHERE[queries.code])
-    if len(circles):
-        shape = queries.regions.shape.copy()
-        shape[circles] = reach(queries.regions.take(circles), version.index.space).shape
-        queries = replace(queries, regions=replace(queries.regions, shape=shape))
-    return version.route_queries(queries)
+    return version.route_queries(reaching(queries, version.index.space))
 
 
 def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterator[Registrations]:

@@ -5,6 +5,9 @@ query exist?), numbered, and then go to every slot that has a leaf which their r
 section 4.2). Every router partition ends the epoch with a marker to every slot, so a slot knows that it has seen
 everything.
 
+In a stream that serves subscriptions only, objects that no continuous query can match are dropped
+(:mod:`~spatialstream.stages.words`); words are counted before that.
+
 Objects are divided between router partitions by time, queries by hash of their ids
 (:mod:`~spatialstream.stages.division`): whether an id is free depends only on earlier records with that id, so each
 partition has a registry of its own. A query's number is its position among all queries of the epoch. So neither what is
@@ -15,8 +18,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -37,11 +40,21 @@ from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.learning import write_sample
 from spatialstream.stages.messages import Block, numbers
 from spatialstream.stages.routing import Routing
-from spatialstream.stages.runs import INPUT, ObjectShare, QueryShare, queries_of_epoch, route_share, unpack_place
+from spatialstream.stages.runs import (
+    INPUT,
+    ObjectShare,
+    QueryShare,
+    queries_of_all,
+    queries_of_epoch,
+    route_share,
+    unpack_place,
+)
 from spatialstream.stages.state import OwnerState
-from spatialstream.stages.turns import Counted, Epoch
+from spatialstream.stages.turns import Epoch
+from spatialstream.stages.words import WordFilter
 
 __all__ = [
+    "Dropped",
     "RouterState",
     "Share",
     "admit",
@@ -74,16 +87,33 @@ class Share:
 
 
 @dataclass(slots=True)
+class Dropped:
+    """What a router partition finds out in an epoch besides its blocks.
+
+    Attributes:
+        objects: number of objects that it has dropped.
+        kept: the rows of those that it has not; None: it has dropped none.
+        parts: what it has counted for the tables that the epoch writes.
+    """
+
+    objects: int = 0
+    kept: npt.NDArray[np.int64] | None = None
+    parts: list[tuple[int, Tally]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class RouterState:
     """The state of a router partition.
 
     Attributes:
         registry: admits its queries.
         counts: the words of its objects; None: they are not counted.
+        words: drops objects; None: none are dropped.
     """
 
     registry: QueryRegistry
     counts: CorpusCounts | None = None
+    words: WordFilter | None = None
 
     def count(self, objects: ObjectBatch | None, tables: Sequence[int]) -> list[tuple[int, Tally]]:
         """Count the objects of an epoch; returns what has been counted for each table that it writes."""
@@ -96,14 +126,24 @@ class RouterState:
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
         counts = None if self.counts is None else self.counts.checkpoint(write)
-        return {"registry": self.registry.checkpoint(write), "counts": counts}
+        words = None if self.words is None else self.words.checkpoint(write)
+        return {"registry": self.registry.checkpoint(write), "counts": counts, "words": words}
 
 
-def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tuple[int, bytes, pa.Buffer]]:
+def route_epoch(
+    epoch: Epoch, partition: int, storage: Storage, found: Dropped | None = None
+) -> Iterator[tuple[int, bytes, pa.Buffer]]:
     """ROUTE for one router partition: blocks (slot, key, content).
 
-    It writes a sample of its queries too; partition 0 also one of its objects.
+    It writes a sample of its queries too; partition 0 also one of the objects that it sends.
+
+    Args:
+        epoch: the epoch.
+        partition: number of the partition.
+        storage: of the stream's state.
+        found: what else it finds out, when all blocks have been consumed.
     """
+    found = Dropped() if found is None else found
     queries = queries_of_epoch(epoch, partition, storage)
     objects = route_share(epoch, partition, storage)
     tables = tables_of(epoch, storage)
@@ -111,16 +151,17 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
     state = registry_state(epoch, partition, storage)
     sent: dict[int, int] = {}
     before, packed = None, list[pa.Buffer]()
-    parts = list[tuple[int, Tally]]()
-    for slot, kind, content in route(share, epoch.routing(storage), state, epoch.counted, parts.extend):
+    for slot, kind, content in route(share, epoch, state, storage, found):
         if content is not before:  # a block for all slots is packed once
             before, packed = content, [messages.pack(part) for part in parts_of(kind, content)]
         for data in packed:
             number = sent[slot] = sent.get(slot, -1) + 1
             yield slot, block_key(epoch.number, partition, number, kind, epoch.revision), data
-    write_parts(epoch, partition, parts, storage)
+    write_parts(epoch, partition, found.parts, storage)
     if epoch.measured:
         came = None if objects is None or partition else objects.objects
+        if came is not None and found.kept is not None:
+            came = came.take(found.kept)
         asked = None if queries is None else queries.queries
         write_sample(storage, epoch, partition, came, asked)
 
@@ -143,30 +184,35 @@ def admit(epoch: Epoch, partition: int, storage: Storage) -> None:
     """
     share = queries_of_epoch(epoch, partition, storage)
     state = registry_state(epoch, partition, storage)
-    router = state.begin(partial(restored, epoch.counted))
+    router = state.begin(partial(restored, epoch))
     if share is not None:
         router.registry.admit(share.queries, share.number)
-    if epoch.counted is not None:
-        objects = route_share(epoch, partition, storage)
-        router.count(None if objects is None else objects.objects, tables_of(epoch, storage))
+    if epoch.counted is not None or epoch.filtered:
+        came = route_share(epoch, partition, storage)
+        objects = None if came is None else came.objects
+        router.count(objects, tables_of(epoch, storage))
+        if router.words is not None:
+            router.words.advance(epoch, epoch.routing(storage), objects, queries_of_all(epoch, storage), storage)
     state.end(router)
 
 
-def restored(counted: Counted | None, manifest: Manifest | None, read: ReadFile) -> RouterState:
+def restored(epoch: Epoch, manifest: Manifest | None, read: ReadFile) -> RouterState:
     """The state of a router partition at a checkpoint; without a manifest, an empty one.
 
     Args:
-        counted: how the stream counts words; None: it does not.
+        epoch: one of the stream.
         manifest: of the checkpoint.
         read: reads its files.
     """
-    registry = QueryRegistry() if manifest is None else QueryRegistry.restore(manifest["registry"], read)
-    if counted is None:
-        return RouterState(registry)
-    given = counted.interval, counted.intervals
-    if manifest is None:
-        return RouterState(registry, CorpusCounts(*given))
-    return RouterState(registry, CorpusCounts.restore(*given, manifest["counts"], read))
+    state = RouterState(QueryRegistry() if manifest is None else QueryRegistry.restore(manifest["registry"], read))
+    if epoch.counted is not None:
+        given = epoch.counted.interval, epoch.counted.intervals
+        state.counts = CorpusCounts(*given)
+        if manifest is not None:
+            state.counts = CorpusCounts.restore(*given, manifest["counts"], read)
+    if epoch.filtered:
+        state.words = WordFilter() if manifest is None else WordFilter.restore(manifest["words"], read)
+    return state
 
 
 def dead_letters(storage: Storage, names: Iterable[str]) -> Iterator[str]:
@@ -202,46 +248,53 @@ def parts_of(kind: str, content: pa.RecordBatch, largest: int = LARGEST_BLOCK) -
             yield from parts_of(kind, piece, largest)
 
 
-def route(
-    share: Share,
-    routing: Routing,
-    state: OwnerState,
-    counted: Counted | None = None,
-    give: Callable[[list[tuple[int, Tally]]], object] = lambda parts: None,
-) -> Iterator[Block]:
+def route(share: Share, epoch: Epoch, state: OwnerState, storage: Storage, found: Dropped) -> Iterator[Block]:
     """Route one share.
 
     Args:
         share: objects and queries, each in stream order.
-        routing: of the epoch.
+        epoch: the epoch.
         state: that of the partition at this epoch.
-        counted: how the stream counts words; None: it does not.
-        give: is given what the partition has counted for the tables that the epoch writes.
+        storage: of the stream's state.
+        found: is told what else there is to know.
 
     Raises:
         Lost: the partition's state after the epoch before is not in memory any more.
     """
-    router = state.begin(partial(restored, counted))
+    routing = epoch.routing(storage)
+    router = state.begin(partial(restored, epoch))
     if share.queries is not None:
         yield from _route_queries(share.queries, routing, router.registry)
-    give(router.count(None if share.objects is None else share.objects.objects, share.tables))
+    objects = None if share.objects is None else share.objects.objects
+    found.parts = router.count(objects, share.tables)
+    if router.words is not None:
+        router.words.advance(epoch, routing, objects, queries_of_all(epoch, storage), storage)
+        if objects is not None:
+            found.kept = router.words.kept(objects, routing.active.index)
+            found.objects = len(objects) - len(found.kept)
     state.end(router)
     if share.objects is not None:
-        yield from _route_objects(share.objects, share.epoch, routing)
+        yield from _route_objects(share.objects, share.epoch, routing, found.kept)
     marker = messages.marker(share.epoch, share.watermark, share.partitions, share.tables)
     for slot in range(routing.slots):
         yield slot, messages.MARKER, marker
 
 
-def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator[Block]:
+def _route_objects(
+    share: ObjectShare, epoch: int, routing: Routing, kept: npt.NDArray[np.int64] | None
+) -> Iterator[Block]:
+    """Route the objects of these rows; None: all."""
     objects, base = share.objects, epoch * PER_EPOCH + share.first
+    seq = base + np.arange(len(objects))
+    if kept is not None and len(kept) < len(objects):
+        objects, seq = objects.take(kept), seq[kept]
     leaves = routing.active.index.route_objects(objects)
     slots = routing.active.mapping[leaves]
     for slot in np.unique(slots).tolist():
         rows = np.flatnonzero(slots == slot)
         mine = objects if len(rows) == len(objects) else objects.take(rows)
         block = replace(mine, terms=mine.terms.compact()).to_arrow()
-        block = block.append_column("seq", pa.array(base + rows)).append_column("leaf", pa.array(leaves[rows]))
+        block = block.append_column("seq", pa.array(seq[rows])).append_column("leaf", pa.array(leaves[rows]))
         yield slot, messages.OBJECTS, block
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "ObjectShare",
     "QueryShare",
     "pack_place",
+    "queries_of_all",
     "queries_of_epoch",
     "records_of_share",
     "route_share",
@@ -180,6 +181,13 @@ def queries_of_epoch(epoch: Epoch, partition: int, storage: Storage) -> QuerySha
     order = np.argsort(queries.t, kind="stable")
     sources = tuple(run.source for run, _ in slices)
     return QueryShare(queries.take(order), number, source[order], line[order], sources, slices[0][0].packed)
+
+
+def queries_of_all(epoch: Epoch, storage: Storage) -> QueryBatch | None:
+    """The queries of an epoch of all router partitions, in no particular order; None if there are none."""
+    parts = [_used(epoch, part) for part in _slices(epoch, "queries", storage)]
+    parts = [part for part in parts if part.num_rows]
+    return QueryBatch.concat([QueryBatch.from_arrow(_without_line(part)) for part in parts]) if parts else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ Cost: 16 bytes for each radius, and about a microsecond in each slot that has th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,7 @@ __all__ = [
     "load_radii",
     "radii_name",
     "reach",
+    "reaching",
     "save_radii",
 ]
 
@@ -87,6 +89,16 @@ def reach(regions: Regions, space: Space) -> Regions:
     shape = regions.shape.copy()
     shape[:, 2] = np.where(regions.kind == CIRCLE, widened(shape[:, 2], space), shape[:, 2])
     return Regions.plain(regions.kind, shape)
+
+
+def reaching(queries: QueryBatch, space: Space) -> QueryBatch:
+    """Queries of which none is everywhere, with the circles of those that have settled as :func:`reach` has them."""
+    settled = np.flatnonzero(EVERYWHERE[queries.code])
+    if not len(settled):
+        return queries
+    shape = queries.regions.shape.copy()
+    shape[settled] = reach(queries.regions.take(settled), space).shape
+    return replace(queries, regions=replace(queries.regions, shape=shape))
 
 
 def drop_distant(

@@ -21,7 +21,7 @@ from spatialstream.stages.division import PartBlock, divided
 from spatialstream.stages.ingest import Ingest, Part, files_of
 from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, merger_state, view
 from spatialstream.stages.messages import Block
-from spatialstream.stages.route import admit, dead_letters, registry_owner, registry_state, route_epoch
+from spatialstream.stages.route import Dropped, admit, dead_letters, registry_owner, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.settling import save_radii
 from spatialstream.stages.state import OwnerState, forget
@@ -31,7 +31,7 @@ from spatialstream.stages.views import View, keep
 from spatialstream.stages.views import forget as forget_views
 from spatialstream.stages.work import BlockMessage, WorkSettings, slot_objects, slot_owner, slot_state, work
 
-__all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "SlotBlocks", "Summary", "World"]
+__all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "Routed", "SlotBlocks", "Summary", "World"]
 
 SlotBlocks = tuple[int, int, int]
 """A slot, and the offsets of its blocks in its log, [start, end)."""
@@ -81,6 +81,19 @@ class InputTasks:
 
 
 @dataclass(frozen=True, slots=True)
+class Routed:
+    """What the driver learns of ROUTE of a router partition.
+
+    Attributes:
+        ends: the end offset of each slot's log; each slot has got at least a marker.
+        dropped: number of objects that no continuous query can match, and which were not sent.
+    """
+
+    ends: tuple[int, ...]
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EpochTasks:
     """The tasks of an epoch, for each router partition.
 
@@ -101,14 +114,15 @@ class EpochTasks:
                 Ingest(self.epoch.number, *given).again(world.source, run)
 
     def route(self, world: World, partition: int) -> Iterator[str]:
-        """ROUTE: runs to blocks; the end offset of each slot's log, as JSON. Partition 0 publishes dead letters too."""
+        """ROUTE: runs to blocks; a :class:`Routed` as JSON. Partition 0 publishes dead letters too."""
         self._have(world, () if partition else self.epoch.letters)
         if partition == 0:
             left = (left.letter for left in self.epoch.left)
             letters = chain(left, dead_letters(world.storage, self.epoch.letters))
             world.sink.rejected(self.epoch.number, "input", letters)
-        ends = world.channel.send(route_epoch(self.epoch, partition, world.storage))
-        yield to_json([ends[slot] for slot in range(len(ends))])  # each slot has at least a marker
+        found = Dropped()
+        ends = world.channel.send(route_epoch(self.epoch, partition, world.storage, found))
+        yield to_json(Routed(tuple(ends[slot] for slot in range(len(ends))), found.objects))
 
     def tables(self, world: World, _: int) -> Iterator[str]:
         """Write the corpus tables of the epoch, whose partitions are all routed."""

@@ -23,6 +23,7 @@ __all__ = [
     "LOAD",
     "NEVER",
     "PREPARE",
+    "Census",
     "Control",
     "Counted",
     "Epoch",
@@ -123,6 +124,22 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
+class Census:
+    """A round after which all slots have written under which words continuous queries stand in them.
+
+    Attributes:
+        round, revision: the round.
+        epoch: its last epoch.
+        version: the routing version of that epoch, by whose leaves they have written.
+    """
+
+    round: int
+    revision: int
+    epoch: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Epoch:
     """The parameters of ROUTE.
 
@@ -142,6 +159,8 @@ class Epoch:
         since: the last epoch before that ended with a checkpoint of the registry; None if none did.
         checkpoint: whether this one does.
         counted: how words are counted; None: they are not.
+        filtered: whether objects that no continuous query can match are dropped (:mod:`~spatialstream.stages.words`).
+        census: the census that the filters take over with this epoch, if any.
     """
 
     number: int
@@ -160,6 +179,8 @@ class Epoch:
     since: Turn | None = None
     checkpoint: bool = True
     counted: Counted | None = None
+    filtered: bool = False
+    census: Census | None = None
 
     @property
     def revision(self) -> int:

@@ -56,6 +56,7 @@ from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Round
 from spatialstream.stages.versions import load_version
 from spatialstream.stages.views import View
+from spatialstream.stages.words import Groups, census_name, prepared_name, write_groups
 
 __all__ = [
     "BlockMessage",
@@ -91,6 +92,8 @@ class WorkSettings:
         interval: Δ in ms: objects are dropped in units of it.
         retention: ms that snapshot queries can look back; None: for ever.
         archive: storage of the objects that retention drops; None: they are deleted.
+        stores: whether objects are kept, for snapshot queries; otherwise the words of the continuous queries are
+            written for the router, which drops what none of them can match (:mod:`~spatialstream.stages.words`).
         mergers: number of parts of MERGE, see :mod:`~spatialstream.stages.division`.
     """
 
@@ -99,6 +102,7 @@ class WorkSettings:
     retention: int | None
     archive: Storage | None = None
     mergers: int = 1
+    stores: bool = True
 
 
 class SlotIndexes:
@@ -362,11 +366,35 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, l
             with load.moving("exported") as moved:
                 continuous = [index.continuous(turn.watermark) for _, index in indexes.movable()]
                 moved.append(export_queries(slot, continuous, active, coming, storage))
+            if not indexes.settings.stores and not turn.known:
+                write_groups(storage, prepared_name(number, slot), _continuous_words(slot, indexes, turn, coming))
             indexes.forget_moves()
             moves.pending = number
         elif control == ABORT:
             indexes.forget_moves()
     drop_faded(moves, indexes.movable(), turn.watermark)
+    if turn.census and not indexes.settings.stores and not turn.known:
+        active = load_version(storage, turn.version)
+        groups = _continuous_words(slot, indexes, turn, active, active.mapping == slot)
+        write_groups(storage, census_name((turn.number, turn.revision), slot), groups)
+
+
+def _continuous_words(
+    slot: int,
+    indexes: SlotIndexes,
+    turn: Round,
+    version: RoutingVersion,
+    within: npt.NDArray[np.bool_] | None = None,
+) -> Groups:
+    """The words of the slot's continuous queries by leaf of a version; slot 0 tells those that all slots have."""
+    queries = QueryBatch.concat([index.continuous(turn.watermark)[1] for _, index in indexes.movable()])
+    if slot:
+        queries = queries.take(np.flatnonzero(~is_everywhere(queries)))
+    groups = [Groups.of(queries, version.index, within)]
+    if slot == 0:
+        everywhere = (index for _, index in indexes.continuous() if not isinstance(index, MovableIndex))
+        groups += [Groups.everywhere(index.conditions()) for index in everywhere]
+    return Groups.concat(groups)
 
 
 # --------------------------------------------------------------------------------------------------------------- load
@@ -507,8 +535,9 @@ def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, 
         for each, index in indexes.continuous():
             for name, content in CONTINUOUS[each.type].match(index, arrived):
                 yield slot, name, content
-        with load.spending("objects"):
-            indexes.objects.append(objects)
+        if settings.stores:
+            with load.spending("objects"):
+                indexes.objects.append(objects)
     if snapshots is not None:
         queries, number = snapshots
         looked_at = reach(queries, indexes.settings.retention, indexes.watermark)

@@ -24,6 +24,7 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Floats, Ints
 from spatialstream.model.errors import StateError
 from spatialstream.model.kinds import TYPES
+from spatialstream.model.terms import EVERYTHING
 from spatialstream.store.base import RoutingStore
 
 __all__ = [
@@ -157,15 +158,17 @@ class UsedTopics:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
-    """Which times of objects a stream takes.
+    """Which times of objects a stream takes, and which queries.
 
     Attributes:
         ahead: ms by which they may be ahead of the day's clock; None: any.
         retention: ms by which they may be behind the stream's clock, less one; None: any.
+        serves: one of :data:`~spatialstream.model.terms.SERVES`.
     """
 
     ahead: int | None = None
     retention: int | None = None
+    serves: str = EVERYTHING
 
 
 def save_limits(store: RoutingStore, limits: TimeLimits) -> None:

@@ -19,7 +19,6 @@ crashes more often than a checkpoint takes.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import uuid
@@ -33,7 +32,7 @@ from spatialstream.stages.corpus import is_passed
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.state import Written
-from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, SlotBlocks, Summary
+from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, Routed, SlotBlocks, Summary
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import second_name
 from spatialstream.stream.engine import Engine, Task
@@ -91,6 +90,7 @@ class RouterTurns:
         step: called before each step, with its name; tests stop a turn there.
         beside: whether turns continue while a checkpoint is being written.
         on_checkpoint: called with the progress of a checkpoint, whenever it is checked.
+        dropped: number of objects of the last epoch that no continuous query could match, and which were not sent.
     """
 
     router: Router
@@ -98,6 +98,7 @@ class RouterTurns:
     step: Callable[[str], None] = lambda name: None
     beside: bool = False
     on_checkpoint: Callable[[Written], object] = lambda written: None
+    dropped: int = 0
     _again: bool = field(default=False)
 
     def epoch(self, ingestion: Ingestion) -> EpochRecord:
@@ -111,6 +112,7 @@ class RouterTurns:
             intakes = ingestion(router.ingest(uuid.uuid4().hex[:8]))
             self.step("decide")
             record = router.decide(intakes)
+        self.dropped = 0
         if not record.silent:
             self.step("route")
             try:
@@ -135,10 +137,12 @@ class RouterTurns:
         """ROUTE; returns the end offset of the epoch's blocks in each slot's log."""
         tasks = EpochTasks(record.epoch)
         lines = self.engine.map(tasks.route, range(record.epoch.partitions))
+        routed = [from_json(Routed, line) for line in lines]
         if is_passed(record.epoch):
             self.step("tables")
             self.engine.map(tasks.tables, [0], anywhere=True)
-        return [max(of_slot) for of_slot in zip(*map(json.loads, lines), strict=True)]
+        self.dropped = sum(part.dropped for part in routed)
+        return [max(of_slot) for of_slot in zip(*(part.ends for part in routed), strict=True)]
 
     def _checkpoint(self, record: EpochRecord) -> Written:
         """Have the registries checkpointed after the epoch's output; the progress when the next epoch may begin."""

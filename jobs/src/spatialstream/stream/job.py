@@ -426,6 +426,7 @@ class RouterJob(Job):
         lag: called with a kind and the number of its messages that no epoch has read.
         observe: called with each epoch's record, its duration in s without the look for new records, and the duration
             of each phase (:data:`~spatialstream.stream.parts.ROUTER_PARTS`).
+        dropped: called with the number of objects of each epoch that no continuous query could match.
         turns: what the job's turns do; None before :meth:`prepare`.
     """
 
@@ -433,6 +434,7 @@ class RouterJob(Job):
     learn_every: float = 10.0
     lag: Callable[[str, int], object] = lambda kind, messages: None
     observe: Callable[[EpochRecord, float, Mapping[str, float]], object] = lambda record, seconds, parts: None
+    dropped: Callable[[int], object] = lambda objects: None
     turns: RouterTurns | None = field(default=None, init=False)
     _learner: Learner | None = None
     _learn_at: float = 0.0
@@ -479,6 +481,7 @@ class RouterJob(Job):
         record = turns.epoch(turns.ingestion(ranges))
         self._worked_at = self.clock()
         self.observe(record, self._worked_at - began, self._turn_ended())
+        self.dropped(turns.dropped)
         return True
 
     def bisect(self) -> Sequence[QuarantinedRecord]:

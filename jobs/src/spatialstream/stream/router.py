@@ -32,8 +32,9 @@ from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.runs import INPUT
 from spatialstream.stages.state import Progress, Turn, get_value
-from spatialstream.stages.turns import ACTIVATE, NEVER, Control, Epoch, Past, Run, next_turn
+from spatialstream.stages.turns import ACTIVATE, NEVER, Census, Control, Epoch, Past, Run, next_turn
 from spatialstream.stages.versions import VERSIONS, number_of, save_version, version_name
+from spatialstream.stages.words import LATEST, drop_words
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_named
 from spatialstream.stream.adoption import Adoption
@@ -41,13 +42,32 @@ from spatialstream.stream.leadership import Alone, Leadership
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.watermarks import Watermarks
 
-__all__ = ["EPOCHS", "EpochRecord", "Router", "ends_of_epochs", "latest_epoch"]
+__all__ = ["EPOCHS", "LOOK_FOR_WORDS", "EpochRecord", "Router", "TakenWords", "ends_of_epochs", "latest_epoch"]
 
 EPOCHS = "epochs/"
 """Prefix of the names of epochs' files."""
 
+LOOK_FOR_WORDS = 32
+"""Epochs between two looks for a census of words, which takes a remote storage time."""
+
 _BLOCKS_KEPT = 86_400_000
 """ms for which the broker keeps blocks, so no worker is further behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenWords:
+    """What the filters have taken over last (:mod:`~spatialstream.stages.words`).
+
+    Attributes:
+        epoch: the epoch with which they did, by a census or by a new version; -1: none.
+        round: the round of the last census that they have; -1: none.
+    """
+
+    epoch: int = -1
+    round: int = -1
+
+
+_NO_WORDS = TakenWords()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +88,11 @@ class EpochRecord:
         retired: (version, ms of the day's clock) of the versions that epochs have named within the last day, but do not
             name since then.
         previous: the name of the record of the epoch before; empty if there is none.
-        admitted: the files of the queries, and where words are counted of the objects, of the epochs between the last
-            known complete checkpoint of the registry and this epoch.
+        admitted: the files of the queries, and where words are counted, or objects dropped, of the objects, of the
+            epochs between the last known complete checkpoint of the registry and this epoch.
         unknown: the most common unknown fields of the objects in ``taken``, and how many objects have each.
         refused: records and watermarks of each kind that were rejected when they came in, up to and with it.
+        words: what the filters of the router partitions have taken over last, up to and with it.
     """
 
     epoch: Epoch
@@ -89,6 +110,7 @@ class EpochRecord:
     admitted: tuple[str, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
+    words: TakenWords = _NO_WORDS
 
     @property
     def silent(self) -> bool:
@@ -168,6 +190,7 @@ class Router:
         # an epoch is done if its announcement counts, whatever a superseded process has written
         self.last_done = min(done, self._leadership.announced)
         self._there = None if self.last is None else self.last.epoch.since
+        self._until_look = 0
         # the progress of checkpoints before the last epoch is not known any more
         self.writing = self.last if self.last and self.last.epoch.checkpoint and not self.unfinished else None
 
@@ -249,6 +272,7 @@ class Router:
             since=self._there,
             checkpoint=False,
             counted=settings.counted,
+            filtered=settings.filtered,
         )
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch.number
         record = EpochRecord(
@@ -268,7 +292,9 @@ class Router:
         )
         if before is not None:
             record = replace(record, retired=_retired(before, record.versions, now), admitted=self._admitted(before))
+            record = self._with_words(record, before)
         if not record.silent:
+            epoch = record.epoch
             record = replace(record, epoch=replace(epoch, checkpoint=self.writing is None and self._due()))
         self._save(record)
         self._before = before
@@ -290,7 +316,8 @@ class Router:
         """:attr:`EpochRecord.admitted` of the epoch after this one."""
         since, files, record = -1 if self._there is None else self._there[0], list[Sequence[str]](), before
         while record.epoch.number > since:
-            kinds = ("queries",) if record.epoch.counted is None else ("queries", "objects")
+            with_objects = record.epoch.counted is not None or record.epoch.filtered
+            kinds = ("queries", "objects") if with_objects else ("queries",)
             files.append([run.name for kind in kinds for run in record.epoch.runs_of(kind)])
             if record.epoch.since == self._there:
                 files.append(record.admitted)
@@ -348,6 +375,8 @@ class Router:
         if self._before is not None:  # otherwise :meth:`tidy` does it
             self._storage.discard(INPUT + file for file in self._before.files - record.files)
         self._leadership.clean(min(epoch.number - 1, 0 if epoch.since is None else epoch.since[0] + 1))
+        if epoch.census is not None:
+            drop_words(self._storage, epoch.census.round, epoch.version)
         self._step("done")
         self._progress.save(epoch.number)
         self.last_done = epoch.number
@@ -382,6 +411,28 @@ class Router:
         if find(self._storage, version_name(number)) is None:
             save_version(self._storage, self._store.load(number))
 
+    def _with_words(self, record: EpochRecord, before: EpochRecord) -> EpochRecord:
+        """The record of an epoch with what its filters take over.
+
+        They take over the words of a census only if a checkpoint has what they took over before: so a replay needs no
+        file but those of the last two.
+        """
+        epoch = record.epoch
+        if not epoch.filtered or record.silent:
+            return replace(record, words=before.words)
+        if epoch.version != before.epoch.version:
+            return replace(record, words=replace(before.words, epoch=epoch.number))
+        self._until_look -= 1
+        since = -1 if epoch.since is None else epoch.since[0]
+        if self._until_look > 0 or since < before.words.epoch:
+            return replace(record, words=before.words)
+        self._until_look = LOOK_FOR_WORDS
+        census = get_value(self._storage, LATEST, Census) if find(self._storage, LATEST) is not None else None
+        if census is None or census.version != epoch.version or census.round <= before.words.round:
+            return replace(record, words=before.words)
+        taken = TakenWords(epoch.number, census.round)
+        return replace(record, epoch=replace(epoch, census=census), words=taken)
+
     def _ranges(
         self, before: EpochRecord | None, adoption: Adoption, runs: Sequence[Run], watermark: int
     ) -> tuple[tuple[int, int] | None, tuple[Past, ...]]:
@@ -396,7 +447,9 @@ class Router:
                 past = (*past, (before.adoption.active, *under))
             under = None
         under = (first, watermark) if under is None else (min(under[0], first), max(under[1], watermark))
-        if self.settings.retention is not None:
+        if self.settings.filtered:
+            past = ()  # there are no queries that look back
+        elif self.settings.retention is not None:
             # the earliest query of the epoch comes right after the end of the epoch before
             floor = before.epoch.watermark - self.settings.retention
             past = tuple(each for each in past if each[2] > floor)

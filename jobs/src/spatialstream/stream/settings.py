@@ -11,7 +11,7 @@ from spatialstream.connectors.contracts import Channel, Sink, Storage, find
 from spatialstream.connectors.owned import STREAM
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import Space
-from spatialstream.model.terms import TermRule
+from spatialstream.model.terms import EVERYTHING, SUBSCRIPTIONS, TermRule
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.stages.division import BUCKETS
 from spatialstream.stages.state import FORMAT, get_json
@@ -20,10 +20,13 @@ from spatialstream.stages.turns import Counted
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.codec import checked_name
 
-__all__ = ["CHECKPOINT_SECONDS", "StreamSettings"]
+__all__ = ["CHECKPOINT_SECONDS", "NOT_STORED", "StreamSettings"]
 
 CHECKPOINT_SECONDS = 10.0
 """Approximate interval of checkpoints of a job's state: at most so much is done again after the state is lost."""
+
+NOT_STORED = f"a stream that serves {SUBSCRIPTIONS} stores no objects"
+"""Why a setting about stored objects is refused."""
 
 _LONGEST_NAME = 200
 
@@ -92,6 +95,8 @@ class StreamSettings:
                 raise SettingError(name, f"{value} is out of range; give {low} to {high}")
         if self.retention is not None and self.retention < self.interval:
             raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
+        if self.filtered and self.retention is not None:
+            raise SettingError("retention", f"{NOT_STORED}; leave it out, or serve {EVERYTHING}")
 
     @property
     def counted(self) -> Counted | None:
@@ -99,6 +104,11 @@ class StreamSettings:
         if not self.rule.ranking:
             return None
         return Counted(self.interval, 0 if self.retention is None else -(-self.retention // self.interval))
+
+    @property
+    def filtered(self) -> bool:
+        """Whether the stream serves subscriptions only: it drops objects that none can match, and stores none."""
+        return self.rule.serves == SUBSCRIPTIONS
 
     def world(
         self, storage: Storage, channel: Channel, sink: Sink, archive: Storage | None = None, **more: Any
@@ -112,7 +122,7 @@ class StreamSettings:
             more: see :class:`~spatialstream.stages.tasks.World`.
             archive: storage of the objects that retention drops; None: they are deleted.
         """
-        work = WorkSettings(self.space, self.interval, self.retention, archive, self.mergers)
+        work = WorkSettings(self.space, self.interval, self.retention, archive, self.mergers, stores=not self.filtered)
         own: dict[str, Any] = {"settings": work, "rule": self.rule, "longest": self.longest}
         return World(storage=storage, channel=channel, sink=sink, **own, **more)
 
@@ -132,6 +142,7 @@ class StreamSettings:
             "query_words": self.rule.query_words,
             "polygon_vertices": self.rule.polygon_vertices,
             "ranking": self.rule.ranking,
+            "serves": self.rule.serves,
             "properties": self.rule.properties.declarations or None,
             "fields": [*(self.rule.fields or ())] or None,
             "unicode": UNICODE,

@@ -26,9 +26,10 @@ from spatialstream.stages.corpus import drop_tables
 from spatialstream.stages.moves import drop_transfers
 from spatialstream.stages.quarantine import QuarantinedRecord
 from spatialstream.stages.settling import RADII, radii_name
-from spatialstream.stages.state import Progress, Turn
-from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round, next_turn
+from spatialstream.stages.state import Progress, Turn, put_value
+from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Census, Past, Round, next_turn
 from spatialstream.stages.two_phase import second_name
+from spatialstream.stages.words import LATEST
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import save_named
 from spatialstream.store.state import Stage
@@ -41,7 +42,7 @@ ROUNDS = "rounds/"
 """Prefix of the names of rounds' files."""
 
 _CENSUS = 64
-"""Interval, in rounds, at which the slots count their continuous queries by leaf."""
+"""Interval, in rounds, at which the slots count their continuous queries by leaf, and write their words."""
 
 
 _FIRST = Leader(ROUTER)
@@ -359,6 +360,9 @@ class Worker:
             self._drop_tables(self._counted.interval, since.watermark)
         if since is not None:
             self._drop_radii(since.round)
+        if self._settings.filtered and record.round.census and record.last >= 0:
+            self._step("census")
+            put_value(self._storage, LATEST, Census(number, record.round.revision, record.last, record.round.version))
         self._step("done")
         self._progress.save(number, total)
         self.last_done, self._counts = number, total
