@@ -32,7 +32,6 @@ def test_a_row_agrees_with_its_package(kind):
     assert kind.strategies[:2] == ("PM", "FM")  # they need nothing of an index
     assert {*kind.strategies} - {"PM", "FM", "rebuild"} == {*implementation.adjusters}
     assert implementation.sampled <= {*implementation.adjusters}
-    assert not implementation.index.replicates  # the router does not deliver copies yet
 
 
 @each_kind
