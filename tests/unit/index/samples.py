@@ -22,6 +22,9 @@ from spatialstream.index.adjustment import Implementation, LeafLoads
 from spatialstream.index.base import LeafWords
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.grid.grid import Grid, build_grid
+from spatialstream.index.kd_t.construction import place_kd_t
+from spatialstream.index.kd_t.frequencies import Frequencies
+from spatialstream.index.kd_t.kd_t import KdT
 from spatialstream.index.origins import Origins
 from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.qt.editor import Adjusted, TreeEditor
@@ -43,6 +46,7 @@ from tests.streams import polygon, polygons
 
 PLANE = Space.planar(0.0, 0.0, 4.0, 4.0)
 WORDS = "abcdefgh"
+HASHES = hash_strings(pa.array(list(WORDS)))
 
 words = st.lists(st.sampled_from(WORDS), max_size=4, unique=True)
 spaces = st.sampled_from([PLANE, WGS84])
@@ -214,6 +218,34 @@ def adjusted_a_grids(draw: st.DrawFn, space: Space) -> AGrid:
         known = LeafLoads(load, load, None, load, load, mapping, 0.0, 0.0, sample)
         index = strategy(index, known, sample.statistics(2), n, BalanceSettings()).index
     return index
+
+
+@st.composite
+def kd_ts(draw: st.DrawFn, space: Space) -> KdT:
+    """A kd^t-tree of up to 25 leaves, of as many fine cells as usual or of few."""
+    found, asked = draw(samples(space, "SRQ CRQ CRQ CRQ CKQ"))
+    side = draw(st.sampled_from([1, 3, 16, 1024]))
+    statistics = Statistics.of(space, found, asked, 1000.0, levels=2)
+    return place_kd_t(found, draw(st.integers(1, 25)), statistics, draw(st.integers(1, 6)), side, least=4)[0]
+
+
+@st.composite
+def dealt_kd_ts(draw: st.DrawFn, space: Space) -> KdT:
+    """A kd^t-tree of any cells, whose words are dealt in any way, from a seed."""
+    side = draw(st.integers(1, 9))
+    rectangles = draw(divisions(side))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    nothing = np.zeros(len(rectangles))
+    sizes = rng.integers(1, 5, len(rectangles))
+    known = [np.sort(rng.choice(HASHES, rng.integers(0, len(HASHES) + 1), replace=False)) for _ in sizes]
+    shares = [rng.integers(0, size, len(each)) for size, each in zip(sizes, known, strict=True)]
+    offsets = np.append(0, np.cumsum([len(each) for each in known])).astype(np.int64)
+    first = np.append(0, np.cumsum(sizes)).astype(np.int32)
+    frequent = np.sort(rng.choice(HASHES, rng.integers(0, len(HASHES) + 1), replace=False))
+    frequencies = Frequencies(frequent, rng.integers(1, 4, len(frequent)))
+    table = first, offsets, np.concatenate(known), np.concatenate(shares).astype(np.int32)
+    n = int(first[-1])
+    return KdT(AGrid(space, rectangles, nothing, nothing, side), *table, frequencies, np.zeros(n), np.ones(n))
 
 
 class Replicating(Grid):

@@ -32,8 +32,10 @@ from tests.unit.index.samples import (
     adjusted_trees,
     coordinates,
     crqs,
+    dealt_kd_ts,
     divided_grids,
     grids,
+    kd_ts,
     obj,
     objects,
     points,
@@ -55,6 +57,8 @@ INDEXES: Mapping[str, Callable[..., st.SearchStrategy[GlobalIndex]]] = {
     "a-grid": a_grids,
     "a-grid of any rectangles": divided_grids,
     "adjusted a-grid": adjusted_a_grids,
+    "kd-t": kd_ts,
+    "kd-t of any words": dealt_kd_ts,
     "an index that replicates": partial(grids, index=Replicating),
 }
 few = settings(max_examples=30)

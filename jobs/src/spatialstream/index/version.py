@@ -159,12 +159,14 @@ def build(
     Raises:
         SettingError: there is no such kind of index.
     """
-    builder = builder or kind_named(kind).implementation.build
+    implementation = kind_named(kind).implementation
     if not len(objects):
         objects = _uniform_objects(space)
     span = max(float(objects.t.max() - objects.t.min()), 1.0)
     everywhere = Query("", 0, Predicate(), TopTerms(1), Lifetime(0))
     history = Statistics.of(space, objects, QueryBatch.concat([queries, QueryBatch.of([everywhere])]), span, levels)
+    if builder is None:
+        return RoutingVersion(number, *implementation.place(objects, leaves, history, slots), slots)
     index = builder(objects, leaves, history)
     return RoutingVersion(number, index, karmarkar_karp(index.leaves.load, slots), slots)
 
