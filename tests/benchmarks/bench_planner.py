@@ -24,6 +24,7 @@ import numpy as np
 from spatialstream.balance.planner import Costs, Plan, plan, whole
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.balance.word_join import WordJoin
+from spatialstream.index.kinds import KINDS
 from spatialstream.index.sample import OBJECTS
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.kernels import compile_kernels
@@ -125,7 +126,8 @@ class Built(System):
 def work(version: RoutingVersion, objects: ObjectBatch, queries: QueryBatch) -> Floats:
     """The counted work of each slot, µs."""
     slots = range(version.slots)
-    owner = version.route_objects(objects)
+    came, _, where = version.deliver(objects)
+    owner = where[: len(objects)]
     total = STORED * np.bincount(owner, minlength=version.slots)
     system = Built(version, objects)
     for code, kind in enumerate(TYPES):
@@ -134,7 +136,8 @@ def work(version: RoutingVersion, objects: ObjectBatch, queries: QueryBatch) -> 
             continue
         if kind in ("CRQ", "CKQ", "CTQ"):
             row, slot = version.route_queries(asked)
-            given = [np.flatnonzero(owner == i) for i in slots], [row[slot == i].astype(np.int64) for i in slots]
+            has = [np.sort(came[where == i]) if kind == "CRQ" else np.flatnonzero(owner == i) for i in slots]
+            given = has, [row[slot == i].astype(np.int64) for i in slots]
             total += ENTRY * np.bincount(slot, minlength=version.slots)
             total += worth(kind, passing(objects, asked, *given))
         else:
@@ -175,7 +178,8 @@ class Judged:
             kind: min((value, leaves) for (each, leaves), value in self.work.items() if each == kind)
             for kind in dict.fromkeys(kind for kind, _ in self.work)
         }
-        cells = [f"{value:,.1f} ({leaves:,})" for value, leaves in least.values()]
+        kinds = (kind.name for kind in KINDS.values() if kind.adapts)
+        cells = ["{:,.1f} ({:,})".format(*least[kind]) if kind in least else "" for kind in kinds]
         taken = f"`{self.plan.kind}`, {self.plan.leaves:,}"
         value = self.work[self.plan.kind, self.plan.leaves]
         return f"| `{self.name}` | {' | '.join(cells)} | {taken} | {value:,.1f} | {100 * self.excess:.0f} % |"
@@ -287,8 +291,10 @@ def run() -> list[dict[str, Any]]:
 
 def show(names: Iterable[str], scale: float, seed: int) -> None:
     """Print the table of :mod:`docs`, and why each choice was made."""
-    print("| workload | least with `qt-tree` | with `a-grid` | choice | its work | more than the least |")
-    print("|---|---|---|---|---|---|")
+    first, *others = (f"`{kind.name}`" for kind in KINDS.values() if kind.adapts)
+    heads = [f"least with {first}", *(f"with {each}" for each in others)]
+    print(f"| workload | {' | '.join(heads)} | choice | its work | more than the least |")
+    print("|---" * (len(heads) + 4) + "|")
     all_of = []
     for name in names:
         found = judged(name, scale, seed)

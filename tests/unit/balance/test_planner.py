@@ -15,6 +15,7 @@ from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.kinds import AUTO, DEFAULT, KINDS
 from spatialstream.index.sample import Sample
 from spatialstream.model.errors import SettingError
+from spatialstream.model.kinds import CODE
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
@@ -119,6 +120,7 @@ def test_the_slowest_slot_has_what_is_counted():
         assert each.objects == pytest.approx(n)
         assert each.asks == pytest.approx(asked, rel=0.1)  # of either half of the ids
         assert each.seconds == each.mean
+        assert each.copies == 0.0
         counts = (each.objects, each.entries, each.matches, each.candidates, each.asks, each.found)
         costs = (MEASURED.object, MEASURED.entry, MEASURED.match, MEASURED.candidate, MEASURED.ask, MEASURED.found)
         assert each.seconds == pytest.approx(1e-6 * np.dot(counts, costs))
@@ -158,6 +160,33 @@ def test_the_first_index_is_planned_if_it_is_to_be():
     few = first_plan(AUTO, 7, 4, PLANE, sample.objects.take(np.arange(ENOUGH - 1)), sample.queries)
     assert (few.kind, few.leaves) == (DEFAULT, 7)
     assert re.search(r"at least 1,000 objects, and there are 999", few.reason)
+
+
+def test_an_index_that_needs_what_is_not_there_is_refused_or_not_planned_and_without_any_history_waits():
+    sample, nothing = skewed(), (ObjectBatch.of([]), QueryBatch.of([]))
+    asked = sample.queries.take(np.flatnonzero(sample.queries.code != CODE["CRQ"]))
+
+    assert first_plan("kd-t", 7, 4, PLANE, sample.objects, sample.queries).kind == "kd-t"
+    with pytest.raises(SettingError, match=r"^index: kd-t needs CRQs with keywords, by which it divides words, and"):
+        first_plan("kd-t", 7, 4, PLANE, sample.objects, asked)
+    with pytest.raises(SettingError, match=r"^index: kd-t needs at least 1,000 objects, and there are 999$"):
+        first_plan("kd-t", 7, 4, PLANE, sample.objects.take(np.arange(999)), sample.queries)
+    waiting = first_plan("kd-t", 7, 4, PLANE, *nothing)
+    assert (waiting.kind, waiting.leaves) == (DEFAULT, 7)
+    assert waiting.reason == "kd-t needs at least 1,000 objects, and there are 0: qt-tree until a rebuild"
+    assert {each.kind for each in plan(sample, 4, SETTINGS).table} == {"qt-tree", "a-grid", "kd-t"}
+    assert {each.kind for each in plan(whole(PLANE, sample.objects, asked), 4, SETTINGS).table} == {"qt-tree", "a-grid"}
+
+
+def test_copies_count():
+    found = plan(skewed(types="CRQ"), 8, BalanceSettings(leaves=512)).table
+    copied = [each for each in found if each.copies]
+
+    assert {each.kind for each in copied} <= {"kd-t"}
+    for each in copied:
+        counts = each.objects + each.copies, each.entries, each.matches, each.candidates, each.asks, each.found
+        # a mean of two tries, of which each has a slowest slot of its own
+        assert each.seconds == pytest.approx(1e-6 * np.dot(counts, astuple(MEASURED)))
 
 
 def test_what_records_stand_for_is_what_counts():

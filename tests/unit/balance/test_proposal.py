@@ -211,7 +211,9 @@ def test_a_rebuild_may_make_another_kind_of_index():
     assert (planned.version.index.kind, planned.reason) == (chosen.kind, chosen.reason)
     assert planned.reason in explanation(planned)
     assert abs(len(planned.version.index.leaves) - chosen.leaves) <= 3
-    with pytest.raises(SettingError, match="index: a rebuild makes no index of kind grid: qt-tree, a-grid, or auto"):
+    with pytest.raises(
+        SettingError, match="index: a rebuild makes no index of kind grid: qt-tree, a-grid, kd-t, or auto"
+    ):
         propose(*given_, "grid")
 
     grid = RoutingVersion(3, build_grid(ObjectBatch.of([]), 16, statistics), version.mapping, 2)

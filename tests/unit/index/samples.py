@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from zlib import crc32
+
 import numpy as np
+import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.index import kinds
 from spatialstream.index.a_grid.a_grid import AGrid
 from spatialstream.index.a_grid.adjuster import shift, split_and_merge
 from spatialstream.index.a_grid.construction import build_a_grid
-from spatialstream.index.adjustment import LeafLoads
+from spatialstream.index.adjustment import Implementation, LeafLoads
 from spatialstream.index.base import LeafWords
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.grid.grid import Grid, build_grid
+from spatialstream.index.kd_t.construction import place_kd_t
+from spatialstream.index.kd_t.frequencies import Frequencies
+from spatialstream.index.kd_t.kd_t import KdT
 from spatialstream.index.origins import Origins
 from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.qt.editor import Adjusted, TreeEditor
@@ -20,6 +32,8 @@ from spatialstream.index.qt.tree import SPATIAL, TEXTUAL, QTTree
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Codes
+from spatialstream.model.expressions import Expression, absorbed
+from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CODE, KINDS, TYPES
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
@@ -27,10 +41,12 @@ from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.selections import Best
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermLists
 from tests.streams import polygon, polygons
 
 PLANE = Space.planar(0.0, 0.0, 4.0, 4.0)
 WORDS = "abcdefgh"
+HASHES = hash_strings(pa.array(list(WORDS)))
 
 words = st.lists(st.sampled_from(WORDS), max_size=4, unique=True)
 spaces = st.sampled_from([PLANE, WGS84])
@@ -149,7 +165,7 @@ def trees(draw: st.DrawFn, space: Space, splits: frozenset[str]) -> QTTree:
 
 @st.composite
 def grids(draw: st.DrawFn, space: Space, index: type[Grid] = Grid) -> Grid:
-    """A grid of up to 30 leaves."""
+    """A grid of up to 30 leaves, or a subclass of it."""
     found, asked = draw(samples(space))
     made = build_grid(found, draw(st.integers(1, 25)), Statistics.of(space, found, asked, 1000.0, levels=2))
     return index(space, made.x, made.y, made.leaves.objects, made.leaves.load)
@@ -204,24 +220,130 @@ def adjusted_a_grids(draw: st.DrawFn, space: Space) -> AGrid:
     return index
 
 
-class Replicating(Grid):
-    """A grid that registers a CRQ in one of its leaves, and copies every object to all leaves.
+@st.composite
+def kd_ts(draw: st.DrawFn, space: Space) -> KdT:
+    """A kd^t-tree of up to 25 leaves, of as many fine cells as usual or of few."""
+    found, asked = draw(samples(space, "SRQ CRQ CRQ CRQ CKQ"))
+    side = draw(st.sampled_from([1, 3, 16, 1024]))
+    statistics = Statistics.of(space, found, asked, 1000.0, levels=2)
+    return place_kd_t(found, draw(st.integers(1, 25)), statistics, draw(st.integers(1, 6)), side, least=4)[0]
 
-    It shows what the contract asks of an index that replicates; it saves nothing.
+
+@st.composite
+def dealt_kd_ts(draw: st.DrawFn, space: Space) -> KdT:
+    """A kd^t-tree of any cells, whose words are dealt in any way, from a seed."""
+    side = draw(st.integers(1, 9))
+    rectangles = draw(divisions(side))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    nothing = np.zeros(len(rectangles))
+    sizes = rng.integers(1, 5, len(rectangles))
+    known = [np.sort(rng.choice(HASHES, rng.integers(0, len(HASHES) + 1), replace=False)) for _ in sizes]
+    shares = [rng.integers(0, size, len(each)) for size, each in zip(sizes, known, strict=True)]
+    offsets = np.append(0, np.cumsum([len(each) for each in known])).astype(np.int64)
+    first = np.append(0, np.cumsum(sizes)).astype(np.int32)
+    frequent = np.sort(rng.choice(HASHES, rng.integers(0, len(HASHES) + 1), replace=False))
+    frequencies = Frequencies(frequent, rng.integers(1, 4, len(frequent)))
+    table = first, offsets, np.concatenate(known), np.concatenate(shares).astype(np.int32)
+    n = int(first[-1])
+    return KdT(AGrid(space, rectangles, nothing, nothing, side), *table, frequencies, np.zeros(n), np.ones(n))
+
+
+class Replicating(Grid):
+    """A grid that registers a CRQ by one word of each of its groups, wherever its region is, as textual routing does.
+
+    It shows what the contract asks of an index that replicates. Without words, a CRQ is where its region is.
     """
 
+    kind = "replicating"
     replicates = True
 
-    def copies(self, objects: ObjectBatch, words: LeafWords) -> tuple[Codes, Codes]:
-        n = len(self.leaves)
-        row, leaf = np.divmod(np.arange(len(objects) * n, dtype=np.int32), np.int32(n))
-        other = leaf != self.route_objects(objects)[row]
-        return row[other], leaf[other]
+    def leaf_of(self, word: str) -> int:
+        return crc32(word.encode()) % len(self.leaves)
+
+    def copies(self, objects: ObjectBatch, words: LeafWords | None = None) -> tuple[Codes, Codes]:
+        pairs = []
+        for row, home in enumerate(self.route_objects(objects).tolist()):
+            leaves = {self.leaf_of(word) for word in objects.terms[row] if words is None or self._asked(word, words)}
+            pairs += [(row, leaf) for leaf in sorted(leaves - {home})]
+        row, leaf = np.array(pairs, np.int32).reshape(-1, 2).T
+        return np.ascontiguousarray(row), np.ascontiguousarray(leaf)
+
+    def _asked(self, word: str, words: LeafWords) -> bool:
+        leaf = self.leaf_of(word)
+        return stable(word) in words[1][words[0][leaf] : words[0][leaf + 1]]
+
+    def registered(self, queries: QueryBatch) -> LeafWords:
+        by_leaf: list[set[int]] = [set() for _ in range(len(self.leaves))]
+        for q in range(len(queries)):
+            for group in groups_of(queries.keywords, q):
+                if group:
+                    by_leaf[self.leaf_of(group[0])].add(stable(group[0]))
+        offsets = np.append(0, np.cumsum([len(each) for each in by_leaf])).astype(np.int64)
+        return offsets, np.array([word for each in by_leaf for word in sorted(each)], np.uint64)
 
     def route_continuous(self, queries: QueryBatch) -> tuple[Codes, Codes]:
-        row, leaf = self.route_regions(queries.regions)
-        first = np.append(True, row[1:] != row[:-1])[: len(row)]
-        return row[first], leaf[first]
+        pairs: list[tuple[int, int]] = []
+        for q in range(len(queries)):
+            groups = groups_of(queries.keywords, q)
+            leaves = {self.leaf_of(group[0]) for group in groups if group}
+            if () in groups:
+                leaves = {*self.route_regions(queries.regions.take(np.array([q])))[1].tolist()}
+            pairs += [(q, leaf) for leaf in sorted(leaves)]
+        row, leaf = np.array(pairs, np.int32).reshape(-1, 2).T
+        return np.ascontiguousarray(row), np.ascontiguousarray(leaf)
+
+    def reporter(self, objects: ObjectBatch, row: Codes, keywords: TermLists, query: Codes) -> Codes:
+        home, found = self.route_objects(objects), []
+        for o, q in zip(row.tolist(), query.tolist(), strict=True):
+            group = next(each for each in groups_of(keywords, q) if {*each} <= {*objects.terms[o]})
+            found.append(self.leaf_of(group[0]) if group else int(home[o]))
+        return np.array(found, np.int32)
+
+
+def build_replicating(objects: ObjectBatch, leaves: int, statistics: Statistics) -> Replicating:
+    """A replicating index with the cells of a grid."""
+    made = build_grid(objects, leaves, statistics)
+    return Replicating(statistics.space, made.x, made.y, made.leaves.objects, made.leaves.load)
+
+
+@contextmanager
+def replicating_kind() -> Iterator[None]:
+    """Meanwhile there is a kind of index "replicating", and beside it only the default one."""
+    package = ModuleType("tests.replicating")
+    package.__dict__["IMPLEMENTATION"] = Implementation(Replicating, build_replicating)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, package.__name__, package)
+        for name in {*kinds.KINDS} - {kinds.DEFAULT}:
+            patch.delitem(kinds.KINDS, name)
+        row = kinds.Kind(Replicating.kind, package.__name__, ("PM", "FM", "rebuild"), "a grid that replicates")
+        patch.setitem(kinds.KINDS, row.name, row)
+        yield
+
+
+def groups_of(keywords: TermLists, q: int) -> list[tuple[str, ...]]:
+    """The groups of an expression, each sorted."""
+    return [tuple(sorted(group)) for group in Expression.of(keywords[q]).groups]
+
+
+def stable(word: str) -> int:
+    """The hash of a word in :data:`LeafWords`."""
+    return int(hash_strings(pa.array([word]))[0])
+
+
+@st.composite
+def crqs(draw: st.DrawFn, space: Space, max_size: int = 6) -> QueryBatch:
+    """A few CRQs with any expressions."""
+    letters = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True).map(
+        lambda each: tuple(sorted(each))
+    )
+    result = []
+    for _ in range(draw(st.integers(1, max_size))):
+        groups = absorbed(draw(st.lists(letters, max_size=4)))
+        keywords, others = (groups[0], ()) if len(groups) == 1 else ((), groups)
+        none = tuple(draw(st.lists(st.sampled_from(WORDS), max_size=1)))
+        predicate = Predicate(draw(st.none() | regions(space)), keywords, others, none)
+        result.append(Query("q", 0, predicate, Everything(), Lifetime(1000, True)))
+    return QueryBatch.of(result)
 
 
 @st.composite

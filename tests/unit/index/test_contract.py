@@ -12,6 +12,7 @@ from spatialstream.index.base import GlobalIndex
 from spatialstream.index.qt.construction import SPLITS, build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.covers import region_parts
+from spatialstream.model.expressions import Expression
 from spatialstream.model.geometry import EVERYWHERE, POLYGON, contains, distance_to_box
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
@@ -30,8 +31,11 @@ from tests.unit.index.samples import (
     adjusted_a_grids,
     adjusted_trees,
     coordinates,
+    crqs,
+    dealt_kd_ts,
     divided_grids,
     grids,
+    kd_ts,
     obj,
     objects,
     points,
@@ -40,6 +44,7 @@ from tests.unit.index.samples import (
     regions,
     samples,
     spaces,
+    stable,
     trees,
 )
 
@@ -52,9 +57,10 @@ INDEXES: Mapping[str, Callable[..., st.SearchStrategy[GlobalIndex]]] = {
     "a-grid": a_grids,
     "a-grid of any rectangles": divided_grids,
     "adjusted a-grid": adjusted_a_grids,
+    "kd-t": kd_ts,
+    "kd-t of any words": dealt_kd_ts,
     "an index that replicates": partial(grids, index=Replicating),
 }
-NO_WORDS = np.zeros(1, np.int64), np.empty(0, np.uint64)
 few = settings(max_examples=30)
 each_index = pytest.mark.parametrize("index_of", INDEXES.values(), ids=INDEXES.keys())
 
@@ -72,6 +78,75 @@ def test_each_object_goes_to_one_leaf_whose_box_contains_it(data, space, index_o
     assert ((west <= batch.x) & (batch.x <= east) & (south <= batch.y) & (batch.y <= north)).all()
 
 
+def holds(asked: QueryBatch, q: int, batch: ObjectBatch, o: int) -> bool:
+    """Whether an object has the words that a query asks for."""
+    return Expression.of(asked.keywords[q]).holds(batch.terms[o])
+
+
+def superset(data, words, leaves):
+    """The words of each leaf, and some more."""
+    offsets, hashes = words
+    more = sorted(data.draw(st.lists(st.tuples(st.integers(0, leaves - 1), st.sampled_from(WORDS)), max_size=9)))
+    each = [{*hashes[offsets[leaf] : offsets[leaf + 1]].tolist()} for leaf in range(leaves)]
+    for leaf, word in more:
+        each[leaf].add(stable(word))
+    sizes = np.append(0, np.cumsum([len(some) for some in each])).astype(np.int64)
+    return sizes, np.array([word for some in each for word in sorted(some)], np.uint64)
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_one_leaf_reports_each_match_and_has_both(data, space, index_of):
+    """With every filter of words that has at least those of the queries."""
+    index, batch, asked = data.draw(index_of(space)), data.draw(objects(space)), data.draw(crqs(space))
+    matches = [
+        (o, q)
+        for q in range(len(asked))
+        for o in range(len(batch))
+        if asked.regions.contain(space, q, batch.x[o], batch.y[o]) and holds(asked, q, batch, o)
+    ]
+    o, q = (np.array([pair[i] for pair in matches], np.int32) for i in (0, 1))
+
+    reporter = index.reporter(batch, o, asked.keywords, q)
+
+    assert (reporter.dtype, reporter.shape) == (np.int32, (len(matches),))
+    registered = {*zip(*(each.tolist() for each in index.route_queries(asked)), strict=True)}
+    home, words = index.route_objects(batch).tolist(), index.registered(asked)
+    assert len(words[0]) == len(index.leaves) + 1
+    for filter_ in (None, words, superset(data, words, len(index.leaves))):
+        copied = {*zip(*(each.tolist() for each in index.copies(batch, filter_)), strict=True)}
+        for (row, query_), leaf in zip(matches, reporter.tolist(), strict=True):
+            assert (query_, leaf) in registered
+            assert leaf == home[row] or (row, leaf) in copied
+    order = np.array(data.draw(st.permutations(range(len(matches)))), np.int64)
+    assert index.reporter(batch, o[order], asked.keywords, q[order]).tolist() == reporter[order].tolist()
+    for i in range(len(matches)):
+        only = np.zeros(1, np.int32)
+        alone = index.reporter(batch.take(o[i : i + 1]), only, asked.keywords.take(q[i : i + 1]).compact(), only)
+        assert alone.tolist() == [reporter[i]]
+    again = type(index).from_arrays(*index.to_arrays())
+    assert again.reporter(batch, o, asked.keywords, q).tolist() == reporter.tolist()
+
+
+@each_index
+@few
+@given(data=st.data(), space=spaces)
+def test_copies_come_in_order_and_are_not_where_the_home_is(data, space, index_of):
+    index, batch, asked = data.draw(index_of(space)), data.draw(objects(space)), data.draw(crqs(space))
+    home = index.route_objects(batch)
+
+    for words in (None, index.registered(asked)):
+        row, leaf = index.copies(batch, words)
+
+        pairs = list(zip(row.tolist(), leaf.tolist(), strict=True))
+        assert pairs == sorted(set(pairs))
+        assert (row.dtype, leaf.dtype) == (np.int32, np.int32)
+        assert (leaf != home[row]).all()
+        for i in range(len(batch)):
+            alone = index.copies(batch.take(np.array([i])), words)[1]
+            assert alone.tolist() == leaf[row == i].tolist()
+
+
 @each_index
 @given(data=st.data(), space=spaces)
 def test_a_query_goes_to_the_leaf_of_every_object_of_its_region(data, space, index_of):
@@ -82,12 +157,14 @@ def test_a_query_goes_to_the_leaf_of_every_object_of_its_region(data, space, ind
 
     routed = set(zip(rows.tolist(), leaves.tolist(), strict=True))
     homes, copied = index.route_objects(batch).tolist(), [set() for _ in range(len(batch))]
-    for o, leaf in zip(*(each.tolist() for each in index.copies(batch, NO_WORDS)), strict=True):
+    for o, leaf in zip(*(each.tolist() for each in index.copies(batch)), strict=True):
         copied[o].add(leaf)
     for q in range(len(asked)):
         for o in range(len(batch)):
             if asked.regions.contain(space, q, batch.x[o], batch.y[o]):
                 continuous = asked.code[q] == CODE[QueryType.CRQ]
+                if continuous and index.replicates and not holds(asked, q, batch, o):
+                    continue
                 assert any((q, leaf) in routed for leaf in {homes[o], *(copied[o] if continuous else ())})
 
 
@@ -271,11 +348,16 @@ def test_a_hundred_thousand_objects_meet_the_queries_of_their_regions(data, spac
     assert ((west <= batch.x) & (batch.x <= east) & (south <= batch.y) & (batch.y <= north)).all()
     assert not (inside & ~asked[:, home]).any()
     there = reached((np.arange(len(batch)), home), (len(batch), len(index.leaves)))
-    row, leaf = index.copies(batch, NO_WORDS)
+    row, leaf = index.copies(batch)
     assert index.replicates or not len(row)
     assert not there[row, leaf].any()
     there[row, leaf] = True
-    assert not (inside & ~(registered.astype(np.float32) @ there.T.astype(np.float32) > 0)).any()
+    has = np.array(["a" in batch.terms[o] for o in range(len(batch))])
+    assert not (inside & has & ~(registered.astype(np.float32) @ there.T.astype(np.float32) > 0)).any()
+    q, o = np.nonzero(inside & has)
+    reporter = index.reporter(batch, o.astype(np.int32), queries_of["CRQ"].keywords, q.astype(np.int32))
+    assert registered[q, reporter].all()
+    assert there[o, reporter].all()
     again = type(index).from_arrays(*index.to_arrays())
     assert np.array_equal(again.route_objects(batch), home)
 

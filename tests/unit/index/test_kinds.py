@@ -32,7 +32,6 @@ def test_a_row_agrees_with_its_package(kind):
     assert kind.strategies[:2] == ("PM", "FM")  # they need nothing of an index
     assert {*kind.strategies} - {"PM", "FM", "rebuild"} == {*implementation.adjusters}
     assert implementation.sampled <= {*implementation.adjusters}
-    assert not implementation.index.replicates  # the router does not deliver copies yet
 
 
 @each_kind
@@ -48,7 +47,7 @@ def test_each_kind_is_built_and_read_by_its_name(kind):
 
 def test_an_unknown_kind_is_refused_with_those_that_there_are():
     assert DEFAULT in KINDS
-    with pytest.raises(SettingError, match="index: 'r-tree' is not a kind of index: qt-tree, a-grid, grid"):
+    with pytest.raises(SettingError, match="index: 'r-tree' is not a kind of index: qt-tree, a-grid, kd-t, grid"):
         kind_named("r-tree")
     with pytest.raises(SettingError, match=r"spec\.index\.kind: 'x' is not"):
         kind_named("x", "spec.index.kind")

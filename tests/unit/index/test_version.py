@@ -24,7 +24,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
 from spatialstream.model.space import WGS84
-from tests.unit.index.samples import PLANE, obj, query, samples, spaces
+from tests.unit.index.samples import PLANE, Replicating, grids, obj, objects, query, samples, spaces
 
 NO_OBJECTS = ObjectBatch.of([])
 NO_QUERIES = QueryBatch.of([])
@@ -48,6 +48,26 @@ def test_slots_are_those_of_the_leaves(data, space, leaves, slots):
     assert len(pairs) == len(set(pairs))
     assert set(pairs) == {(r, int(routing.mapping[each])) for r, each in zip(row.tolist(), leaf.tolist(), strict=True)}
     assert rows.tolist() == sorted(rows.tolist())
+
+
+@given(st.data(), spaces, st.integers(1, 5))
+def test_an_object_goes_to_the_slot_of_its_home_and_once_to_each_other_that_has_a_copy(data, space, slots):
+    index, batch = data.draw(grids(space, index=Replicating)), data.draw(objects(space))
+    mapping = np.array(data.draw(st.lists(st.integers(0, slots - 1), min_size=1)), np.int32)
+    routing = RoutingVersion(0, index, np.resize(mapping, len(index.leaves)), slots)
+
+    row, leaf, slot = routing.deliver(batch)
+
+    home = index.route_objects(batch).tolist()
+    assert row[: len(batch)].tolist() == list(range(len(batch)))
+    assert leaf[: len(batch)].tolist() == home
+    assert slot.tolist() == routing.mapping[np.where(leaf < 0, ~leaf, leaf)].tolist()
+    assert (leaf[len(batch) :] < 0).all()
+    pairs = list(zip(row.tolist(), slot.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs))
+    assert pairs[len(batch) :] == sorted(pairs[len(batch) :])
+    copied = zip(*(each.tolist() for each in index.copies(batch)), strict=True)
+    assert set(pairs) == {(i, int(routing.mapping[each])) for i, each in [*enumerate(home), *copied]}
 
 
 @pytest.mark.parametrize("space", [PLANE, WGS84], ids=str)

@@ -50,7 +50,7 @@ def specs(draw):
     spec = draw(st.fixed_dictionaries({}, optional=optional))
     spec |= {"interval": interval, "retention": interval}
     spec["index"] = {
-        "kind": draw(st.sampled_from(["qt-tree", "a-grid", "grid"])),
+        "kind": draw(st.sampled_from(["qt-tree", "a-grid", "kd-t", "grid"])),
         "leaves": leaves,
         "maxLeaves": draw(st.integers(leaves, 65536)),
         "imbalance": draw(st.integers(2, 100) | st.floats(1.001, 100)),

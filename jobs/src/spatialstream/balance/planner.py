@@ -6,17 +6,17 @@ and routes the other half with it; and then the other way round, because which l
 halves follow from the records' ids, so an index is judged by records that it was not built from. What comes to each
 slot is counted:
 
-- ``objects``, and ``entries``: registrations of continuous queries, one for each slot that they are registered at; like
-  objects they count less the longer ago they were;
+- ``objects``; ``copies`` of others, if the index delivers any; and ``entries``: registrations of continuous queries,
+  one for each slot that they are registered at; like objects they count less the longer ago they were;
 - ``matches``: pairs of a continuous query and an object of its region that has the rarest word of one of the query's
-  groups, at the object's slot; ``found``: the same of snapshot queries;
+  groups, at the object's slot, or in equal parts at the slots that have it; ``found``: the same of snapshot queries;
 - ``candidates``: pairs of a query that is registered everywhere (CKQ) and an object with its rarest word;
 - ``asks``: snapshot queries, one for each slot that they are sent to; an SKQ to the nearest leaf's, and to those that
   the circle to its k-th object reaches.
 
-Each costs a measured time (:class:`Costs`). A batch takes as long as its slowest slot: of all that were tried, the one
-whose slowest slot needs least time is best. What is within :data:`TIE` of it is as good: of these a QT-tree is taken
-before other kinds, and then fewer leaves before more.
+Each costs a measured time (:class:`Costs`), and a copy as much as an object. A batch takes as long as its slowest slot:
+of all that were tried, the one whose slowest slot needs least time is best. What is within :data:`TIE` of it is as
+good: of these a QT-tree is taken before other kinds, and then fewer leaves before more.
 
 The result depends on the sample alone, not on the order of its records.
 
@@ -36,12 +36,11 @@ from spatialstream.balance.attribution import UnitTimes
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.balance.word_join import WordJoin
 from spatialstream.index.base import GlobalIndex
-from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, Kind
-from spatialstream.index.partition import karmarkar_karp
+from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, Kind, kind_named
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
-from spatialstream.model.arrays import Floats, Ints, Words
+from spatialstream.model.arrays import Codes, Floats, Ints, Words
 from spatialstream.model.errors import SettingError
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import IS_CONTINUOUS, Route, having
@@ -50,7 +49,7 @@ from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, 
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
-__all__ = ["ENOUGH", "MEASURED", "TIE", "Costs", "Option", "Plan", "first_plan", "plan", "whole"]
+__all__ = ["ENOUGH", "MEASURED", "TIE", "Costs", "Option", "Plan", "check_sample", "first_plan", "plan", "whole"]
 
 ENOUGH = 1_000
 """Minimum number of sampled objects."""
@@ -123,7 +122,7 @@ class Option:
         leaves: leaves that it has.
         seconds: time of the slowest slot.
         mean: mean time of the slots, in seconds.
-        objects, entries, matches, candidates, asks, found: what comes to the slowest slot.
+        objects, copies, entries, matches, candidates, asks, found: what comes to the slowest slot.
     """
 
     kind: str
@@ -132,6 +131,7 @@ class Option:
     seconds: float
     mean: float
     objects: float
+    copies: float
     entries: float
     matches: float
     candidates: float
@@ -177,10 +177,10 @@ def plan(sample: Sample, slots: int, settings: BalanceSettings, costs: Costs = M
     one, other = _halves(sample)
     ways = [(each, _statistics(each), _Trial(judge, slots, costs)) for each, judge in ((one, other), (other, one))]
     table = []
-    for kind in _kinds():
+    for kind in _kinds(sample):
         for leaves in _leaves(slots, settings.leaves):
-            build = kind.implementation.build
-            found = [trial.counts(build(half.objects, leaves, statistics)) for half, statistics, trial in ways]
+            place = kind.implementation.place
+            found = [trial.counts(*place(half.objects, leaves, statistics, slots)) for half, statistics, trial in ways]
             table.append(Option(kind.name, leaves, *_means(found)))
     return _decided(tuple(table))
 
@@ -214,7 +214,8 @@ def first_plan(
     """The index of a new stream or run: the one that is asked for, or the planner's choice.
 
     Args:
-        kind: a kind, or :data:`~spatialstream.index.kinds.AUTO`.
+        kind: a kind, or :data:`~spatialstream.index.kinds.AUTO`. Where nothing is known at all, a kind that needs a
+            sample waits for a rebuild.
         leaves: number of leaves, unless the planner chooses.
         slots: number of slots.
         space: the stream's space.
@@ -222,14 +223,35 @@ def first_plan(
         queries: queries like those to come.
         each: how many objects each object stands for, and how many queries each query.
         settings: the maximum number of leaves.
+
+    Raises:
+        SettingError: the objects and queries lack what an index of the kind needs.
     """
     if kind != AUTO:
+        lacking = _lacking(kind, objects, queries)
+        if lacking and not len(objects) and not len(queries):
+            return Plan(DEFAULT, leaves, f"{kind} needs {lacking}: {DEFAULT} until a rebuild")
+        check_sample(kind, objects, queries)
         return Plan(kind, leaves, "")
     if len(objects) < ENOUGH:
         return Plan(
             DEFAULT, leaves, f"a plan needs at least {ENOUGH:,} objects, and there are {len(objects):,}: {DEFAULT}"
         )
     return plan(whole(space, objects, queries, each), slots, settings or BalanceSettings())
+
+
+def check_sample(kind: str, objects: ObjectBatch, queries: QueryBatch) -> None:
+    """Refuse a sample that lacks what an index of a kind needs.
+
+    Raises:
+        SettingError: it does; the message says what is missing.
+    """
+    if lacking := _lacking(kind, objects, queries):
+        raise SettingError("index", f"{kind} needs {lacking}")
+
+
+def _lacking(kind: str, objects: ObjectBatch, queries: QueryBatch) -> str:
+    return kind_named(kind).implementation.lacking(objects, queries)
 
 
 def whole(space: Space, objects: ObjectBatch, queries: QueryBatch, each: tuple[float, float] = (1.0, 1.0)) -> Sample:
@@ -246,9 +268,10 @@ def whole(space: Space, objects: ObjectBatch, queries: QueryBatch, each: tuple[f
     return Sample.of(space, objects, queries, span, weights, memory=_NEVER)
 
 
-def _kinds() -> Iterator[Kind]:
-    """The kinds that adapt to a sample; a uniform grid is a baseline, which nothing is rebuilt into."""
-    return (kind for kind in KINDS.values() if kind.adapts)
+def _kinds(sample: Sample) -> Iterator[Kind]:
+    """The kinds that adapt to a sample which has what they need; a uniform grid is a baseline, never rebuilt into."""
+    given = sample.objects, sample.queries
+    return (kind for kind in KINDS.values() if kind.adapts and not kind.implementation.lacking(*given))
 
 
 def _leaves(slots: int, most: int) -> list[int]:
@@ -312,21 +335,25 @@ class _Trial:
         self._nearest, self._nearest_weight = nearest.take(rows), weight[rows] * len(nearest) / max(len(rows), 1)
         self._circles = join.reach(self._nearest)
 
-    def counts(self, index: GlobalIndex) -> tuple[int, Floats]:
+    def counts(self, index: GlobalIndex, mapping: Codes) -> tuple[int, Floats]:
         """The leaves of an index, and the figures of an :class:`Option` from ``seconds`` on.
 
-        Leaves are given to slots as those of a new stream are.
+        Args:
+            index: the index.
+            mapping: int32[n], the slot of each leaf.
         """
-        slots = self._slots
-        version = RoutingVersion(0, index, karmarkar_karp(index.leaves.load, slots), slots)
-        owner = version.route_objects(self._objects)
-        objects, matches, candidates, found = (
-            np.bincount(owner, each, slots) for each in (self._weights, self._matches, self._candidates, self._found)
+        slots, n = self._slots, len(self._objects)
+        version = RoutingVersion(0, index, mapping, slots)
+        row, _, slot = version.deliver(self._objects)
+        objects, candidates, found = (
+            np.bincount(slot[:n], each, slots) for each in (self._weights, self._candidates, self._found)
         )
+        copies = np.bincount(slot[n:], self._weights[row[n:]], slots)
+        matches = np.bincount(slot, (self._matches / np.bincount(row, minlength=n))[row], slots)
         entries = self._sent(version, *self._continuous)
         asks = self._sent(version, *self._asked) + self._reached(version)
-        columns = np.stack([objects, entries, matches, candidates, asks, found])
-        seconds = 1e-6 * np.array(astuple(self._costs)) @ columns
+        columns = np.stack([objects, copies, entries, matches, candidates, asks, found])
+        seconds = 1e-6 * np.array([self._costs.object, *astuple(self._costs)]) @ columns
         slowest = int(seconds.argmax())
         return len(index.leaves), np.array([seconds[slowest], seconds.mean(), *columns[:, slowest]])
 

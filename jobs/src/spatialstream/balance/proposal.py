@@ -21,12 +21,12 @@ import numpy as np
 from spatialstream.balance.adjusting import adjust
 from spatialstream.balance.fm import full_mapping, moved_queries
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
-from spatialstream.balance.planner import ENOUGH, MEASURED, Plan, plan
+from spatialstream.balance.planner import ENOUGH, MEASURED, Plan, check_sample, plan
 from spatialstream.balance.pm import partial_mapping
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.base import Changes, GlobalIndex
-from spatialstream.index.kinds import AUTO, KINDS, STRATEGIES, kind_named
+from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, STRATEGIES, kind_named
 from spatialstream.index.origins import Origins
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
@@ -284,6 +284,7 @@ class _Attempts:
             problem = f"a rebuild needs at least {ENOUGH:,} sampled objects, and there are {found:,}"
             raise SettingError("strategy", f"{problem}; try again later")
         planned = self._planned(sample)
+        check_sample(_made(self.version, self.kind), sample.objects, sample.queries)
         made = rebuild(self.version, self.counts, sample, self.statistics, self.settings, planned)
         note = f"from {len(sample.objects):,} objects and {len(sample.queries):,} queries"
         reason = "" if planned is None else planned.reason
@@ -339,9 +340,20 @@ def usable(
     missing = set(STRATEGIES) - set(_strategies(version, kind))
     if objects < ENOUGH:
         missing.add("rebuild")
+    elif sample is not None:
+        made = kind_named(_made(version, kind)).implementation
+        if made.lacking(sample.objects, sample.queries):
+            missing.add("rebuild")
     if not objects:
         missing |= kind_named(version.index.kind).implementation.sampled
     return [each for each in strategies if each not in missing]
+
+
+def _made(version: RoutingVersion, kind: str | None) -> str:
+    """The kind of index that a rebuild makes for sure; the default if the planner chooses it."""
+    if kind == AUTO:
+        return DEFAULT
+    return version.index.kind if kind is None else kind
 
 
 def _badness(slots: Floats) -> tuple[float, float]:

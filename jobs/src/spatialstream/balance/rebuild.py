@@ -14,7 +14,8 @@ counts of the old leaves.
 
 Leaves are assigned as by FM: Karmarkar and Karp's subsets, assigned to slots so that the fewest queries move. Then
 leaves are moved back, one by one, to the slot that already has most of their queries, those that save most first, as
-long as no slot's load deviates from the mean by more than :data:`SLACK`.
+long as no slot's load deviates from the mean by more than :data:`SLACK`. Where the kind of index says itself which
+leaves share a slot, as the kd^t-tree does, its subsets are assigned so, and stay together.
 
 Cost: that of Algorithm 1, and O(sampled queries x leaves) for the queries.
 """
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.balance.fm import full_mapping
+from spatialstream.balance.fm import assign, full_mapping
 from spatialstream.balance.loads import LeafCounts, asked_of, expected, imbalance, slot_loads
 from spatialstream.balance.planner import ENOUGH, Plan
 from spatialstream.balance.settings import BalanceSettings
@@ -85,12 +86,12 @@ def rebuild(
         plan: the kind of the index, and how many leaves it is to have, exactly if the planner chose it; None: the same
             kind, see the module.
     """
-    build = kind_named(version.index.kind if plan is None else plan.kind).implementation.build
+    implementation = kind_named(version.index.kind if plan is None else plan.kind).implementation
     slots, leaves = version.slots, len(version.index.leaves) if plan is None else plan.leaves
     asked = asked_of(version.index, counts, statistics)
     known = expected(version.index, statistics)
     while True:
-        index = build(sample.objects, leaves, statistics)
+        index, placed = implementation.place(sample.objects, leaves, statistics, slots)
         origins = _origins(version.index, index, sample)
         objects, rate = (origins.carry_objects(each) for each in (counts.objects, counts.rate))
         cells = statistics.cells_of(index.leaves.box)
@@ -98,13 +99,17 @@ def rebuild(
         if asked is not None:
             now = origins.carry_asked(asked, known, expected(index, statistics))
         loads = statistics.workloads(cells, objects, rate, index.coverage(statistics, cells), now)
-        mapping = full_mapping(loads, slots, origins, version.mapping, counts.continuous)
+        if implementation.placed is None:
+            mapping = full_mapping(loads, slots, origins, version.mapping, counts.continuous)
+        else:
+            mapping = assign(placed, np.arange(slots, dtype=np.int32), origins, version.mapping, counts.continuous)
         even = imbalance(slot_loads(loads, mapping, slots)) <= min(_EVEN, settings.imbalance)
         if even or (plan is not None and plan.table) or 4 * leaves > settings.leaves or len(index.leaves) < leaves:
             break
         leaves *= 4
-    settled = settle(mapping, loads, _kept(origins, version, counts.continuous))
-    return Rebuilt(index.weighed(objects, loads), settled, origins)
+    if implementation.placed is None:
+        mapping = settle(mapping, loads, _kept(origins, version, counts.continuous))
+    return Rebuilt(index.weighed(objects, loads), mapping, origins)
 
 
 def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:

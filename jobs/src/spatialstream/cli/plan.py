@@ -57,7 +57,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _text(found: Plan) -> str:
     from spatialstream.model.tables import aligned
 
-    head = ["", "kind", "leaves", "slowest slot", "mean", "objects", "continuous", "matches", "asked"]
+    head = ["", "kind", "leaves", "slowest slot", "mean", "objects", "copies", "continuous", "matches", "asked"]
     table = aligned(head, [_row(each, found) for each in found.table], right=range(2, len(head)))
     said = f"{found.reason[0].upper()}{found.reason[1:]}."
     return "\n".join([f"--index {found.kind} --leaves {found.leaves}", "", said, "", *table])
@@ -66,5 +66,5 @@ def _text(found: Plan) -> str:
 def _row(option: Option, found: Plan) -> list[str]:
     taken = (option.kind, option.wanted) == (found.kind, found.leaves)
     times = [f"{1e3 * seconds:,.1f} ms" for seconds in (option.seconds, option.mean)]
-    counts = [f"{count:,.0f}" for count in (option.objects, option.entries, option.matches, option.asks)]
+    counts = [f"{count:,.0f}" for count in (option.objects, option.copies, option.entries, option.matches, option.asks)]
     return ["*" if taken else "", option.kind, f"{option.wanted:,}", *times, *counts]

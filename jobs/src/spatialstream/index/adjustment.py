@@ -12,12 +12,14 @@ from typing import Any, Protocol
 
 from spatialstream.index.base import Changes, GlobalIndex
 from spatialstream.index.origins import Origins
+from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
 
-__all__ = ["Adjuster", "Adjustment", "Builder", "Implementation", "LeafLoads", "Limits"]
+__all__ = ["Adjuster", "Adjustment", "Builder", "Implementation", "LeafLoads", "Limits", "Placer"]
 
 
 class Limits(Protocol):
@@ -93,6 +95,14 @@ Adjuster = Callable[[Any, LeafLoads, Statistics, int, Limits], Adjustment]
 """Adjusts an index of its kind for a number of slots; the index is not modified."""
 
 
+Placer = Callable[[ObjectBatch, int, Statistics, int], tuple[GlobalIndex, Codes]]
+"""As a :data:`Builder`, for this number of slots; returns the slot of each leaf, int32[n], too."""
+
+
+def _nothing(objects: ObjectBatch, queries: QueryBatch) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Implementation:
     """What the package of a kind provides.
@@ -102,9 +112,28 @@ class Implementation:
         build: builds one.
         adjusters: the strategies that adjust one, by name.
         sampled: those of them that need a sample.
+        placed: builds one and assigns its leaves to slots, if it matters which of them share one; None: loads decide.
+        lacking: what a sample of objects and queries lacks for one, as the rest of "needs ..."; "" if nothing. By
+            default none lacks anything.
     """
 
     index: type[GlobalIndex]
     build: Builder
     adjusters: Mapping[str, Adjuster] = field(default_factory=dict)
     sampled: frozenset[str] = frozenset()
+    placed: Placer | None = None
+    lacking: Callable[[ObjectBatch, QueryBatch], str] = _nothing
+
+    def place(self, objects: ObjectBatch, leaves: int, statistics: Statistics, slots: int) -> tuple[GlobalIndex, Codes]:
+        """Build an index and assign its leaves to slots, as the kind does it, or else by Karmarkar and Karp's method.
+
+        Args:
+            objects: a sample of the stream.
+            leaves: about how many leaves.
+            statistics: J.
+            slots: number of slots.
+        """
+        if self.placed is not None:
+            return self.placed(objects, leaves, statistics, slots)
+        index = self.build(objects, leaves, statistics)
+        return index, karmarkar_karp(index.leaves.load, slots)

@@ -6,7 +6,11 @@ An index is immutable. Every router holds a copy, so it is small, consists of fl
 **Home and copies.** Each object has one *home* leaf, which stores it and serves snapshot queries, CKQs and CTQs. An
 index that registers a CRQ in fewer leaves than it concerns by space, for example by the query's least frequent keyword
 (PS2Stream, section IV-C), delivers *copies* of an object to further leaves, where it is matched with the CRQs there and
-not stored. :attr:`GlobalIndex.replicates` says whether an index does so. No index of this release does.
+not stored. :attr:`GlobalIndex.replicates` says whether an index does so.
+
+An object and a CRQ that it matches may meet at several leaves, and so in several slots. The slot of one of them reports
+the match, the pair's *reporter*: a function of the object, the query's words and the index, which every slot computes
+alike. So nothing has to be removed later, as PS2Stream's merger does (section III-B).
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
 
 __all__ = ["Changes", "GlobalIndex", "LeafWords", "Leaves"]
 
@@ -71,7 +76,8 @@ class GlobalIndex(ABC):
 
     Each object has exactly one home leaf. The leaf's box contains the object, and it depends only on the object and the
     index. Each query goes to every leaf that may be the home of an object of its region; a CRQ of an index that
-    replicates goes to leaves of which each matching object reaches at least one, as its home or as a copy.
+    replicates goes to leaves of which each matching object reaches at least one, as its home or as a copy: that of
+    :meth:`reporter`.
     """
 
     kind: ClassVar[str]
@@ -90,14 +96,35 @@ class GlobalIndex(ABC):
     def route_objects(self, objects: ObjectBatch) -> Codes:
         """The home leaf of each of n objects, int32[n]."""
 
-    def copies(self, objects: ObjectBatch, words: LeafWords) -> tuple[Codes, Codes]:
+    def copies(self, objects: ObjectBatch, words: LeafWords | None = None) -> tuple[Codes, Codes]:
         """Further leaves in which objects may match a CRQ, in the format of :meth:`route_queries`; by default none.
 
         Args:
             objects: the objects.
-            words: the words under which CRQs are registered at each leaf.
+            words: at least the words under which CRQs are registered at each leaf (:meth:`registered`); None: they may
+                be any.
         """
         return np.empty(0, np.int32), np.empty(0, np.int32)
+
+    def registered(self, queries: QueryBatch) -> LeafWords:
+        """The words under which :meth:`route_continuous` registers CRQs at each leaf, without duplicates.
+
+        By default none, because :meth:`copies` asks for none.
+        """
+        return np.zeros(len(self.leaves) + 1, np.int64), np.empty(0, np.uint64)
+
+    def reporter(self, objects: ObjectBatch, row: Codes, keywords: TermLists, query: Codes) -> Codes:
+        """The leaf whose slot reports each of m matches of an object and a CRQ, int32[m]; by default the object's home.
+
+        Both are at this leaf: the query by :meth:`route_continuous`, the object as its home or one of :meth:`copies`.
+
+        Args:
+            objects: the objects.
+            row: int32[m], the object of each match.
+            keywords: the keyword expressions of queries.
+            query: int32[m], the expression of each match, which the object satisfies.
+        """
+        return self.route_objects(objects)[row]
 
     def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         """The leaves of each query: (row int32[m], leaf int32[m]), ascending by (row, leaf) and without duplicates.

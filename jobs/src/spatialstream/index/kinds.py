@@ -79,6 +79,12 @@ KINDS = {
             ("PM", "FM", "SM", "SH", "rebuild"),
             "the Augmented Grid of Tornado: rectangles of cells of a fine grid, smaller where there is more load",
         ),
+        Kind(
+            "kd-t",
+            "spatialstream.index.kd_t",
+            ("PM", "FM", "rebuild"),
+            "the kd^t-tree of PS2Stream: cells of a kd-tree, of which some are divided by words",
+        ),
         Kind("grid", "spatialstream.index.grid", ("PM", "FM"), "a uniform grid of equal cells, which never change"),
     )
 }

@@ -203,6 +203,8 @@ class Statistics:
             counts in equal parts for its groups.
         objects: float64[n], objects in each cell.
         span: the time in ms in which they arrived.
+        crqs: the CRQs among the queries, for an index that registers them by words.
+        crq_counts: float64[crqs], how many CRQs each stands for.
     """
 
     space: Space
@@ -221,6 +223,8 @@ class Statistics:
     shapes: tuple[CellCounts, CellCounts]
     objects: Floats
     span: float
+    crqs: QueryBatch
+    crq_counts: Floats
 
     @classmethod
     def of(
@@ -248,6 +252,8 @@ class Statistics:
         if not len(queries) or (queries.code == CANCEL).any():
             chosen = np.flatnonzero(queries.code != CANCEL)
             queries, asked = queries.take(chosen), asked[chosen]
+        range_queries = np.flatnonzero(queries.code == CODE[QueryType.CRQ])
+        crqs, crq_counts = queries.take(range_queries), asked[range_queries]
         centres = _centres(space, queries)
         if levels is None:
             x, y = np.append(objects.x, centres[0]), np.append(objects.y, centres[1])
@@ -324,6 +330,8 @@ class Statistics:
             (CellCounts(reaching[SRQ], *shapes, basis[SRQ]), CellCounts(reaching[SKQ], *shapes, basis[SKQ])),
             counts,
             float(span),
+            crqs,
+            crq_counts,
         )
 
     # -------------------------------------------------------------------------------------------- probabilities, rates

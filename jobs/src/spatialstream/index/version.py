@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.index.adjustment import Builder
-from spatialstream.index.base import GlobalIndex
+from spatialstream.index.base import GlobalIndex, LeafWords
 from spatialstream.index.kinds import DEFAULT, KINDS, kind_named
 from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.statistics import Statistics
@@ -63,6 +63,31 @@ class RoutingVersion:
     def route_objects(self, objects: ObjectBatch) -> Codes:
         """The slot of each object, int32[n]."""
         return self.mapping[self.index.route_objects(objects)]
+
+    def deliver(self, objects: ObjectBatch, words: LeafWords | None = None) -> tuple[Ints, Codes, Codes]:
+        """Where each object goes: its home, and the other slots that have a copy, each slot once.
+
+        Args:
+            objects: n objects.
+            words: see :meth:`GlobalIndex.copies`.
+
+        Returns:
+            row int64[m], leaf int32[m], slot int32[m]: first the n homes in order; then the copies, ascending by row,
+            with ``~leaf`` of the first leaf of theirs in the slot.
+        """
+        home = self.index.route_objects(objects)
+        row, slot = np.arange(len(home)), self.mapping[home]
+        if not self.index.replicates:
+            return row, home, slot
+        copied, leaf = self.index.copies(objects, words)
+        other = self.mapping[leaf] != slot[copied]
+        copied, leaf = copied[other].astype(np.int64), leaf[other]
+        _, first = np.unique(copied * self.slots + self.mapping[leaf], return_index=True)
+        first.sort()
+        copied, leaf = copied[first], leaf[first]
+        parts = (row, copied), (home, ~leaf), (slot, self.mapping[leaf])
+        rows, leaves, slots = (np.concatenate(pair) for pair in parts)
+        return rows, leaves, slots
 
     def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         """The slots of each query: (row int32[m], slot int32[m]), ascending by row, each slot once per row."""
@@ -134,12 +159,14 @@ def build(
     Raises:
         SettingError: there is no such kind of index.
     """
-    builder = builder or kind_named(kind).implementation.build
+    implementation = kind_named(kind).implementation
     if not len(objects):
         objects = _uniform_objects(space)
     span = max(float(objects.t.max() - objects.t.min()), 1.0)
     everywhere = Query("", 0, Predicate(), TopTerms(1), Lifetime(0))
     history = Statistics.of(space, objects, QueryBatch.concat([queries, QueryBatch.of([everywhere])]), span, levels)
+    if builder is None:
+        return RoutingVersion(number, *implementation.place(objects, leaves, history, slots), slots)
     index = builder(objects, leaves, history)
     return RoutingVersion(number, index, karmarkar_karp(index.leaves.load, slots), slots)
 
@@ -161,6 +188,7 @@ def prepare() -> None:
     asked = QueryBatch.of([Query("", 0, Predicate(Circle(0.0, 0.0, 1.0), ("a",)), Everything(), Lifetime(1))])
     for sample, kind in product((objects, ObjectBatch.of([])), KINDS):
         version = build(WGS84, sample, asked, 4, 1, kind=kind)
-        version.route_objects(objects)
+        version.deliver(objects)
         version.route_queries(asked)
+        version.index.reporter(objects, np.zeros(1, np.int32), asked.keywords, np.zeros(1, np.int32))
         version.index.nearest_leaves(np.zeros((1, 2)))

@@ -106,8 +106,9 @@ def answer_stream(
         history: objects like those to come, by which the space is divided; default: the first micro-batch.
         slots: worker slots; default: one for each core, at least two. Like ``space``, ``interval``, ``retention`` and
             ``rule`` it must not change during the stream's lifetime.
-        index: kind of the global index, ``"qt-tree"``, ``"a-grid"``, ``"grid"``, or ``"auto"``: what suits the first
-            objects; default: that of the checkpoint, else a QT-tree. It must not change during the stream's lifetime.
+        index: kind of the global index, ``"qt-tree"``, ``"a-grid"``, ``"kd-t"``, ``"grid"``, or ``"auto"``: what suits
+            the first objects; default: that of the checkpoint, else a QT-tree. It must not change during the stream's
+            lifetime.
         leaves: minimum number of leaves of the index (θ).
         space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
         interval: Δ: granularity in which old objects are dropped. This and the other durations are ms, or text such as

@@ -87,8 +87,8 @@ class RunSettings:
         output: folder for ``results/`` and ``rejected/``.
         slots: worker slots. Results do not depend on it, nor on ``index``, ``leaves`` or ``epoch_records``.
         leaves: minimum number of leaves of the index (θ).
-        index: kind of the global index, ``"qt-tree"``, ``"a-grid"``, ``"grid"``, or ``"auto"``: what suits the data,
-            of as many leaves as it needs.
+        index: kind of the global index, ``"qt-tree"``, ``"a-grid"``, ``"kd-t"``, ``"grid"``, or ``"auto"``: what suits
+            the data, of as many leaves as it needs.
         interval: Δ: granularity in which old objects are dropped; this and the retention are ms, or text such as
             ``"30m"``, or time differences.
         retention: how far snapshot queries can look back; None keeps everything.

@@ -24,8 +24,9 @@ class Load:
     """The work of a slot in an epoch.
 
     Attributes:
-        objects: n, the number of objects.
-        leaf: int32[n], the leaf of each; None if there are no objects, or if not all leaves are of one version.
+        objects: the number of objects whose home is here.
+        leaf: int32[n], the leaf of each of n objects; None if there are none, or if not all leaves are of one version.
+        home: bool[n], whether its home is here, otherwise it is a copy; None: all are at home.
         checked: int32[n], candidates of CRQs that are checked for each.
         matched: int64[n], matches of CRQs of each.
         queries: the queries that come, of all types.
@@ -36,6 +37,7 @@ class Load:
 
     objects: int = 0
     leaf: npt.NDArray[np.int32] | None = None
+    home: npt.NDArray[np.bool_] | None = None
     checked: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     matched: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     queries: list[QueryBatch] = field(default_factory=list)

@@ -56,7 +56,9 @@ BLOCK_TYPE = "slot int, kind string, data binary"
 
 # ROUTE -> WORK
 OBJECTS = "objects"
-"""Objects of one router partition for one slot, in (t, id, x, y) order."""
+"""Objects of one router partition for one slot, in (t, id, x, y) order, with their numbers (``seq``) and leaves
+(``leaf``: the home, or ``~leaf`` of another leaf that a copy is for). The schema's metadata has the version under which
+they were routed, if its index replicates (:mod:`~spatialstream.stages.copies`)."""
 REGISTERED = "registered"
 """Admitted queries of one router partition with their numbers, in stream order, which is ascending by number."""
 ENDED = "ended"

@@ -1,9 +1,10 @@
 """ROUTE: objects and queries of an epoch become blocks, one per slot and router partition.
 
-Objects go to the slot of their leaf. Queries are first admitted by the registry (is the id free? does the cancelled
+Objects go to the slot of their leaf, and copies of them to the slots of other leaves, if the index delivers any
+(:mod:`~spatialstream.stages.copies`). Queries are first admitted by the registry (is the id free? does the cancelled
 query exist?), numbered, and then go to every slot that has a leaf which their region meets: by space only (paper,
-section 4.2). Every router partition ends the epoch with a marker to every slot, so a slot knows that it has seen
-everything.
+section 4.2), except CRQs of an index that registers them by words. Every router partition ends the epoch with a marker
+to every slot, so a slot knows that it has seen everything.
 
 In a stream that serves subscriptions only, objects that no continuous query can match are dropped
 (:mod:`~spatialstream.stages.words`); words are counted before that.
@@ -35,6 +36,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.records.decode import rejected_line
 from spatialstream.stages import messages
+from spatialstream.stages.copies import routed_under
 from spatialstream.stages.corpus import CorpusCounts, Tally, tables_of, write_parts
 from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.learning import write_sample
@@ -240,7 +242,7 @@ def parts_of(kind: str, content: pa.RecordBatch, largest: int = LARGEST_BLOCK) -
             own = replace(objects, terms=objects.terms.compact()).to_arrow()
             for name in ("seq", "leaf"):
                 own = own.append_column(name, piece.column(name))
-            yield from parts_of(kind, own, largest)
+            yield from parts_of(kind, own.replace_schema_metadata(content.schema.metadata), largest)
         elif kind == messages.REGISTERED:
             queries = QueryBatch.from_arrow(piece.drop_columns(["number"]))
             yield from parts_of(kind, queries_with_numbers(queries, numbers(piece, "number")), largest)
@@ -288,14 +290,17 @@ def _route_objects(
     seq = base + np.arange(len(objects))
     if kept is not None and len(kept) < len(objects):
         objects, seq = objects.take(kept), seq[kept]
-    leaves = routing.active.index.route_objects(objects)
-    slots = routing.active.mapping[leaves]
+    row, leaf, slots = routing.active.deliver(objects)
+    copied = len(row) > len(objects)
     for slot in np.unique(slots).tolist():
-        rows = np.flatnonzero(slots == slot)
+        here = rows = np.flatnonzero(slots == slot)
+        if copied:  # copies are among the others, in order
+            here = here[np.argsort(row[here])]
+            rows = row[here]
         mine = objects if len(rows) == len(objects) else objects.take(rows)
         block = replace(mine, terms=mine.terms.compact()).to_arrow()
-        block = block.append_column("seq", pa.array(seq[rows])).append_column("leaf", pa.array(leaves[rows]))
-        yield slot, messages.OBJECTS, block
+        block = block.append_column("seq", pa.array(seq[rows])).append_column("leaf", pa.array(leaf[here]))
+        yield slot, messages.OBJECTS, routed_under(block, routing.active)
 
 
 def _route_queries(share: QueryShare, routing: Routing, registry: QueryRegistry) -> Iterator[Block]:

@@ -42,6 +42,7 @@ from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
+from spatialstream.stages.copies import Delivery, leaves_of
 from spatialstream.stages.corpus import CorpusTables, kept_tables
 from spatialstream.stages.kinds import CONTINUOUS
 from spatialstream.stages.kinds.base import Arrived
@@ -211,7 +212,7 @@ def work(
     _drop(indexes, None if turn.known else f"slot-{slot:04d}-{turn.number:09d}")
     tables, left = kept_tables(indexes.tables, _tables_of(rows))
     indexes.objects.corpora = CorpusTables.among(storage, tables)
-    yield from _apply(slot, rows, indexes, turn, load)
+    yield from _apply(slot, rows, indexes, turn, load, storage)
     indexes.tables, indexes.objects.corpora = left, CorpusTables.among(storage, left)
     _hand_over(slot, indexes, turn, storage, load)
     if changed:
@@ -406,8 +407,9 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
     ``tested`` is what :meth:`~spatialstream.local.base.ContinuousIndex.tested` of the indexes says, if it is something,
     and ``moved`` the continuous queries that changes of version moved, and the time for it.
     ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that received
-    objects. ``leaf_queries`` are queries that came, and in a census ``leaf_continuous`` the registered continuous
-    queries, by type and leaf.
+    objects. ``copies`` is the number of objects that came as copies, if there may be any; they count among what was
+    checked at a leaf and matched, and not among its objects. ``leaf_queries`` are queries that came, and in a census
+    ``leaf_continuous`` the registered continuous queries, by type and leaf.
     """
     record: dict[str, Any] = {
         "objects": load.objects,
@@ -421,8 +423,10 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         record["moved"] = {step: (queries, round(seconds, 7)) for step, (queries, seconds) in load.moved.items()}
     if tested := _tested(indexes):
         record["tested"] = tested
+    if load.home is not None:
+        record["copies"] = int(np.count_nonzero(~load.home))
     if load.leaf is not None:
-        record |= _objects_by_leaf(load.leaf, load.checked, load.matched)
+        record |= _objects_by_leaf(load.leaf, load.home, load.checked, load.matched)
     if load.queries or turn.census:
         version = load_version(storage, turn.version)
         code = np.concatenate([np.empty(0, np.int8), *(queries.code for queries in load.queries)])
@@ -459,12 +463,15 @@ def _tested(indexes: SlotIndexes) -> dict[str, int]:
 
 
 def _objects_by_leaf(
-    leaf: npt.NDArray[np.int32], checked: npt.NDArray[np.int32], matched: npt.NDArray[np.int64]
+    leaf: npt.NDArray[np.int32],
+    home: npt.NDArray[np.bool_] | None,
+    checked: npt.NDArray[np.int32],
+    matched: npt.NDArray[np.int64],
 ) -> dict[str, list[int]]:
     leaves, position = np.unique(leaf, return_inverse=True)
     return {
         "leaves": leaves.tolist(),
-        "leaf_objects": np.bincount(position).tolist(),
+        "leaf_objects": np.bincount(position, home).astype(np.int64).tolist(),
         "leaf_checked": np.bincount(position, checked).astype(np.int64).tolist(),
         "leaf_matches": np.bincount(position, matched).astype(np.int64).tolist(),
     }
@@ -475,8 +482,8 @@ def _queries_by_leaf(
 ) -> dict[str, tuple[list[int], list[int]]]:
     """The number of queries that concern each leaf of the slot: type -> (leaves, counts), without zeros.
 
-    A query concerns the leaves that its region meets; an SKQ the nearest one, which is asked first. A CKQ concerns the
-    whole space and is on every slot whatever its leaves, so it is counted for none.
+    A query concerns the leaves that its region meets, or at which it is registered; an SKQ the nearest one, which is
+    asked first. A CKQ concerns the whole space and is on every slot whatever its leaves, so it is counted for none.
     """
     n = len(version.index.leaves)
     keys = [np.empty(0, np.int64)]
@@ -485,7 +492,10 @@ def _queries_by_leaf(
         leaves = version.index.nearest_leaves(queries.at[nearest])
         keys.append(queries.code[nearest].astype(np.int64) * n + leaves)
         regional = np.flatnonzero(_REGIONAL[queries.code])
-        row, leaf = version.index.route_regions(queries.regions.take(regional))
+        if version.index.replicates:  # CRQs by their words too
+            row, leaf = version.index.route_queries(queries.take(regional))
+        else:
+            row, leaf = version.index.route_regions(queries.regions.take(regional))
         keys.append(queries.code[regional[row]].astype(np.int64) * n + leaf)
     key, count = np.unique(np.concatenate(keys), return_counts=True)
     code, leaf = np.divmod(key, n)
@@ -497,7 +507,9 @@ def _queries_by_leaf(
 # ----------------------------------------------------------------------------------------------------------- an epoch
 
 
-def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, load: Load) -> Iterator[Block]:
+def _apply(
+    slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, load: Load, storage: Storage
+) -> Iterator[Block]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
@@ -525,19 +537,22 @@ def _apply(slot: int, rows: Sequence[Block], indexes: SlotIndexes, turn: Round, 
         with load.spending("objects"):
             seq = np.concatenate([numbers(part, "seq") for part in parts])
             objects = ObjectBatch.concat([ObjectBatch.from_arrow(part.drop_columns(["seq", "leaf"])) for part in parts])
-            load.leaf = np.concatenate([numbers(part, "leaf") for part in parts])
+            load.leaf, delivery = leaves_of(parts), Delivery.of(slot, parts, storage)
             order = np.lexsort((seq, objects.t))
             if (np.diff(order) != 1).any():  # in a round late objects come after later ones
                 objects, seq, load.leaf = objects.take(order), seq[order], load.leaf[order]
-        load.objects = len(objects)
+                delivery = None if delivery is None else delivery.take(order)
         settings = indexes.settings
-        arrived = Arrived(objects, seq, settings.space, settings.mergers, turn.known, load)
+        arrived = Arrived(objects, seq, settings.space, settings.mergers, turn.known, load, delivery)
+        at_home = arrived.at_home()
+        load.objects, load.home = len(at_home.objects), None if delivery is None else delivery.home
         for each, index in indexes.continuous():
-            for name, content in CONTINUOUS[each.type].match(index, arrived):
+            stage = CONTINUOUS[each.type]
+            for name, content in stage.match(index, arrived if stage.copied else at_home):
                 yield slot, name, content
         if settings.stores:
             with load.spending("objects"):
-                indexes.objects.append(objects)
+                indexes.objects.append(at_home.objects)
     if snapshots is not None:
         queries, number = snapshots
         looked_at = reach(queries, indexes.settings.retention, indexes.watermark)

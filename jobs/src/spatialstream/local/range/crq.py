@@ -39,6 +39,7 @@ from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
 
 __all__ = ["DEFAULT_TIERING", "MOST_TESTED", "ContinuousRangeIndex", "Matches", "Tiering", "prepare"]
 
@@ -122,6 +123,7 @@ class Matches:
         tier, position: int32[m], location of the query.
         ids: the ids of each tier, so that matches stay readable when the index changes.
         shown: which fields rows show, of each tier; None: no query of it chooses.
+        grids: the queries of each tier.
         checked: int32[objects], number of postings read for each object of the batch, the measure of the work done.
     """
 
@@ -131,6 +133,7 @@ class Matches:
     position: Codes
     ids: tuple[pa.StringArray, ...]
     shown: tuple[Choices | None, ...]
+    grids: tuple[Grid, ...]
     checked: Codes
 
     def __len__(self) -> int:
@@ -140,12 +143,12 @@ class Matches:
         """The pairs from ``first`` up to ``last`` (exclusive), as views."""
         part = slice(first, last)
         pairs = self.object[part], self.number[part], self.tier[part], self.position[part]
-        return Matches(*pairs, self.ids, self.shown, self.checked)
+        return Matches(*pairs, self.ids, self.shown, self.grids, self.checked)
 
     def take(self, pairs: Ints) -> Matches:
         """Select pairs; ``checked`` is unchanged."""
         taken = self.object[pairs], self.number[pairs], self.tier[pairs], self.position[pairs]
-        return Matches(*taken, self.ids, self.shown, self.checked)
+        return Matches(*taken, self.ids, self.shown, self.grids, self.checked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -448,7 +451,7 @@ class ContinuousRangeIndex(MovableIndex):
         self._flush()
         if not self._tiers or len(objects) == 0:
             none = np.empty(0, np.int32)
-            return Matches(none, np.empty(0, np.int64), none, none, (), (), np.zeros(len(objects), np.int32))
+            return Matches(none, np.empty(0, np.int64), none, none, (), (), (), np.zeros(len(objects), np.int32))
         batch = ProbeBatch.of(self.space, objects, self._posted)
         found = []
         for tier in self._tiers:
@@ -461,7 +464,8 @@ class ContinuousRangeIndex(MovableIndex):
             only, tier = found[0], self._tiers[0]
             zeros = np.zeros(len(only.queries), np.int32)
             numbers = tier.numbers[only.queries]
-            return Matches(only.objects, numbers, zeros, only.queries, (tier.ids,), (tier.shown,), only.checked)
+            of_tier = (tier.ids,), (tier.shown,), (tier.grid,)
+            return Matches(only.objects, numbers, zeros, only.queries, *of_tier, only.checked)
         cursor = np.sum([each.starts[:-1] for each in found], axis=0)
         m = sum(len(each.queries) for each in found)
         object_, tiers, position = (np.empty(m, np.int32) for _ in range(3))
@@ -475,7 +479,8 @@ class ContinuousRangeIndex(MovableIndex):
             tiers, position = tiers[order], position[order]
         ids, shown = (tuple(getattr(tier, name) for tier in self._tiers) for name in ("ids", "shown"))
         checked: Codes = np.add.reduce([each.checked for each in found], dtype=np.int32)
-        return Matches(object_, number, tiers, position, ids, shown, checked)
+        grids = tuple(tier.grid for tier in self._tiers)
+        return Matches(object_, number, tiers, position, ids, shown, grids, checked)
 
     def ids_of(self, matches: Matches) -> pa.StringArray:
         """The id of the query of each match."""
@@ -489,6 +494,17 @@ class ContinuousRangeIndex(MovableIndex):
         order = np.empty(len(matches), np.int64)
         order[np.concatenate(places)] = np.arange(len(matches))
         return pa.concat_arrays(parts).take(pa.array(order))
+
+    def keywords_of(self, matches: Matches) -> tuple[TermLists, Codes]:
+        """The keyword expressions of the queries of matches, and the one of each match, int32[m]."""
+        of, parts, known = np.empty(len(matches), np.int32), [TermLists.empty(0)], 0
+        for tier, grid in enumerate(matches.grids):
+            place = np.flatnonzero(matches.tier == tier)
+            positions, which = np.unique(matches.position[place], return_inverse=True)
+            of[place] = known + which
+            parts.append(grid.keywords.take(positions).compact())
+            known += len(positions)
+        return TermLists.concat(parts), of
 
     def shown_of(self, matches: Matches) -> tuple[Codes, list[tuple[str, ...]]] | None:
         """Which fields the row of each match shows: int32[m], its choice or -1 (all), and the choices; None: all do."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query
 from spatialstream.model.space import Space
+from spatialstream.stages.copies import Delivery
 from spatialstream.stages.kinds.rows import RowSink
 from spatialstream.stages.load import Load
 from spatialstream.stages.messages import columns, numbers
@@ -250,6 +251,7 @@ class Arrived:
         mergers: number of parts of MERGE.
         state_only: the rows of this round have been published, so only what changes MERGE's state is needed.
         load: takes the time that the work takes.
+        delivery: how they came, if there may be copies among them, see :mod:`~spatialstream.stages.copies`.
     """
 
     objects: ObjectBatch
@@ -258,6 +260,14 @@ class Arrived:
     mergers: int
     state_only: bool
     load: Load
+    delivery: Delivery | None = None
+
+    def at_home(self) -> Arrived:
+        """Without the objects that are copies."""
+        if self.delivery is None or self.delivery.home.all():
+            return self
+        rows = np.flatnonzero(self.delivery.home)
+        return replace(self, objects=self.objects.take(rows), seq=self.seq[rows], delivery=self.delivery.take(rows))
 
 
 class ContinuousStage(ABC):
@@ -267,11 +277,13 @@ class ContinuousStage(ABC):
         taken: kinds of blocks that MERGE takes as they come, in the order in which a slot made them.
         spooled: kinds of blocks that wait in a spool until all are in -> the column by which these are then read.
         merger: what MERGE keeps of the queries from round to round; None: nothing.
+        copied: whether copies of objects concern them; otherwise they are matched with objects at home alone.
     """
 
     taken: ClassVar[tuple[str, ...]] = ()
     spooled: ClassVar[Mapping[str, str]] = {}
     merger: ClassVar[type[ContinuousMerger] | None] = None
+    copied: ClassVar[bool] = False
 
     @abstractmethod
     def match(self, index: Any, arrived: Arrived) -> Iterator[Partial]:

@@ -20,6 +20,7 @@ from spatialstream.model.queries import Query
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import chosen
 from spatialstream.stages import messages
+from spatialstream.stages.copies import Delivery
 from spatialstream.stages.division import parts_of
 from spatialstream.stages.kinds.base import (
     Arrived,
@@ -65,9 +66,13 @@ class SnapshotRange(ListStage):
 
 
 class ContinuousRange(ContinuousStage):
-    """CRQ: each match when it arrives. Matches are counted even when their rows have been published."""
+    """CRQ: each match when it arrives. Matches are counted even when their rows have been published.
+
+    Of a match that several slots find, one keeps it (:mod:`~spatialstream.stages.copies`).
+    """
 
     taken = (messages.COUNTED, messages.LINES)
+    copied = True
 
     def match(self, index: ContinuousRangeIndex, arrived: Arrived) -> Iterator[Partial]:
         """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`."""
@@ -78,6 +83,9 @@ class ContinuousRange(ContinuousStage):
         for first, matches in load.each("match", index.match(objects)):
             part = slice(first, first + len(matches.checked))
             load.checked[part] = matches.checked
+            if arrived.delivery is not None and len(matches):
+                with load.spending("match"):
+                    matches = _reported(index, arrived, arrived.delivery, part, matches)
             if not len(matches):
                 continue
             load.matched[part] = np.bincount(matches.object, minlength=len(matches.checked))
@@ -98,6 +106,15 @@ class ContinuousRange(ContinuousStage):
 
     def merge(self, spools: Mapping[str, Iterable[pa.Table]], merger: None, watermark: int, sink: RowSink) -> None:
         """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`: all has been taken."""
+
+
+def _reported(
+    index: ContinuousRangeIndex, arrived: Arrived, delivery: Delivery, part: slice, matches: Matches
+) -> Matches:
+    """The matches that this slot reports."""
+    objects, here = arrived.objects.slice(part.start, part.stop), delivery.slice(part.start, part.stop)
+    mine = here.reported(objects, matches.object, *index.keywords_of(matches))
+    return matches if mine.all() else matches.take(np.flatnonzero(mine))
 
 
 def _lines(index: ContinuousRangeIndex, arrived: Arrived, part: slice, matches: Matches) -> Iterator[pa.RecordBatch]:

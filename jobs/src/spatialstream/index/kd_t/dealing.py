@@ -1,0 +1,124 @@
+"""Text partitioning of a cell: its words are dealt to shares (PS2Stream, PartitionNode of Algorithm 1).
+
+Words under which queries are registered are dealt by falling o_w q_w, the product of the objects and of the queries
+with the word, each to the share whose load (Definition 1) grows least. That counts *sets* of objects: a word costs a
+share nothing whose objects come for its other words anyway. The paper does not say how words are dealt.
+
+Left to itself the least growth would take all words to one share. So of the shares only those take part that have about
+the mean load or less (:data:`SLACK`). And only the :data:`MOST` words with the largest products are dealt; what is
+left, and every word that comes later, belongs to the share that its hash says.
+
+Cost: O(shares x objects with the word) for each word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spatialstream.index.kd_t.workload import ENTRY, NO_WORD, OBJECT, Workload
+from spatialstream.model.arrays import Ints, runs
+
+__all__ = ["MOST", "SLACK", "Dealt", "Part", "deal"]
+
+MOST = 1_024
+"""Maximum number of words of a cell that are dealt."""
+
+SLACK = 0.1
+"""A share takes part as long as its load exceeds the mean by at most this fraction of it. Without any slack the words
+of a topic, which the same objects have, would be torn apart: the share that has taken one is above the mean."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What comes to a leaf.
+
+    Attributes:
+        objects: the sampled objects, ascending.
+        entries: the entries of queries, ascending.
+        load: Definition 1.
+    """
+
+    objects: Ints
+    entries: Ints
+    load: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dealt:
+    """The shares of a cell.
+
+    Attributes:
+        parts: what comes to each.
+        words: int64[w], the words that were dealt, see :class:`Workload`; ascending.
+        shares: int64[w], the share of each.
+    """
+
+    parts: tuple[Part, ...]
+    words: Ints
+    shares: Ints
+
+    @property
+    def load(self) -> float:
+        """Of all shares."""
+        return sum(part.load for part in self.parts)
+
+
+def deal(workload: Workload, objects: Ints, entries: Ints, shares: int) -> Dealt:
+    """Deal the words of a cell.
+
+    Args:
+        workload: the sample.
+        objects: the objects of the cell.
+        entries: the entries of queries that concern it.
+        shares: how many shares.
+    """
+    word = workload.word[entries]
+    words, of = np.unique(word[word != NO_WORD], return_inverse=True)
+    worded, bare = entries[word != NO_WORD], entries[word == NO_WORD]
+    coming, standing = (np.bincount(of, each[worded], len(words)) for each in (workload.coming, workload.standing))
+    first, rows = _postings(workload, objects, words)
+    rate = workload.rate[objects]
+    frequent = np.bincount(np.repeat(np.arange(len(words)), np.diff(first)), rate[rows], len(words))
+    weight = frequent * standing
+    order = np.lexsort((workload.hashes[words], -weight))[:MOST]
+    chosen = order[weight[order] > 0.0]
+    share = (workload.hashes[words] % np.uint64(shares)).astype(np.int64)
+
+    member = np.zeros((shares, len(objects)), np.bool_)
+    member[(workload.ids[objects] % np.uint64(shares)).astype(np.int64), np.arange(len(objects))] = True
+    rates = member @ rate
+    comes, stands = (np.full(shares, float(each[bare].sum())) for each in (workload.coming, workload.standing))
+    for each in chosen.tolist():
+        has = rows[first[each] : first[each + 1]]
+        new = ~member[:, has] @ rate[has]
+        load = workload.pair * rates * stands + OBJECT * rates + ENTRY * comes
+        growth = workload.pair * ((rates + new) * (stands + standing[each]) - rates * stands) + OBJECT * new
+        growth[load > load.mean() * (1.0 + SLACK)] = np.inf
+        taken = int(growth.argmin())
+        share[each] = taken
+        member[taken, has] = True
+        rates[taken] += new[taken]
+        comes[taken] += coming[each]
+        stands[taken] += standing[each]
+    member[np.repeat(share, np.diff(first)), rows] = True  # the words that were not dealt too
+    parts = []
+    for each in range(shares):
+        here, there = objects[member[each]], np.sort(np.concatenate([bare, worded[share[of] == each]]))
+        parts.append(Part(here, there, workload.load(here, there)))
+    chosen = np.sort(chosen)
+    return Dealt(tuple(parts), words[chosen], share[chosen])
+
+
+def _postings(workload: Workload, objects: Ints, words: Ints) -> tuple[Ints, Ints]:
+    """The objects of a cell that have each word, as positions among them: (offsets int64[words + 1], positions)."""
+    place = np.full(len(workload.rate), -1, np.int64)
+    place[objects] = np.arange(len(objects))
+    starts, all_rows = workload.postings
+    sizes = starts[words + 1] - starts[words]
+    rows = place[all_rows[runs(starts[words], sizes)]]
+    here = rows >= 0
+    of = np.repeat(np.arange(len(words)), sizes)[here]
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(of, minlength=len(words)))])
+    return first, rows[here]
