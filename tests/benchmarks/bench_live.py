@@ -67,6 +67,7 @@ from spatialstream.store.reports import read_load, read_statistics
 from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.benchmarks import clocks, workload
 from tests.benchmarks.bench_index import make_queries
+from tests.benchmarks.pod import MemoryCgroup
 from tests.benchmarks.workload import SPACE
 from tests.executors import executors, master, spark_home
 from tests.objects import BUCKET, VARIABLES, ObjectServer, Proxy
@@ -173,7 +174,13 @@ def run_job(folder: Path, arguments: Sequence[str]) -> int:
 
 
 class ClockedJob(JobServer):
-    """A job whose steps are clocked, and with ``profile`` its tasks too."""
+    """A job whose steps are clocked, and with ``profile`` its tasks too.
+
+    Attributes:
+        pod: a cgroup that it is started in; None: that of this process.
+    """
+
+    pod: MemoryCgroup | None = None
 
     def __init__(
         self, folder: Path, job: str, arguments: Sequence[str], environment: dict[str, str], profile: bool
@@ -187,7 +194,8 @@ class ClockedJob(JobServer):
     def _command(self) -> list[str]:
         command = super()._command()
         at = command.index("spatialstream")
-        return [*command[:at], "tests.benchmarks.bench_live", "job", str(self.folder), *command[at + 1 :]]
+        command = [*command[:at], "tests.benchmarks.bench_live", "job", str(self.folder), *command[at + 1 :]]
+        return command if self.pod is None else self.pod.entered_by(command)
 
     def restart_killed(self) -> None:
         """Kill it with all of its processes, and have it started again; do not wait until it is."""

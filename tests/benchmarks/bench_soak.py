@@ -1,12 +1,23 @@
 """A live stream for an hour: is the memory of its processes stable once retention drops objects?
 
 ``python -m tests.benchmarks.bench_soak [--minutes M] [--retention MINUTES] [--rate R] [--continuous N] [--changes C]
-[--output DIR]``. 3,000 objects arrive per second, 20,000 CRQs are registered, and twice a second another one is
-registered and an earlier one is cancelled. Every few seconds the memory of each process of both jobs is recorded, from
-``spatialstream_process_memory_bytes``, and the size of the slots' state.
+[--cgroup DIR] [--output DIR]``. 3,000 objects arrive per second, 20,000 CRQs are registered, and twice a second another
+one is registered and an earlier one is cancelled. Every few seconds the memory of each process of both jobs is
+recorded, from ``spatialstream_process_memory_bytes``, and the size of the slots' state.
 
-The run passes if, after the retention period and a warm-up, no process ends with more than 5 % above its initial
-memory: the medians of the first and of the last quarter are compared. Writes ``soak.json`` and ``soak.svg``.
+The run passes if both jobs run until its end, and
+
+- no process grows by more than 5 % after the retention period and a warm-up: the medians of the first and of the last
+  quarter are compared;
+- the processes of a job never use more together than the limit that ``docs/production.md`` gives its pod: what they use
+  one retention after the start, and a quarter more.
+
+What is recorded counts pages that processes share in each of them, and misses peaks between two looks and what the
+kernel has for them. With ``--cgroup DIR`` each job runs in a memory cgroup below DIR, which gets the limit as soon as
+it is known; then the kernel must not have killed any process either. That takes root. DIR is made if missing, such as
+``/sys/fs/cgroup/soak``, or ``/sys/fs/cgroup/memory/soak`` for version 1 of cgroups.
+
+Writes ``soak.json`` and ``soak.svg``; the exit status is 1 if the run does not pass.
 """
 
 from __future__ import annotations
@@ -18,7 +29,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +44,7 @@ from spatialstream.model.queries import Cancellation, QueryBatch
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.zookeeper import ZooKeeperServer
 from tests.benchmarks.bench_live import YEAR, Live, Sample, Scale, asked_for, row, say, scraped, total
+from tests.benchmarks.pod import MemoryCgroup
 
 MOST = 0.05
 """By so much a process may grow."""
@@ -40,6 +52,12 @@ MOST = 0.05
 _MEMORY = "spatialstream_process_memory_bytes"
 _SETTLED = 1.25
 """Retentions after which memory is to be what it is: state is dropped in units of Δ."""
+JOBS = ("router", "worker")
+SPARE = 1.25
+"""A pod's limit over what its processes use one retention after the start, by ``docs/production.md``."""
+
+Looks = list[tuple[float, dict[str, float]]]
+"""Minute since the start, and bytes by process (``worker actor-0``) and of the state."""
 
 
 @dataclass(frozen=True)
@@ -101,23 +119,66 @@ def _change(live: Live, soak: Soak, ended: threading.Event) -> None:
     sender.flush()
 
 
-def _looks(live: Live, soak: Soak, ended: threading.Event) -> list[tuple[float, dict[str, float]]]:
-    """Memory of each process, by minute since it began, until all is over."""
-    found, began = list[tuple[float, dict[str, float]]](), time.monotonic()
-    while not ended.wait(soak.every):
-        sizes: Sample = {}
-        for job in (live.router, live.worker):
+def used(sizes: Mapping[str, float], job: str) -> float:
+    """Bytes of the processes of a job together, at one look."""
+    return sum(size for name, size in sizes.items() if name.startswith(f"{job} "))
+
+
+def limit(looks: Looks, job: str, retention: float) -> float | None:
+    """What the production guide gives the pod of a job, in bytes; None as long as it cannot be said.
+
+    Args:
+        looks: so far.
+        job: of :data:`JOBS`.
+        retention: minutes.
+    """
+    sizes = next((sizes for t, sizes in looks if t >= retention and used(sizes, job)), None)
+    return None if sizes is None else SPARE * used(sizes, job)
+
+
+def _look(live: Live) -> dict[str, float]:
+    """Memory of each process, and the size of the state; nothing of a job that does not answer."""
+    sizes: Sample = {}
+    for job in (live.router, live.worker):
+        try:
             metrics = scraped(job.port)
-            named = {name.partition('"')[2].rstrip('"}'): size for name, size in metrics.items() if _MEMORY in name}
-            sizes |= {f"{job.name} {process}": size for process, size in named.items()}
-            if job is live.worker:
-                sizes["state"] = total(metrics, "slot_state_bytes")
-        found.append(((time.monotonic() - began) / 60.0, sizes))
-    return found
+        except OSError:
+            continue
+        named = {name.partition('"')[2].rstrip('"}'): size for name, size in metrics.items() if _MEMORY in name}
+        sizes |= {f"{job.name} {process}": size for process, size in named.items()}
+        if job is live.worker:
+            sizes["state"] = total(metrics, "slot_state_bytes")
+    return sizes
 
 
-def run(output: str | Path = "bench-output", soak: Soak | None = None) -> list[dict[str, Any]]:
-    """The figures; servers and jobs are stopped in any case."""
+def _watch(live: Live, soak: Soak, looks: Looks, pods: Mapping[str, MemoryCgroup], ended: threading.Event) -> None:
+    """Look at the memory of each process until all is over; limit each pod as soon as its limit is known."""
+    began, limited = time.monotonic(), set[str]()
+    while not ended.wait(soak.every):
+        looks.append(((time.monotonic() - began) / 60.0, _look(live)))
+        for job in pods.keys() - limited:
+            if (size := limit(looks, job, soak.retention)) is not None:
+                say(f"the {job} may have {size / 1e6:,.0f} MB from now on")
+                pods[job].limit(int(size))
+                limited.add(job)
+
+
+def _pods(cgroup: Path, stack: ExitStack) -> dict[str, MemoryCgroup]:
+    """A cgroup for each job, below one that is made too."""
+    stack.enter_context(MemoryCgroup(cgroup))
+    return {job: stack.enter_context(MemoryCgroup(cgroup / job)) for job in JOBS}
+
+
+def run(
+    output: str | Path = "bench-output", soak: Soak | None = None, cgroup: Path | None = None
+) -> list[dict[str, Any]]:
+    """The figures; servers and jobs are stopped in any case.
+
+    Args:
+        output: folder for figures and the picture.
+        soak: how long, and how much.
+        cgroup: folder of a memory cgroup, in which each job gets one of its own; None: no job is limited.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     soak, output = soak or Soak(), Path(output)
     output.mkdir(parents=True, exist_ok=True)
@@ -128,28 +189,63 @@ def run(output: str | Path = "bench-output", soak: Soak | None = None) -> list[d
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(Path(folder) / "zookeeper"))
         kafka = stack.enter_context(KafkaServer(Path(folder) / "kafka"))
-        live = stack.enter_context(Live(zookeeper, kafka, "soak", Path(folder) / "soak", scale, more=retention))
+        pods = _pods(cgroup, stack) if cgroup else {}
+        live = Live(zookeeper, kafka, "soak", Path(folder) / "soak", scale, more=retention)
+        for job in (live.router, live.worker):
+            job.pod = pods.get(job.name)
+        stack.enter_context(live)
         say(f"{scale.continuous:,} CRQs registered in {live.register():.1f} s; {soak.minutes:g} minutes ...")
-        ended, looks = threading.Event(), list[tuple[float, dict[str, float]]]()
+        ended, looks = threading.Event(), Looks()
         threads = [
             threading.Thread(target=_change, args=(live, soak, ended), daemon=True),
-            threading.Thread(target=lambda: looks.extend(_looks(live, soak, ended)), daemon=True),
+            threading.Thread(target=_watch, args=(live, soak, looks, pods, ended), daemon=True),
         ]
         for thread in threads:
             thread.start()
         seconds = 60.0 * soak.minutes
         live.sender(soak.rate).live(
-            live.objects, QueryBatch.of([]), 0.0, seconds, lambda: False, int(soak.rate * seconds)
+            live.objects, QueryBatch.of([]), 0.0, seconds, lambda: bool(_ended(live)), int(soak.rate * seconds)
         )
         ended.set()
         for thread in threads:
             thread.join(60.0)
+        gone = _ended(live)
+        kills = {job: pod.kills() for job, pod in pods.items()}
     (output / "soak.json").write_text(json.dumps(looks))
     draw(looks, soak, output / "soak.svg")
-    return figures(looks, soak)
+    return figures(looks, soak) + [pod_row(looks, soak, job, job not in gone, kills.get(job)) for job in JOBS]
 
 
-def figures(looks: Sequence[tuple[float, dict[str, float]]], soak: Soak) -> list[dict[str, Any]]:
+def _ended(live: Live) -> set[str]:
+    """The jobs that do not run."""
+    return {job.name for job in (live.router, live.worker) if not job.running}
+
+
+def pod_row(looks: Looks, soak: Soak, job: str, running: bool, kills: int | None) -> dict[str, Any]:
+    """Whether a pod with the limit of the production guide has room for a job, as a row of the table.
+
+    Args:
+        looks: all.
+        soak: how long, and how much.
+        job: of :data:`JOBS`.
+        running: it was there until the end.
+        kills: processes that the kernel has killed because of the limit; None: the job had none.
+    """
+    allowed = limit(looks, job, soak.retention)
+    peak = max((used(sizes, job) for _, sizes in looks), default=0.0)
+    known = "is not known" if allowed is None else f"is {allowed / 1e6:,.0f} MB"
+    if not running:
+        verdict = "FAILS: the job has ended"
+    elif kills:
+        verdict = f"FAILS: {kills} killed"
+    elif allowed is None or peak > allowed:
+        verdict = "FAILS"
+    else:
+        verdict = "fits" if kills is None else "fits, and survives within it"
+    return row(f"peak of the pod of {job}", peak / 1e6, "MB", None, f"the guide's limit {known}: {verdict}")
+
+
+def figures(looks: Looks, soak: Soak) -> list[dict[str, Any]]:
     """By how much each process has grown, and what it has in the end, as rows of the table."""
     rows = []
     for name in sorted({name for _, sizes in looks for name in sizes}):
@@ -162,7 +258,7 @@ def figures(looks: Sequence[tuple[float, dict[str, float]]], soak: Soak) -> list
     return rows
 
 
-def draw(looks: Sequence[tuple[float, dict[str, float]]], soak: Soak, path: Path) -> None:
+def draw(looks: Looks, soak: Soak, path: Path) -> None:
     """Memory of each process by time."""
     import matplotlib
 
@@ -187,17 +283,20 @@ def main() -> None:
     for name in ("minutes", "retention", "rate", "changes"):
         parser.add_argument(f"--{name}", type=float, default=getattr(Soak, name), help="default %(default)s")
     parser.add_argument("--continuous", type=int, default=Soak.continuous, help="default %(default)s")
+    parser.add_argument(
+        "--cgroup", type=Path, metavar="DIR", help="memory cgroup, made if missing, in which jobs are limited; as root"
+    )
     parser.add_argument("--output", type=Path, default=Path("bench-output"), help="for figures and the picture")
     options = vars(parser.parse_args())
-    output = options.pop("output")
+    output, cgroup = options.pop("output"), options.pop("cgroup")
     try:
         soak = Soak(**options)
     except ValueError as error:
         parser.error(str(error))
-    rows = run(output, soak)
+    rows = run(output, soak, cgroup)
     for each in rows:
         print(f"{each['name']:<40}{each['value']:>12,.1f} {each['unit']}   {each['note']}")
-    if any("GROWS" in each["note"] for each in rows):
+    if any(bad in each["note"] for each in rows for bad in ("GROWS", "FAILS")):
         sys.exit(1)
 
 
