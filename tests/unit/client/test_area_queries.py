@@ -32,6 +32,7 @@ class Stream:
     Attributes:
         refuses: ids of queries that the stream does not take, and why.
         deaf: whether it does nothing with what is sent.
+        most: queries of a page.
     """
 
     space, rule = WGS84, DEFAULT_RULE
@@ -40,14 +41,16 @@ class Stream:
         self.registered = [dict(each) for each in records]
         self.sent: list[list[Mapping[str, Any]]] = []
         self.refuses: dict[str, str] = {}
-        self.deaf = False
+        self.deaf, self.most = False, 10**6
 
     def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
         return {"round": 7, "clock": 1_000}
 
     def queries(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> RegisteredQueries:
-        page = list(enumerate(self.registered))[after + 1 :][:limit]
-        return RegisteredQueries([each for _, each in page], page[-1][0] if page else None, {}, [])
+        there = list(enumerate(self.registered))[after + 1 :]
+        page = there[: min(limit, self.most)]
+        cut = self.most < min(limit, len(there))
+        return RegisteredQueries([each for _, each in page], page[-1][0] if page else None, {}, [], cut)
 
     def query(self, id: str, timeout: float = 10.0) -> RegisteredQueries:
         return RegisteredQueries([each for each in self.registered if each["id"] == id], None, {}, [])
@@ -88,8 +91,11 @@ def refreshed(stream: Stream, area: str = "mitte", **more: Any) -> Any:
 def test_queries_of_areas_are_found_on_all_pages() -> None:
     plain = {"id": "plain", "type": "CRQ", "t": 1, "region": {"polygon": SQUARE}}
     many = [crq(f"q{i}", ("mitte", "pankow", "gone")[i % 3]) for i in range(2_500)]
-    found = list(area_queries(Stream(plain, *many), NOW))
+    stream = Stream(plain, *many)
+    found = list(area_queries(stream, NOW))
     assert [each.id for each in found] == [each["id"] for each in many]
+    stream.most = 7  # because they are large
+    assert list(area_queries(stream, NOW)) == found
     wanted = [("mitte", Standing.OUTDATED), ("pankow", Standing.CURRENT), ("gone", Standing.DELETED)]
     assert [(each.area, each.standing) for each in found[:3]] == wanted
 

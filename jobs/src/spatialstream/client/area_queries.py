@@ -95,7 +95,7 @@ def area_queries(stream: Listed, areas: AreaTable) -> Iterator[AreaQuery]:
         for record in page.queries:
             if (found := areas.standing(record, stream.space)) is not None:
                 yield AreaQuery(record, *found)
-        if page.last is None or len(page.queries) < _PAGE:
+        if page.last is None or (len(page.queries) < _PAGE and not page.cut):
             return
         after = page.last
 

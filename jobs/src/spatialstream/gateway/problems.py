@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from spatialstream.model.errors import Gone, RecordError, SettingError, SpatialStreamError, TooLarge, Unavailable
 
-__all__ = ["KINDS", "PROBLEM_TYPE", "Problem", "of_error", "of_record"]
+__all__ = ["KINDS", "PROBLEM_TYPE", "SHOWN", "Problem", "of_error", "of_record"]
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -46,7 +46,7 @@ _LINGER = 2.0
 
 _NARROW = "ask for less: fewer queries at a time, a smaller region, a shorter duration, more keywords, or a smaller k"
 
-_SHOWN = 100
+SHOWN = 100
 """Most errors listed for one request."""
 
 
@@ -86,7 +86,7 @@ class Problem(Exception):  # noqa: N818 (as RFC 9457 calls it)
             "title": KINDS[self.kind][1],
             "status": self.status,
             "detail": self.detail,
-            **({"errors": self.errors[:_SHOWN]} if self.errors else {}),
+            **({"errors": self.errors[:SHOWN]} if self.errors else {}),
         }
 
     def response(self, request: Request | None = None) -> Response:
