@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -141,3 +143,27 @@ def test_messages_have_so_many_queries_as_fit(monkeypatch: pytest.MonkeyPatch) -
     stream = Stream(*(crq(f"q{i}", "mitte") for i in range(5)))
     assert len(refreshed(stream).queries) == 5
     assert [len(each) for each in stream.sent] == [4, 4, 2]
+
+
+def test_what_is_outdated_is_not_held_with_its_geometry() -> None:
+    ring = [[1.0 + i / 1_000, i / 1_000] for i in range(500)] + [[0.0, 1.0]]
+    large = {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
+    text = json.dumps({"type": "CRQ", "t": 1, "region": {"polygon": large, "area": "mitte"}})
+
+    class Large(Stream):
+        """Makes the records when they are listed."""
+
+        def queries(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> RegisteredQueries:
+            numbers = range(after + 1, min(after + 11, 400))
+            records = [json.loads(text) | {"id": f"q{number}"} for number in numbers]
+            return RegisteredQueries(records, numbers[-1] if numbers else None, {}, [], numbers.stop < 400)
+
+        def query(self, id: str, timeout: float = 10.0) -> RegisteredQueries:
+            return RegisteredQueries([with_area(crq(id, "mitte"), lambda: NOW)], None, {}, [])
+
+    tracemalloc.start()
+    done = refreshed(Large())
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(done.queries) == 400
+    assert most < 400 * 500 * 160 / 4

@@ -69,6 +69,11 @@ class AreaQuery:
         """The query's id."""
         return str(self.record["id"])
 
+    def without_geometry(self) -> AreaQuery:
+        """The same without its region, which may be large."""
+        record = {name: value for name, value in self.record.items() if name != "region"}
+        return AreaQuery(record, self.area, self.standing)
+
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
@@ -118,7 +123,9 @@ def refresh(stream: Listed, area: Area, areas: AreaTable, writer: RecordWriter, 
     """
     until = time.monotonic() + timeout
     found = [
-        each for each in area_queries(stream, areas) if (each.area, each.standing) == (area.name, Standing.OUTDATED)
+        each.without_geometry()  # of which there are as many as queries, and none is needed
+        for each in area_queries(stream, areas)
+        if (each.area, each.standing) == (area.name, Standing.OUTDATED)
     ]
     if not found:
         return Refreshed()
