@@ -391,7 +391,7 @@ def test_a_body_of_unusable_records_does_not_take_many_times_its_size(
 def test_objects_of_many_blocks_are_sent_as_they_came(
     send: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "_BLOCK", 100)
+    monkeypatch.setattr(writing, "BLOCK", 100)
     lines = [json.dumps(LINE | {"id": f"o{i}", "more": "x" * (i % 150)}).encode() for i in range(50)]
     body = b"\n".join(lines)
     assert send("POST", "/streams/s/objects", body).json == {"objects": 50}

@@ -40,7 +40,7 @@ from spatialstream.model.times import check_time, format_duration, looks_like, l
 from spatialstream.records.decode import Decoded, decode_objects
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
 
-__all__ = ["Outcome", "Writer"]
+__all__ = ["BLOCK", "Outcome", "Writer"]
 
 _CONTINUOUS = listed(lambda kind: kind.continuous)
 _THREADS, _SHARE = 8, 4
@@ -54,7 +54,7 @@ unknown one is not asked for again."""
 _APART = 1_000
 """ms by which the day's clock may differ here and at the router, or a record be read later than it is sent."""
 _BOM = b"\xef\xbb\xbf"
-_BLOCK = 64 << 10
+BLOCK = 64 << 10
 """Bytes of lines that are decoded at a time, about."""
 
 
@@ -337,7 +337,7 @@ def _blocks(content: bytes, space: Space, rule: TermRule) -> Iterator[tuple[Deco
     """The objects of JSON Lines, block by block: what is unusable takes 250 times its size."""
     begin, line = 0, 1
     while begin < len(content):
-        end = content.find(b"\n", begin + _BLOCK) + 1 or len(content)
+        end = content.find(b"\n", begin + BLOCK) + 1 or len(content)
         block = content[begin:end]
         yield decode_objects(block, line, space, rule), b""
         begin, line = end, line + block.count(b"\n")
