@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, overload
@@ -151,10 +151,13 @@ class SnapshotClient:
             yield from (line.decode() for line in found)
 
     def _earliest(self, at_least: int | str, timeout: float, *, sure: bool) -> int:
-        """The time for which an answer waits."""
+        """The time for which an answer waits; its unit is checked if the stream says its clock at once."""
         try:
-            earliest = parse_time(at_least)
-            if not sure and looks_like(np.array([earliest])) is not None and (as_of := self.as_of(timeout)):
+            earliest, as_of = parse_time(at_least), None
+            if not sure and looks_like(np.array([earliest])) is not None:
+                with suppress(Unavailable):
+                    as_of = self.as_of(min(timeout, 1.0))
+            if as_of is not None:
                 check_time(at_least, as_of["clock"])
         except RecordError as error:
             raise SettingError("at_least", error.problem) from None
