@@ -27,11 +27,12 @@ from spatialstream.client import stream as client_stream
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import build
-from spatialstream.local.catalogue import Catalogue
+from spatialstream.local.catalogue import MOST_VERTICES, Catalogue
 from spatialstream.model.answer_bounds import AnswerBounds
 from spatialstream.model.errors import SettingError, StateError, Suspended, TooLarge, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
+from spatialstream.model.polygons.polygon import Polygon
+from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.stages import views
@@ -269,6 +270,29 @@ def test_registered_queries_are_listed_over_all_parts(ends: Endpoints) -> None:
         ends.slots.round(2_000, [])
         with pytest.raises(Unavailable, match="no view of round"):
             stream.queries(timeout=0.0)
+
+
+def test_pages_of_registered_queries_are_bounded_by_their_polygons(ends: Endpoints) -> None:
+    ends.slots.round(1_000, [])
+    angles = np.linspace(0.0, 2.0 * np.pi, MOST_VERTICES * 2 // 5, endpoint=False)
+    queries = list[Query]()
+    for number in range(9):  # of which the first ones are in the second part
+        ring = (number + 1.0) * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        polygon = Polygon.of([[ring]], geographic=False)
+        predicate = replace(CONTINUOUS.predicate, region=polygon)
+        queries.append(replace(CONTINUOUS, id=f"q{number}", predicate=predicate, selection=Everything()))
+    for part in range(2):
+        mine = [number for number in range(9) if (number >= 4) == (part == 0)]
+        ends.stand(part, *((number, queries[number]) for number in mine))
+    with Stream(ends.store) as stream:
+        first = stream.queries()
+        assert ([each["id"] for each in first.queries], first.cut) == (["q0", "q1", "q2"], True)
+        found, page = list(first.queries), first
+        while page.cut:
+            page = stream.queries(page.last if page.last is not None else -1)
+            found += page.queries
+        assert found == [query.to_record() for query in queries]
+        assert stream.queries(limit=2).cut is False
 
 
 def test_queries_may_be_larger_than_a_message(ends: Endpoints) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import socket
@@ -17,6 +18,10 @@ import pytest
 from spatialstream.cli import cluster, main
 from spatialstream.connectors.program import program
 from spatialstream.servers import job
+
+PACKAGE = Path(cluster.__file__).parents[1]
+TITLES = {"spatialstream run", "spatialstream results", "spatialstream gateway"}
+"""Of a program's process or of a document, which nobody types."""
 
 
 class Gateway:
@@ -160,3 +165,18 @@ def test_hints_say_what_may_be_typed_here(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert program() == "spatialstream"
     monkeypatch.setattr(sys, "argv", ["/somewhere/__main__.py"])
     assert program() == f"{sys.executable} -m spatialstream"
+
+
+def test_no_hint_takes_it_that_the_shell_finds_the_program() -> None:
+    commands = ["demo", *(path.stem for path in (PACKAGE / "cli").glob("[a-z]*.py"))]  # and some that are none
+    typed = re.compile(rf"\bspatialstream ({'|'.join(commands)})\b")
+    found = list[str]()
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        docstrings = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+        for each in ast.walk(tree):
+            text = each.value if isinstance(each, ast.Constant) and id(each) not in docstrings else None
+            if isinstance(text, str) and text not in TITLES and typed.search(text):
+                found.append(f"{path.relative_to(PACKAGE)}: {text}")
+    assert typed.search("see spatialstream areas load")
+    assert not found

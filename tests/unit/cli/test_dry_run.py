@@ -38,6 +38,24 @@ def test_it_shows_how_objects_would_be_read_and_does_nothing_else(
     assert list(stops.parent.iterdir()) == [stops]
 
 
+@pytest.mark.parametrize(
+    ("given", "unit"), [("1795880000", "s"), ("1795880000000", "ms"), ("2026-11-28T14:13:20Z", "us")]
+)
+def test_one_time_for_all_objects_has_the_unit_of_times(
+    given: str, unit: str, stops: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--objects", str(stops), "--dry-run", *COLUMNS[:2], "--at", given, "--time-unit", unit]) == 0
+    assert '"t": "2026-11-28T' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("given", "unit"), [("1795880000000", "s"), ("1795880000", "us")])
+def test_one_time_in_another_unit_than_that_of_times_is_refused(
+    given: str, unit: str, stops: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--objects", str(stops), "--dry-run", *COLUMNS[:2], "--at", given, "--time-unit", unit]) == 2
+    assert f"at: {given} is none of this age in {unit}, the unit of times" in capsys.readouterr().err
+
+
 def test_a_missing_column_is_told_with_a_command_that_helps(stops: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--objects", str(stops), "--dry-run"]) == 2
     told = capsys.readouterr().err

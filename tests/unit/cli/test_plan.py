@@ -112,3 +112,20 @@ def test_the_tree_can_be_planned(files: list[str], capsys: pytest.CaptureFixture
     assert isinstance(table, list)
     taken = next(each for each in table if (each["kind"], each["wanted"]) == (record["kind"], record["leaves"]))
     assert abs(shown_leaves - taken["leaves"]) <= 3
+
+
+@pytest.mark.parametrize("command", ["plan", "tree"])
+def test_files_of_which_little_or_nothing_can_be_used_are_told(
+    command: str, queries: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    none = write(tmp_path / "none.jsonl", [{"id": f"o{i}", "t": i, "x": 9, "y": 9, "text": "x"} for i in range(3)])
+    rest = ["--queries", str(queries), "--space", PLANE]
+    assert main([command, "--objects", str(none), *rest]) == 4
+    told = capsys.readouterr().err
+    assert told.startswith("spatialstream: every object was rejected\n  3 such as: x: 9 is out of range")
+    some = write(tmp_path / "some.jsonl", [*lines(), *({"id": f"o{i}"} for i in range(300))])
+    assert main([command, "--objects", str(some), *rest]) == 0
+    told = capsys.readouterr().err
+    assert "300 of 1,800 objects are rejected\n  300 such as: t: is required" in told
+    assert main([command, "--objects", str(some), *rest, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""

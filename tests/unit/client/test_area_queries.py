@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +34,7 @@ class Stream:
     Attributes:
         refuses: ids of queries that the stream does not take, and why.
         deaf: whether it does nothing with what is sent.
+        most: queries of a page.
     """
 
     space, rule = WGS84, DEFAULT_RULE
@@ -40,14 +43,16 @@ class Stream:
         self.registered = [dict(each) for each in records]
         self.sent: list[list[Mapping[str, Any]]] = []
         self.refuses: dict[str, str] = {}
-        self.deaf = False
+        self.deaf, self.most = False, 10**6
 
     def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
         return {"round": 7, "clock": 1_000}
 
     def queries(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> RegisteredQueries:
-        page = list(enumerate(self.registered))[after + 1 :][:limit]
-        return RegisteredQueries([each for _, each in page], page[-1][0] if page else None, {}, [])
+        there = list(enumerate(self.registered))[after + 1 :]
+        page = there[: min(limit, self.most)]
+        cut = self.most < min(limit, len(there))
+        return RegisteredQueries([each for _, each in page], page[-1][0] if page else None, {}, [], cut)
 
     def query(self, id: str, timeout: float = 10.0) -> RegisteredQueries:
         return RegisteredQueries([each for each in self.registered if each["id"] == id], None, {}, [])
@@ -88,8 +93,11 @@ def refreshed(stream: Stream, area: str = "mitte", **more: Any) -> Any:
 def test_queries_of_areas_are_found_on_all_pages() -> None:
     plain = {"id": "plain", "type": "CRQ", "t": 1, "region": {"polygon": SQUARE}}
     many = [crq(f"q{i}", ("mitte", "pankow", "gone")[i % 3]) for i in range(2_500)]
-    found = list(area_queries(Stream(plain, *many), NOW))
+    stream = Stream(plain, *many)
+    found = list(area_queries(stream, NOW))
     assert [each.id for each in found] == [each["id"] for each in many]
+    stream.most = 7  # because they are large
+    assert list(area_queries(stream, NOW)) == found
     wanted = [("mitte", GeometryState.OUTDATED), ("pankow", GeometryState.CURRENT), ("gone", GeometryState.DELETED)]
     assert [(each.area, each.geometry) for each in found[:3]] == wanted
 
@@ -135,3 +143,27 @@ def test_messages_have_so_many_queries_as_fit(monkeypatch: pytest.MonkeyPatch) -
     stream = Stream(*(crq(f"q{i}", "mitte") for i in range(5)))
     assert len(refreshed(stream).queries) == 5
     assert [len(each) for each in stream.sent] == [4, 4, 2]
+
+
+def test_what_is_outdated_is_not_held_with_its_geometry() -> None:
+    ring = [[1.0 + i / 1_000, i / 1_000] for i in range(500)] + [[0.0, 1.0]]
+    large = {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
+    text = json.dumps({"type": "CRQ", "t": 1, "region": {"polygon": large, "area": "mitte"}})
+
+    class Large(Stream):
+        """Makes the records when they are listed."""
+
+        def queries(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> RegisteredQueries:
+            numbers = range(after + 1, min(after + 11, 400))
+            records = [json.loads(text) | {"id": f"q{number}"} for number in numbers]
+            return RegisteredQueries(records, numbers[-1] if numbers else None, {}, [], numbers.stop < 400)
+
+        def query(self, id: str, timeout: float = 10.0) -> RegisteredQueries:
+            return RegisteredQueries([with_area(crq(id, "mitte"), lambda: NOW)], None, {}, [])
+
+    tracemalloc.start()
+    done = refreshed(Large())
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(done.queries) == 400
+    assert most < 400 * 500 * 160 / 4

@@ -142,3 +142,14 @@ def test_what_a_resource_keeps_is_its_own_unless_it_is_taken_over(log: AreaLog) 
 def test_a_message_whose_owner_is_no_name_is_not_usable(log: AreaLog) -> None:
     log.messages.append((b"mitte", json.dumps({"geometry": SQUARE, "by": 7}).encode()))
     assert areas().table().unusable == {"mitte": "by: 7 is not a string"}
+
+
+def test_a_stream_has_areas_of_so_many_vertices_and_not_more(log: AreaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spatialstream.client.areas.MOST_VERTICES", 12)
+    kept = areas()
+    kept.load(collection(a=SQUARE, b=SQUARE, c=SQUARE))
+    with pytest.raises(SettingError, match="would have 16 vertices in all; the most is 12: simplify their borders"):
+        kept.load(collection(c=OTHER, d=SQUARE))
+    assert kept.load(collection(c=OTHER)).changed == ("c",), "one in place of another is as many"
+    kept.delete("a")
+    assert kept.load(collection(d=SQUARE)).new == ("d",)

@@ -217,6 +217,13 @@ def test_a_time_that_looks_like_another_unit_may_be_said_to_be_right(stream: Str
         stream.session().ask({**SRQ, "t": 900})
     assert stream.session().ask({**SRQ, "t": 900}, sure=True)["objects"] == []
     assert stream.session().ask({**SRQ, "t": "1970-01-01T00:00:00.9Z"})["objects"] == []
+    for at_least in (clock // 1_000, str(clock // 1_000), clock * 1_000):
+        with pytest.raises(
+            SettingError, match=r"at_least: .* and the stream's clock at .*: it looks like (micro)?seconds"
+        ):
+            stream.session().ask(SRQ, at_least=at_least)
+    assert len(stream.session().ask(SRQ, at_least="1970-01-21T00:00:00Z")["objects"]) == 5
+    assert len(stream.session().ask(SRQ, at_least=clock // 1_000, sure=True)["objects"]) == 5
 
 
 def test_terms_are_those_of_the_streams_rule(stream: Stream) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
+import tracemalloc
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
+from starlette.requests import Request as HttpRequest
 
 from spatialstream.actors.query_endpoint import Request
 from spatialstream.client.area_queries import Refreshed
 from spatialstream.client.areas import Areas
 from spatialstream.client.registered import RegisteredQueries
 from spatialstream.connectors.kafka import Connection
+from spatialstream.gateway import areas
 from spatialstream.gateway.access import Access
+from spatialstream.gateway.answers import AnswerRooms
 from spatialstream.gateway.app import Gateway
 from spatialstream.model.areas import with_area
 from spatialstream.model.errors import Unavailable
@@ -214,8 +221,8 @@ def test_a_registration_gets_the_polygon_of_its_area(send: Client, scene: Scene)
 
 def test_a_listed_query_says_whether_its_area_has_changed(send: Client, scene: Scene, log: AreaLog) -> None:
     send("PUT", f"{PATH}/mitte", SQUARE)
-    areas = Areas(Connection("nowhere:1"), "s").table()
-    scene.registered = [with_area(CRQ | {"t": 1}, lambda: areas), CRQ | {"t": 1, "region": {"polygon": SQUARE}}]
+    table = Areas(Connection("nowhere:1"), "s").table()
+    scene.registered = [with_area(CRQ | {"t": 1}, lambda: table), CRQ | {"t": 1, "region": {"polygon": SQUARE}}]
 
     def told() -> list[str | None]:
         return [each.get("geometry") for each in send("GET", "/streams/s/queries").json["so_far"]]
@@ -230,3 +237,65 @@ def test_a_listed_query_says_whether_its_area_has_changed(send: Client, scene: S
     with pytest.raises(Unavailable):
         Areas(Connection("nowhere:1"), "s").table()
     assert send("GET", PATH).status == 503
+
+
+def many_sided(vertices: int) -> dict[str, Any]:
+    """A polygon of so many vertices."""
+    angles = np.linspace(0.0, 2.0 * np.pi, vertices, endpoint=False)
+    ring = np.stack([10.0 * np.cos(angles), 10.0 * np.sin(angles)], axis=1).tolist()
+    return {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
+
+
+def test_a_small_request_does_not_take_the_memory_of_a_large_one_by_naming_areas(send: Client, scene: Scene) -> None:
+    send("PUT", f"{PATH}/big", many_sided(5_000))
+    query = {"type": "SRQ", "region": {"area": "big"}, "duration": 1}
+    tracemalloc.start()
+    answer = send("POST", "/streams/s/ask", [query] * 1_000)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert answer.status == 413
+    assert "these queries have 5000000 vertices in all; ask fewer queries of areas at a time" in answer.json["detail"]
+    assert most < 20e6, "their polygons are not made"
+
+
+def test_areas_are_made_as_they_are_sent(scene: Scene, log: AreaLog) -> None:
+    count, vertices = 30, 1_000
+    behind = served("s", lambda: Session(scene), opener(scene.stream.results), scene.stream)
+    Areas(Connection("nowhere:1"), "s").load(
+        {
+            "type": "FeatureCollection",
+            "features": [
+                {"type": "Feature", "id": f"a{n}", "geometry": many_sided(vertices + n)} for n in range(count)
+            ],
+        }
+    )
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": PATH,
+        "query_string": b"",
+        "headers": [(b"accept", GEOJSON.encode())],
+    }
+    sent = [0, b"", b""]
+
+    async def send(message: Any) -> None:
+        body = message.get("body", b"")
+        sent[:] = [sent[0] + len(body), sent[1] or body[:60], body or sent[2]]
+
+    async def get() -> int:
+        rooms, held = AnswerRooms(256 << 20, 32 << 20), ExitStack()
+        room = held.enter_context(rooms.room("me"))
+        response = await areas.listed(HttpRequest(scope), behind, room, held)
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        await response(scope, None, send)  # type: ignore[arg-type]  # it receives nothing
+        assert rooms.taken == 0
+        return tracemalloc.get_traced_memory()[1] - before
+
+    tracemalloc.start()
+    most = asyncio.run(get())
+    tracemalloc.stop()
+    assert sent[0] > 30 * count * vertices
+    assert sent[1].startswith(b'{"type": "FeatureCollection", "features": [')
+    assert sent[2].endswith(b"]}")
+    assert most < 5 * 200 * vertices, "a few at a time"

@@ -118,6 +118,19 @@ def test_later_is_503_and_says_when(live: Live) -> None:
     assert live.ask("POST", ASK + "?at_least=now&timeout=1", SRQ).status == 503
 
 
+@pytest.mark.parametrize("unit", [1_000, 1])
+def test_a_time_to_wait_for_is_in_the_unit_of_the_streams_times(live: Live, unit: int) -> None:
+    clock = 1_795_880_000_000 // unit
+    live.stream.round(clock, objects(4, clock - 100))
+    answer = live.ask("POST", f"{ASK}?at_least={1_795_880_000}", SRQ)
+    if unit == 1_000:  # which is what the stream has as ms
+        assert answer.status == 200
+        return
+    assert (answer.status, answer.errors[0]["parameter"]) == (400, "at_least")
+    assert "it looks like seconds; give ms or RFC 3339" in answer.errors[0]["detail"]
+    assert live.ask("POST", f"{ASK}?at_least=1970-01-21", SRQ).status == 200
+
+
 def test_a_stream_that_is_away_is_found_when_it_is_there(live: Live) -> None:
     live.stream.round(1_000, objects(4, 900))
     live.away.append("no worker of the stream has run yet")

@@ -65,7 +65,7 @@ BEYOND = [
     "is later than the stream's clock",
     "has no term",
     "t: nearly all times lie",
-    "t: .*: it looks like (micro)?seconds",
+    "(t|at_least|datetime): .*: it looks like (micro)?seconds",
     "cannot be combined with keywords",
     "south .* is greater than north",
     "ends before it begins",

@@ -340,6 +340,8 @@ def test_what_a_client_of_the_standard_looks_for(client: Client) -> None:
             "datetime=5/4",
             "datetime=T",
             "datetime=5T",
+            f"datetime=../{NOW // 1_000}",
+            f"datetime={NOW * 1_000}",
             "page=[]",
             "page={}",
             "page=[1,2,3,4]",

@@ -27,18 +27,22 @@ SKQ = {"type": "SKQ", "at": [1, 2], "k": 1, "duration": "1h"}
 
 class Answering(QuerySession):
     registered_ids = ("q0", "a/b", "q2")
+    most = 10**6
+    """Queries of a page, however many are wanted."""
 
     def read_point(self, timeout: float = 10.0) -> Any:
         routing = SimpleNamespace(active=SimpleNamespace(number=3, slots=4))
         return SimpleNamespace(round=(7, 0), clock=1_000, begun=True, routing=routing)
 
     def queries(self, after: int = -1, limit: int = 100) -> RegisteredQueries:
-        numbers = range(after + 1, min(len(self.registered_ids), after + 1 + limit))
+        left = range(after + 1, len(self.registered_ids))
+        numbers = left[: min(limit, self.most)]
         found = [
             CRQ | {"id": self.registered_ids[number], "t": 5} | ({"by": "anna"} if number else {}) for number in numbers
         ]
         so_far = [{"rows": number, "last_row": 900 if number else None} for number in numbers]
-        return RegisteredQueries(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000}, so_far)
+        last, cut = numbers[-1] if numbers else None, self.most < min(limit, len(left))
+        return RegisteredQueries(found, last, {"round": 7, "clock": 1_000}, so_far, cut)
 
     def query(self, name: str) -> RegisteredQueries:
         known = self.queries()

@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,11 +19,14 @@ import pytest
 
 from spatialstream.client.record_writer import Sent
 from spatialstream.client.snapshot_client import SnapshotClient
+from spatialstream.gateway import writing
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.feed import FeedLimits
 from spatialstream.model.errors import Unavailable
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84
+from spatialstream.model.terms import TermRule
 from spatialstream.servers.process import await_condition
 from spatialstream.store.reports import TimeLimits
 from tests.unit.client.broker import Topic
@@ -53,6 +57,7 @@ class Stream:
     busy: threading.Event = field(default_factory=threading.Event)
     clock: int | None = 0
     limits: TimeLimits = field(default_factory=TimeLimits)
+    rule: TermRule = field(default_factory=TermRule)
     away: bool = False
 
     def objects(self, lines: bytes) -> None:
@@ -90,7 +95,7 @@ def nobody(request: object) -> NoReturn:
 
 class QuerySession(SnapshotClient):
     def __init__(self, stream: Stream) -> None:
-        super().__init__(lambda seconds: None, nobody, WGS84)
+        super().__init__(lambda seconds: None, nobody, WGS84, stream.rule)
         self.stream = stream
 
     @property
@@ -356,6 +361,57 @@ def test_a_body_that_lacks_a_column_is_refused(send: Client, stream: Stream) -> 
     answer = send("POST", "/streams/s/objects", b"[", content_type="application/geo+json")
     assert (answer.status, answer.errors[0]["pointer"]) == (400, "#")
     assert not stream.lines
+
+
+@pytest.mark.parametrize(
+    ("form", "head", "line", "end"),
+    [
+        ("application/x-ndjson", b"", b"{}\n", b""),
+        ("text/csv", b"id,t,lon,lat,text\n", b",,,,\n", b""),
+        ("application/geo+json", b"[%s," % json.dumps(quake("a", 0)).encode(), b"{},", b"{}]"),
+    ],
+)
+def test_a_body_of_unusable_records_does_not_take_many_times_its_size(
+    send: Client, stream: Stream, form: str, head: bytes, line: bytes, end: bytes
+) -> None:
+    geojson = form == "application/geo+json"
+    path = "/streams/s/objects" + ("?columns=t=properties.time,text=properties.text" if geojson else "")
+    body = head + line * (400_000 // len(line)) + end
+    send("POST", path, head + line + end, content_type=form)  # what is loaded at first does not count
+    tracemalloc.start()
+    answer = send("POST", path, body, content_type=form)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (answer.status, len(answer.errors)) == (400, 100)
+    assert answer.json["detail"].startswith("100 objects or more are invalid, and none has been sent; ")
+    assert most < 60 * len(body), "all of it would take 250 times as much"
+    assert not stream.lines
+
+
+def test_objects_of_many_blocks_are_sent_as_they_came(
+    send: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "BLOCK", 100)
+    lines = [json.dumps(LINE | {"id": f"o{i}", "more": "x" * (i % 150)}).encode() for i in range(50)]
+    body = b"\n".join(lines)
+    assert send("POST", "/streams/s/objects", body).json == {"objects": 50}
+    assert stream.lines == [body]
+    lines[7], lines[41] = b"{}", b"x"
+    answer = send("POST", "/streams/s/objects", b"\r\n".join(lines))
+    assert [each["line"] for each in answer.errors] == [8, 42]
+    assert answer.json["detail"].startswith("2 objects are invalid")
+
+
+def test_times_of_properties_are_refused_as_those_of_objects_are(send: Client, stream: Stream) -> None:
+    stream.rule = TermRule(properties=Properties.parse(["seen:time"]))
+    stream.clock = 1_795_880_000_000
+    now = LINE | {"t": stream.clock}
+    lines = b"\n".join(json.dumps(now | {"seen": 1_795_880_000 + i}).encode() for i in range(3))
+    answer = send("POST", "/streams/s/objects", lines)
+    assert (answer.status, answer.errors[0]["pointer"]) == (400, "#/seen")
+    assert "nearly all times of 'seen' lie in January 1970: they look like seconds" in answer.json["detail"]
+    assert send("POST", "/streams/s/objects?time_unit=ms", lines).status == 200
+    assert send("POST", "/streams/s/objects", json.dumps(now | {"seen": "9999-12-31"}).encode()).status == 200
 
 
 @pytest.mark.parametrize("t", [1_795_880_000, 1_795_880_000_000_000])

@@ -17,6 +17,12 @@ from spatialstream.model.space import WGS84
 from tests.lengths import examples
 from tests.unit.memory_files import MemoryFiles
 
+TRIANGLE = {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}
+
+
+def corners(record: dict[str, Any]) -> int:
+    return 3 if "polygon" in record.get("region", {}) else 0
+
 
 def query(chance: random.Random, number: int, t: int) -> Query:
     name = f"q{number % 40}"  # ids come again
@@ -28,6 +34,7 @@ def query(chance: random.Random, number: int, t: int) -> Query:
     more: dict[str, Any] = chance.choice(
         [
             {"type": "CRQ", "region": {"circle": [1, 2, 1000]}},
+            {"type": "CRQ", "region": {"polygon": TRIANGLE}},
             {"type": "CKQ", "at": [1.5, 2], "k": 3},
             {"type": "CTQ", "region": {"box": [0, 0, 1, 1]}, "k": 2, "window": 10, "step": 5},
         ]
@@ -72,12 +79,13 @@ def test_it_is_its_twin(seed: int) -> None:
         ]
         listing = catalogue.listing(clock)
         found, after = list[Any](), -1
-        while page := listing.page(after, limit := chance.randint(1, 40)):
+        while page := listing.page(after, limit := chance.randint(1, 40), vertices := chance.randint(1, 40)).queries:
             assert len(page) <= limit
+            assert sum(corners(each[1]) for each in page[:-1]) < vertices
             found += page
             after = page[-1][0]
         assert found == right
-        assert before.page(-1, 10**6) == then, "what is being read stays"
+        assert before.page(-1, 10**6).queries == then, "what is being read stays"
         before, then = listing, right
         for name in ("q1", "q2", "none"):
             mine = [each for each in right if each[1]["id"] == name]
@@ -98,5 +106,23 @@ def test_what_has_ended_is_forgotten() -> None:
     before = catalogue.listing(0)
     catalogue.drop(20)
     assert len(catalogue) == 0
-    assert len(before.page(-1, 99)) == 9, "what is being read stays"
+    assert len(before.page(-1, 99).queries) == 9, "what is being read stays"
     assert catalogue.checkpoint(MemoryFiles().write) == {"tiers": [], "ended": [], "counts": []}
+
+
+def test_a_page_ends_with_the_query_with_which_it_has_vertices_enough() -> None:
+    records = [{"id": f"q{i}", "type": "CRQ", "t": 0, "region": {"polygon": TRIANGLE}} for i in range(4)]
+    records.insert(1, {"id": "box", "type": "CRQ", "t": 0, "region": {"box": [0, 0, 1, 1]}})
+    catalogue = Catalogue()
+    catalogue.register(np.arange(5), QueryBatch.of([parse_query(each, WGS84) for each in records]))
+    listing = catalogue.listing(0)
+
+    def page(after: int, limit: int, vertices: int) -> tuple[list[int], bool]:
+        queries, cut = listing.page(after, limit, vertices)
+        return [each[0] for each in queries], cut
+
+    assert page(-1, 9, 1) == ([0], True), "one at least"
+    assert page(-1, 9, 6) == ([0, 1, 2], True)
+    assert page(-1, 2, 6) == ([0, 1], False), "as many as were wanted"
+    assert page(2, 9, 6) == ([3, 4], False), "there are none after it"
+    assert page(-1, 9, 10**6) == ([0, 1, 2, 3, 4], False)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.model.errors import RecordError
+from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.times import (
     TIME_LIMIT,
     check_time,
+    check_times,
     format_duration,
     in_milliseconds,
     looks_like,
@@ -147,6 +148,27 @@ def test_a_time_of_another_unit_than_the_streams_is_seen(value, clock, unit):
         return
     with pytest.raises(RecordError, match=f"t: .* and the stream's clock at {clock}: it looks like {unit}; give ms or"):
         check_time(value, clock)
+
+
+@pytest.mark.parametrize(
+    ("t", "told"),
+    [
+        (1_795_880_000, "lie in January 1970; they look like seconds: give --time-unit s"),
+        (1_795_880_000_000_000, "lie beyond the year 2100; they look like microseconds: give --time-unit us"),
+        (253_402_300_799_999, None),
+        (1_795_880_000_000, None),
+        (0, None),
+    ],
+)
+def test_times_of_a_property_may_say_that_something_never_ends(t, told):
+    times = np.full(3, t)
+    if told is None:
+        check_times(times, "objects", " in a.csv", "until")
+        return
+    with pytest.raises(SettingError) as caught:
+        check_times(times, "objects", " in a.csv", "until")
+    assert f"nearly all times of 'until' in a.csv {told}" in str(caught.value)
+    assert ", which is then that of every time in a.csv that is a number, or ms if" in str(caught.value)
 
 
 @pytest.mark.parametrize(

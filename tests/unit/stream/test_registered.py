@@ -63,11 +63,11 @@ class Listed(Simulation):
         found, after = list[Any](), -1
         while page := views.listed(
             self.storage.place, part, (turn.number, turn.revision), {"after": after, "limit": 7}
-        ):
+        ).queries:
             found += page
             after = page[-1][0]
         for _, record, _, _ in found[:2]:
-            named = views.listed(self.storage.place, part, (turn.number, turn.revision), {"id": record["id"]})
+            named = views.listed(self.storage.place, part, (turn.number, turn.revision), {"id": record["id"]}).queries
             assert [each for _, each, _, _ in named] == [record]
         return found
 

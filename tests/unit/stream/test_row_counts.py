@@ -52,7 +52,7 @@ class Counted(Simulation):
             for row in self.rows_of(part):
                 had.setdefault(row["query"], []).append(row["t"])
             everything = {"after": -1, "limit": 10**6}
-            for _, record, rows, last in listed(self.storage.place, part, (number, revision), everything):
+            for _, record, rows, last in listed(self.storage.place, part, (number, revision), everything).queries:
                 mine = [t for t in had.get(record["id"], []) if t >= record["t"]]
                 assert (rows, last) == (len(mine), max(mine, default=None)), record
                 self.compared += 1

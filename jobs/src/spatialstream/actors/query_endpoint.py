@@ -26,7 +26,7 @@ from spatialstream.actors.read_point import ReadPoint
 from spatialstream.actors.wire import ActorLost, act, client_of, options, raised
 from spatialstream.connectors.calls import called
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.catalogue import Listed
+from spatialstream.local.catalogue import Page
 from spatialstream.model.errors import Gone, Replaced, StateError, Suspended, Unavailable
 from spatialstream.model.parsed_queries import packed, unpacked
 from spatialstream.model.properties.declared import Properties
@@ -452,8 +452,10 @@ class QueryClient:
         heard = [address for address in (best, *others) if address is not None and self._silent.get(address, 0.0) < now]
         return heard[0] if heard else others[0]
 
-    def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> list[Listed]:
+    def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> Page:
         """The continuous queries of all parts of MERGE as of a round, by number.
+
+        If a part ends early, so does the whole: what other parts have after its end is left out.
 
         See :func:`~spatialstream.stages.views.listed`.
 
@@ -464,10 +466,10 @@ class QueryClient:
         if not parts or None in parts.values():
             raise Gone("a part of MERGE is moving: try again")
 
-        def of_part(part: int, address: str) -> list[Listed]:
+        def of_part(part: int, address: str) -> Page:
             body = json.dumps({"part": part, "round": round_id, "asked": asked}).encode()
             try:
-                found = act(
+                queries, cut = act(
                     self._client(query_endpoint, address),
                     "listed",
                     body,
@@ -477,10 +479,10 @@ class QueryClient:
             except ActorLost:
                 self._forget(address)
                 raise
-            return [(int(number), record, int(rows), last) for number, record, rows, last in found]
+            return Page([(int(number), record, int(rows), last) for number, record, rows, last in queries], bool(cut))
 
         calls = [called(partial(of_part, part, str(address))) for part, address in parts.items()]
-        return sorted((each for call in calls for each in call.result()), key=lambda each: each[0])
+        return joined([call.result() for call in calls])
 
     def _client(self, query_endpoint: QueryEndpoint, address: str) -> flight.FlightClient:
         with self._lock:
@@ -518,6 +520,14 @@ class QueryClient:
                     with self._lock:
                         self._loading = {each: one for each, one in self._loading.items() if one is not loading}
         return known[number]
+
+
+def joined(pages: Iterable[Page]) -> Page:
+    """The pages of several parts as one."""
+    pages = list(pages)
+    upto = min((page.queries[-1][0] for page in pages if page.cut), default=None)
+    found = sorted((each for page in pages for each in page.queries), key=lambda each: each[0])
+    return Page([each for each in found if upto is None or each[0] <= upto], upto is not None)
 
 
 def _slot_of(query: Query, version: RoutingVersion) -> int:

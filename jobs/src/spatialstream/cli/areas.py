@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import known, kubernetes, live
 from spatialstream.cli import options as shared
+from spatialstream.connectors.program import program
 from spatialstream.model.space import Space
 from spatialstream.model.tables import aligned
 from spatialstream.model.terms import ANY_WORDS, TermRule
@@ -29,7 +30,7 @@ def add_parser(commands: Any) -> None:
         help="load, list, show or delete the areas of a live stream",
         description="Areas are polygons that a stream knows by name, such as the districts of a city: a query gives "
         '{"area": NAME} as its region. They are kept in a topic of the stream. A registered query keeps the geometry '
-        "that its area had then; see spatialstream queries refresh.",
+        f"that its area had then; see {program()} queries refresh.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     load = _verb(verbs, "load", "load areas from a GeoJSON file", _load)
@@ -104,7 +105,7 @@ def _load(options: argparse.Namespace) -> int:
     if options.dry_run:
         live.say(options, "nothing has been loaded: --dry-run was given")
     elif loaded.changed:
-        live.say(options, "queries of changed areas keep the geometry that they have: see spatialstream queries list")
+        live.say(options, f"queries of changed areas keep the geometry that they have: see {program()} queries list")
     return 0
 
 

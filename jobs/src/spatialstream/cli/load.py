@@ -113,6 +113,8 @@ def _load(options: argparse.Namespace) -> int:
         live.say(options, f"fields that are not read: {unread}")
     if options.time_unit is None and not options.now:  # --now replaces the times, so they may be anything
         check_times(objects.t, "objects")
+        for name, t in objects.properties.times():
+            check_times(t, "objects", name=name)
         check_times(queries.t, "queries")
     if options.now:
         queries = with_own_ids(queries, secrets.token_hex(4))

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spatialstream.connectors.program import program
 from spatialstream.index.kinds import AUTO, CHOICES, DEFAULT, KINDS
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
@@ -29,7 +31,7 @@ from spatialstream.model.terms import (
     TermRule,
     extract_terms,
 )
-from spatialstream.model.times import TIME_UNITS, parse_duration
+from spatialstream.model.times import TIME_UNITS, in_milliseconds, looks_like, parse_duration
 from spatialstream.records.columns import check_fields, parse_columns
 from spatialstream.records.inputs import expanded, spooled
 from spatialstream.records.layout import InputLayout, parse_layout
@@ -328,7 +330,21 @@ def layout(options: argparse.Namespace) -> InputLayout:
     """
     names = ("separator", "quotes", "time_format", "time_zone", "at")
     given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if "at" in given and (unit := getattr(options, "time_unit", None)) is not None:
+        given["at"] = _in_unit(given["at"], unit)
     try:
         return parse_layout({**given, "header": str(not options.no_header).lower()}, int(time.time() * 1000))
     except SettingError as error:
         raise SettingError(error.setting.replace("_", "-"), error.problem) from None
+
+
+def _in_unit(at: str, unit: str) -> str:
+    """The time of ``--at``, which has the unit of the times in files if it is a number.
+
+    Raises:
+        SettingError: in that unit it is hardly what was meant.
+    """
+    converted = in_milliseconds(at, unit)
+    if isinstance(converted, int) and unit != "ms" and looks_like(np.array([converted])) is not None:
+        raise SettingError("at", f"{at} is none of this age in {unit}, the unit of times; give RFC 3339")
+    return str(converted)

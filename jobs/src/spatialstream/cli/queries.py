@@ -57,13 +57,13 @@ def _list(options: argparse.Namespace) -> int:
         return kubernetes.run_in_pod(options, ["list", *kubernetes.again(options, "area", "outdated", "json")])
     with live.stream(options) as stream:
         found = [
-            each
+            _record(each)
             for each in stream.area_queries()
             if options.area in (None, each.area) and not (options.outdated and each.geometry is GeometryState.CURRENT)
         ]
     if options.json:
         for each in found:
-            print(json.dumps(_record(each), ensure_ascii=False))
+            print(json.dumps(each, ensure_ascii=False))
     elif found:
         print("\n".join(_table(found)))
     return 0
@@ -104,6 +104,6 @@ def _record(each: AreaQuery) -> dict[str, Any]:
     return told | ({"by": each.record["by"]} if "by" in each.record else {})
 
 
-def _table(found: Iterable[AreaQuery]) -> list[str]:
-    rows = [[each.id, str(each.record["type"]), each.area, each.geometry.value] for each in found]
-    return aligned(["query", "type", "area", "geometry"], rows)
+def _table(found: Iterable[dict[str, Any]]) -> list[str]:
+    columns = ["query", "type", "area", "geometry"]
+    return aligned(columns, [[str(each[name]) for name in columns] for each in found])

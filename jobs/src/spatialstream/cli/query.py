@@ -86,7 +86,7 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     for name, form in (("box", "W S E N"), ("circle", "LON LAT METRES"), ("point", "LON LAT")):
         add(f"--{name}", nargs="+", metavar="N", help=f"{form}, separated by spaces or commas")
     add("--polygon", metavar="FILE", help="a GeoJSON file of a Polygon, a MultiPolygon, or one Feature")
-    add("--area", metavar="NAME", help="an area of the stream, see spatialstream areas")
+    add("--area", metavar="NAME", help=f"an area of the stream, see {program()} areas")
     add("--keywords", action="append", metavar="A,B", help="an object's text must have all of these terms")
     add("--any", action="append", metavar="'A B'", help="it must have all terms of this --any, or of another --any")
     add("--none", action="append", metavar="A,B", help="it must have none of these terms")

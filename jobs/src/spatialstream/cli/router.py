@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
+from spatialstream.connectors.program import program
 from spatialstream.index.kinds import AUTO, DEFAULT
 from spatialstream.model.errors import StateError, Unavailable
 
@@ -123,7 +124,7 @@ def keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
     try:
         save_balance(store, live.balance(options, read_balance(store)))
     except (StateError, Unavailable) as error:
-        live.say(options, f"lambda, epsilon and similarity could not be stored for spatialstream rebalance: {error}")
+        live.say(options, f"lambda, epsilon and similarity could not be stored for {program()} rebalance: {error}")
 
 
 def _keep_topics(options: argparse.Namespace, store: RoutingStore, connection: Connection) -> None:

@@ -121,11 +121,10 @@ def _of_files(options: argparse.Namespace) -> int:
     from spatialstream.cli.sampling import sampled
     from spatialstream.index.statistics import Statistics
     from spatialstream.index.version import build
-    from spatialstream.model.properties.declared import ANY_PROPERTIES
-    from spatialstream.model.terms import TermRule
+    from spatialstream.model.terms import ANY_WORDS
 
-    # properties of objects and conditions on them have no part in the tree
-    objects, queries, each = sampled(options, TermRule(properties=ANY_PROPERTIES))
+    # how large queries may be, which properties objects have, and what is kept of them has no part in the tree
+    objects, queries, each = sampled(options, ANY_WORDS)
     if options.statistics:
         span = float(np.ptp(objects.t)) if len(objects) else 0.0
         return _statistics(options, Statistics.of(options.space, objects, queries, span))

@@ -69,6 +69,11 @@ class AreaQuery:
         """The query's id."""
         return str(self.record["id"])
 
+    def without_geometry(self) -> AreaQuery:
+        """The same without its region, which may be large."""
+        record = {name: value for name, value in self.record.items() if name != "region"}
+        return AreaQuery(record, self.area, self.geometry)
+
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
@@ -95,7 +100,7 @@ def area_queries(stream: Listed, areas: AreaTable) -> Iterator[AreaQuery]:
         for record in page.queries:
             if (found := areas.geometry_state(record, stream.space)) is not None:
                 yield AreaQuery(record, *found)
-        if page.last is None or len(page.queries) < _PAGE:
+        if page.last is None or (len(page.queries) < _PAGE and not page.cut):
             return
         after = page.last
 
@@ -118,9 +123,9 @@ def refresh(stream: Listed, area: Area, areas: AreaTable, writer: RecordWriter, 
     """
     until = time.monotonic() + timeout
     found = [
-        each
+        each.without_geometry()  # of which there are as many as queries, and none is needed
         for each in area_queries(stream, areas)
-        if each.area == area.name and each.geometry is GeometryState.OUTDATED
+        if (each.area, each.geometry) == (area.name, GeometryState.OUTDATED)
     ]
     if not found:
         return Refreshed()

@@ -24,7 +24,10 @@ from spatialstream.model.regions import check_area_name
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 
-__all__ = ["Areas", "Loaded"]
+__all__ = ["MOST_VERTICES", "Areas", "Loaded"]
+
+MOST_VERTICES = 2_000_000
+"""Most vertices of all areas of a stream together, which each of its clients has in memory: 32 MB."""
 
 _LONGEST_SHOWN = 200
 
@@ -96,7 +99,8 @@ class Areas:
             dry_run: whether to write nothing, and return what would change.
 
         Raises:
-            SettingError: one of them is invalid, which names the feature and the place; or a SpatialArea keeps it.
+            SettingError: one of them is invalid, which names the feature and the place; a SpatialArea keeps it; or the
+                stream would have areas of too many vertices.
             Unavailable: the broker may not have all of them.
         """
         try:
@@ -116,11 +120,13 @@ class Areas:
             dry_run: whether to write nothing, and return what would change.
 
         Raises:
-            SettingError: somebody else keeps one of them; then none is written.
+            SettingError: somebody else keeps one of them, or the stream would have areas of more than
+                :data:`MOST_VERTICES`; then none is written.
             Unavailable: the broker may not have all of them.
         """
         table, outcome, messages = self.table(), dict[str, list[str]](new=[], changed=[], same=[]), []
         _check_owner(table, [area.name for area in areas], by, force=force)
+        _check_size(table, areas)
         for area in areas:
             before = table.get(area.name)
             how = "new" if before is None else "same" if before.polygon == area.polygon else "changed"
@@ -205,6 +211,14 @@ def _value(area: Area) -> bytes:
 def _check_owner(table: AreaTable, names: Iterable[str], by: str, *, force: bool) -> None:
     if not force and (conflict := table.conflict(names, by)):
         raise SettingError("area", conflict)
+
+
+def _check_size(table: AreaTable, areas: Iterable[Area]) -> None:
+    """Refuse areas with which the stream would have too many vertices."""
+    size = sum(len(each.polygon) for each in {each.name: each for each in (*table, *areas)}.values())
+    if size > MOST_VERTICES:
+        told = f"the stream's areas would have {size:,} vertices in all; the most is {MOST_VERTICES:,}"
+        raise SettingError("areas", f"{told}: simplify their borders, or delete other areas first")
 
 
 def _found(table: AreaTable, name: str) -> Area:

@@ -19,9 +19,11 @@ class RegisteredQueries:
         as_of: the round, and the stream's clock then.
         so_far: for each query its ``rows`` since registration (a row sent in parts counts once), and ``last_row``, the
             largest ``t`` of them in ms, None if there are none.
+        cut: whether it has fewer queries than were wanted because their polygons are large, and there are further ones.
     """
 
     queries: list[dict[str, Any]]
     last: int | None
     as_of: dict[str, int]
     so_far: list[dict[str, Any]]
+    cut: bool = False

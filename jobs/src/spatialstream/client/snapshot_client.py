@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, overload
+
+import numpy as np
 
 from spatialstream.actors.query_endpoint import AskedQuery, QueriesRefusedError, Request
 from spatialstream.actors.read_point import ReadPoint
@@ -26,7 +28,7 @@ from spatialstream.model.kinds import listed
 from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, SUBSCRIPTIONS, TermRule
-from spatialstream.model.times import parse_time
+from spatialstream.model.times import check_time, looks_like, parse_time
 
 __all__ = ["SnapshotClient"]
 
@@ -143,15 +145,25 @@ class SnapshotClient:
             TooLarge: they would take more.
         """
         asked = [replace(each, sure=sure) for each in self._all_checked(records)]
-        try:
-            earliest = None if at_least is None else parse_time(at_least)
-        except RecordError as error:
-            raise SettingError("at_least", error.problem) from None
+        earliest = None if at_least is None else self._earliest(at_least, timeout, sure=sure)
         for first in range(0, len(asked), MOST):
             (found,) = self._answers([(asked[first : first + MOST], timeout)], earliest, bounds)
             if isinstance(found, SettingError | Unavailable):
                 raise found
             yield from (line.decode() for line in found)
+
+    def _earliest(self, at_least: int | str, timeout: float, *, sure: bool) -> int:
+        """The time for which an answer waits; its unit is checked if the stream says its clock at once."""
+        try:
+            earliest, as_of = parse_time(at_least), None
+            if not sure and looks_like(np.array([earliest])) is not None:
+                with suppress(Unavailable):
+                    as_of = self.as_of(min(timeout, 1.0))
+            if as_of is not None:
+                check_time(at_least, as_of["clock"])
+        except RecordError as error:
+            raise SettingError("at_least", error.problem) from None
+        return earliest
 
     def together(
         self,

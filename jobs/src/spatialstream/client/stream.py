@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -21,7 +21,8 @@ from spatialstream.client.snapshot_client import SnapshotClient
 from spatialstream.connectors.kafka import Connection
 from spatialstream.model.areas import with_area
 from spatialstream.model.errors import RecordError, Replaced, SettingError, StateError, Suspended, Unavailable
-from spatialstream.model.objects import parse_object
+from spatialstream.model.objects import SpatialObject, parse_object
+from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.space import Space
 from spatialstream.model.times import looks_like, looks_unlike
 from spatialstream.model.typed_queries import ContinuousQuery, SnapshotQuery, TypedQuery, as_record
@@ -250,21 +251,29 @@ class Stream:
             Unavailable: the broker may not have all of them.
         """
         records = [objects] if isinstance(objects, Mapping) else list(objects)
-        t = np.array([self._time_of(number, record) for number, record in enumerate(records)], np.int64)
-        if not sure and looks_like(t) is not None:
-            as_of = self.as_of()
-            if problem := looks_unlike(t, time.time_ns() // 1_000_000 if as_of is None else as_of["clock"]):
-                raise SettingError("objects", f"t: {problem}, or sure=True if they are right")
+        parsed = [self._parsed(number, record) for number, record in enumerate(records)]
+        if not sure:
+            self._check_times(parsed)
         if records:
             self._record_writer.objects(b"".join(json.dumps(dict(record)).encode() + b"\n" for record in records))
         return len(records)
 
-    def _time_of(self, number: int, record: Mapping[str, Any]) -> int:
-        """The time of an object, which is checked."""
+    def _parsed(self, number: int, record: Mapping[str, Any]) -> SpatialObject:
+        """An object, which is checked."""
         try:
-            return parse_object(dict(record), self.space, self.rule).t
+            return parse_object(dict(record), self.space, self.rule)
         except RecordError as error:
             raise SettingError(f"object {number}", str(error)) from None
+
+    def _check_times(self, objects: Sequence[SpatialObject]) -> None:
+        """Refuse times that look as if they were not ms."""
+        properties = PropertyColumns.of([each.properties for each in objects])
+        for name, t in [("", np.array([each.t for each in objects], np.int64)), *properties.times()]:
+            if looks_like(t) is None:
+                continue
+            as_of = self.as_of()
+            if problem := looks_unlike(t, time.time_ns() // 1_000_000 if as_of is None else as_of["clock"], name):
+                raise SettingError("objects", f"{name or 't'}: {problem}, or sure=True if they are right")
 
     @cached_property
     def areas(self) -> Areas:
@@ -324,7 +333,7 @@ class Stream:
 
         Args:
             after: :attr:`RegisteredQueries.last` of the previous page.
-            limit: most queries to return.
+            limit: most queries to return; fewer are returned if their polygons have 50,000 vertices or more.
             timeout: seconds to wait for the stream.
 
         Raises:
@@ -384,10 +393,11 @@ class Stream:
                     raise
                 time.sleep(_PAUSE)
             else:
-                queries = found[:limit]
+                queries = found.queries[:limit]
                 so_far: list[dict[str, Any]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
                 last = queries[-1][0] if queries else None
-                return RegisteredQueries([each[1] for each in queries], last, read_point.as_of, so_far)
+                records = [each[1] for each in queries]
+                return RegisteredQueries(records, last, read_point.as_of, so_far, found.cut and len(queries) < limit)
 
     def close(self) -> None:
         """Close all connections."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.connectors.contracts import Ranges, Records
+from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times
@@ -88,7 +89,7 @@ class InputFiles:
         return decode_chunk(chunk, kind, self.space, self.rule, self.columns, self.object_unit or self.unit)
 
     def check_times(self) -> None:
-        """Check that the times of the first records of files do not look like another unit than ms.
+        """Check that the times of the first records of files, and of properties, do not look like another unit than ms.
 
         Of many files only some are checked.
 
@@ -99,5 +100,9 @@ class InputFiles:
             firsts = list({chunk.source: chunk for chunk in reversed(chunks)}.values())
             for chunk in firsts[:: -(-len(firsts) // _LOOKED_AT) or 1]:
                 for decoded in self._decoded(chunk, kind):
-                    check_times(decoded.batch.t, kind, f" in {Path(chunk.source).name}")
+                    where = f" in {Path(chunk.source).name}"
+                    check_times(decoded.batch.t, kind, where)
+                    if isinstance(decoded.batch, ObjectBatch):
+                        for name, t in decoded.batch.properties.times():
+                            check_times(t, kind, where, name)
                     break

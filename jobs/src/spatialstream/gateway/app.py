@@ -211,7 +211,7 @@ class Gateway:
             Endpoint("POST", "/streams/{stream}/queries", "write", self.register),
             Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
             Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
-            Endpoint("GET", "/streams/{stream}/areas", "ask", areas.listed),
+            Endpoint("GET", "/streams/{stream}/areas", "ask", self.list_areas),
             Endpoint("POST", "/streams/{stream}/areas", "write", self.load_areas),
             Endpoint("GET", "/streams/{stream}/areas/{area:path}", "ask", areas.show),
             Endpoint("PUT", "/streams/{stream}/areas/{area:path}", "write", self.put_area),
@@ -413,6 +413,8 @@ class Gateway:
         form = wanted_form(request, (JSON, GEOJSON))
         timeout = duration(request, "timeout", self.limits.wait, self.limits.longest_wait)
         at_least = _moment(request, "at_least")
+        if at_least is not None and (text := request.query_params["at_least"]) != "now":
+            await stream.check_unit("at_least", text)
         with ExitStack() as held:
             room = held.enter_context(self.room(request))
             asked = await self._body(request, room)
@@ -424,7 +426,7 @@ class Gateway:
                 _check_geojson(asked)
             many = isinstance(asked, list)
             places = [(f"#/{i}", each) for i, each in enumerate(asked)] if many else [("#", asked)]
-            geographic, found = await stream.ask(await areas.resolved(stream, places), at_least, timeout, room)
+            geographic, found = await stream.ask(await areas.resolved(stream, places, room), at_least, timeout, room)
             lines = Lines(found, room)
             del found
             if form == GEOJSON:
@@ -529,6 +531,12 @@ class Gateway:
         check_parameters(request, "timeout")
         timeout = duration(request, "timeout", self.limits.wait, self.limits.longest_wait)
         return _written(await self._writer(stream).cancel(request.path_params["query"], timeout), 200)
+
+    async def list_areas(self, request: Request, stream: ServedStream) -> Response:
+        """The areas of a stream."""
+        with ExitStack() as held:
+            room = held.enter_context(self.room(request))
+            return await areas.listed(request, stream, room, held)
 
     async def load_areas(self, request: Request, stream: ServedStream) -> Response:
         """Keep the areas of a FeatureCollection."""

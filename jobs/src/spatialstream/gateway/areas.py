@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from threading import Lock
 from typing import Any
@@ -13,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from spatialstream.client.area_queries import Refreshed
 from spatialstream.client.areas import Loaded
 from spatialstream.client.stream import Stream
+from spatialstream.gateway.answers import Pieces, Room
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.requests import check_parameters, wanted_form
@@ -29,17 +32,37 @@ JSON = "application/json"
 _REASONS = 100
 """Most queries whose reasons are told when they could not be registered anew."""
 
+_VERTEX = 200
+"""Bytes that a vertex takes as two numbers of JSON that are parsed, and as their text."""
 
-async def listed(request: Request, stream: ServedStream) -> Response:
-    """The areas: their names and sizes, or as GeoJSON their geometries too."""
+
+async def listed(request: Request, stream: ServedStream, room: Room, held: ExitStack) -> Response:
+    """The areas: their names and sizes, or as GeoJSON their geometries too. They are made one by one, as they are sent.
+
+    Args:
+        request: the request.
+        stream: its stream.
+        room: for the largest of them.
+        held: is closed when they have been sent.
+    """
     check_parameters(request)
     form = wanted_form(request, (JSON, GEOJSON))
     table = await stream.call(lambda opened: opened.areas.table())
     if form == GEOJSON:
-        return JSONResponse(
-            {"type": "FeatureCollection", "features": [each.to_feature() for each in table]}, media_type=GEOJSON
-        )
-    return JSONResponse({"areas": [each.to_record() for each in table], "unusable": table.unusable})
+        room.hold(_VERTEX * max((len(each.polygon) for each in table), default=0))
+        made = _collected('{"type": "FeatureCollection", "features": [', (each.to_feature() for each in table), "]}")
+    else:
+        rest = json.dumps(table.unusable, ensure_ascii=False)
+        made = _collected('{"areas": [', (each.to_record() for each in table), f'], "unusable": {rest}}}')
+    return Pieces(made, form, held.pop_all())
+
+
+def _collected(begin: str, records: Iterable[Any], end: str) -> Iterator[bytes]:
+    """The text of a list, piece by piece."""
+    yield begin.encode()
+    for number, each in enumerate(records):
+        yield (", " if number else "").encode() + json.dumps(each, ensure_ascii=False).encode(errors="replace")
+    yield end.encode(errors="replace")
 
 
 async def show(request: Request, stream: ServedStream) -> Response:
@@ -131,18 +154,29 @@ async def delete(request: Request, stream: ServedStream, by: str) -> Response:
     return JSONResponse({"deleted": name})
 
 
-async def resolved(stream: ServedStream, places: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+async def resolved(
+    stream: ServedStream, places: Sequence[tuple[str, Any]], room: Room | None = None
+) -> list[tuple[str, Any]]:
     """Queries of a request, each with its place, with the polygons of the areas that they name.
 
+    Args:
+        stream: the stream.
+        places: the queries, each with its place.
+        room: for the polygons, which may have any number of times the size of the request; None: there are few.
+
     Raises:
+        Problem: there is no room for them.
         SettingError: the stream does not know one; names the place.
         Unavailable: the areas cannot be read.
     """
-    if all(_named(place, each) is None for place, each in places):
+    names = [_named(place, each) for place, each in places]
+    if not any(names):
         return list(places)
 
     def work(opened: Stream) -> list[tuple[str, Any]]:
         table, found = opened.areas.table(), list[tuple[str, Any]]()
+        if room is not None:
+            _hold(room, sum(len(area.polygon) for name in names if name and (area := table.get(name))))
         for place, each in places:
             try:
                 found.append((place, with_area(each, lambda: table)))
@@ -151,6 +185,21 @@ async def resolved(stream: ServedStream, places: Sequence[tuple[str, Any]]) -> l
         return found
 
     return await stream.call(work)
+
+
+def _hold(room: Room, vertices: int) -> None:
+    """Have room for the polygons of queries.
+
+    Raises:
+        Problem: there is none, or there never is.
+    """
+    try:
+        room.hold(_VERTEX * vertices)
+    except Problem as problem:
+        if problem.kind != "answer-too-large":
+            raise
+        told = f"the areas of these queries have {vertices} vertices in all; ask fewer queries of areas at a time"
+        raise Problem("too-large", told) from None
 
 
 def geometry_states(opened: Stream, records: Sequence[dict[str, Any]]) -> list[dict[str, str]]:

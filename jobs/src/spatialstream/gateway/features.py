@@ -189,6 +189,8 @@ async def items(request: Request, stream: ServedStream, room: Room, held: ExitSt
     first, last = _intervals(parameters.getlist("datetime"))
     before = _page(parameters.get("page"))
     await _check_globe(stream)
+    for end in _ends(parameters.getlist("datetime")):
+        await stream.check_unit("datetime", end)
     objects, as_of = await stream.call(
         lambda opened: _newest(_Asking(opened, box, words, room), first, last, before, limit + 1)
     )
@@ -401,6 +403,11 @@ def _intervals(texts: Iterable[str]) -> tuple[int | None, int | None]:
     found = [_interval(each) for each in texts]
     firsts, lasts = [first for first, _ in found if first is not None], [last for _, last in found if last is not None]
     return max(firsts, default=None), min(lasts, default=None)
+
+
+def _ends(texts: Iterable[str]) -> list[str]:
+    """The times of datetimes."""
+    return [_BARE_DAY.sub("", end) for text in texts for end in text.split("/") if end not in ("", "..")]
 
 
 def _interval(text: str) -> tuple[int | None, int | None]:

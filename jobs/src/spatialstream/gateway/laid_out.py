@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from starlette.requests import Request
@@ -34,6 +35,8 @@ FORMS = {CSV: "text", GEOJSON: "document"}
 _LAYOUT = ("separator", "header", "quotes", "time_format", "time_zone", "at")
 PARAMETERS = ("columns", *_LAYOUT)
 """Parameters that say how such a body is laid out."""
+_BLOCK = 4_096
+"""Records that are parsed at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ class LaidOut:
     columns: Mapping[str, str]
     layout: InputLayout
 
-    def read(self, body: bytes, space: Space, rule: TermRule) -> tuple[Decoded[ObjectBatch], bytes]:
-        """The objects of a body, and as JSON Lines.
+    def blocks(self, body: bytes, space: Space, rule: TermRule) -> Iterator[tuple[Decoded[ObjectBatch], bytes]]:
+        """The objects of a body, and as JSON Lines, block by block: parsed, a body takes many times its size.
 
         Raises:
             Problem: a column is given to no field, or is not there, or the body has no record that can be read.
@@ -62,11 +65,12 @@ class LaidOut:
             raise Problem("invalid", str(error), [{"parameter": "columns", "detail": error.problem}]) from None
         try:
             check_records("body", io.BytesIO(body), self.form, self.layout, self.columns, space)
-            records = list(records_of(io.BytesIO(body), self.form, self.layout))
+            reader = ObjectReader(self.layout, space, rule, self.columns, "ms", cells=self.form == "text")
+            records = records_of(io.BytesIO(body), self.form, self.layout)
+            while block := list(islice(records, _BLOCK)):
+                yield reader.read(block)
         except SettingError as error:
             raise Problem("invalid", str(error), [{"pointer": "#", "detail": error.problem}]) from None
-        reader = ObjectReader(self.layout, space, rule, self.columns, "ms", cells=self.form == "text")
-        return reader.read(records)
 
     def place(self, body: bytes, number: int) -> dict[str, Any]:
         """Where the record of a number is in a body: its line, or a pointer to it."""

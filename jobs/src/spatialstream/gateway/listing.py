@@ -65,7 +65,7 @@ async def queries(request: Request, stream: ServedStream) -> Response:
     after = number_of(request, "after", -1, -1, 2**63 - 1)
     found = await stream.call(lambda opened: _listed(opened, opened.queries(after, limit)))
     record: dict[str, Any] = {"queries": found.queries, "so_far": found.so_far, "as_of": found.as_of}
-    if len(found.queries) == limit:
+    if len(found.queries) == limit or found.cut:
         record["next"] = f"{request.url.path}?after={found.last}&limit={limit}"
     return JSONResponse(record)
 

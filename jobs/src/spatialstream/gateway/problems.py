@@ -22,7 +22,7 @@ from spatialstream.model.errors import (
     Unavailable,
 )
 
-__all__ = ["KINDS", "PROBLEM_TYPE", "Problem", "of_error", "of_record"]
+__all__ = ["KINDS", "PROBLEM_TYPE", "SHOWN", "Problem", "of_error", "of_record"]
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -55,7 +55,7 @@ _LINGER = 2.0
 
 _NARROW = "ask for less: fewer queries at a time, a smaller region, a shorter duration, more keywords, or a smaller k"
 
-_SHOWN = 100
+SHOWN = 100
 """Most errors listed for one request."""
 
 
@@ -95,7 +95,7 @@ class Problem(Exception):  # noqa: N818 (as RFC 9457 calls it)
             "title": KINDS[self.kind][1],
             "status": self.status,
             "detail": self.detail,
-            **({"errors": self.errors[:_SHOWN]} if self.errors else {}),
+            **({"errors": self.errors[:SHOWN]} if self.errors else {}),
         }
 
     def response(self, request: Request | None = None) -> Response:

@@ -12,9 +12,11 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
+
+import numpy as np
 
 from spatialstream.client import Connection, LiveSample
 from spatialstream.client.history import Log, ResultsLog
@@ -28,7 +30,16 @@ from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.rates import Shares
 from spatialstream.gateway.threads import CLIENT, Threads
 from spatialstream.model.answer_bounds import AnswerBounds
-from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, Suspended, TooLarge, Unavailable
+from spatialstream.model.errors import (
+    RecordError,
+    Replaced,
+    SettingError,
+    SpatialStreamError,
+    Suspended,
+    TooLarge,
+    Unavailable,
+)
+from spatialstream.model.times import check_time, looks_like, parse_time
 
 __all__ = ["ServedStream"]
 
@@ -306,6 +317,30 @@ class ServedStream:
             Unavailable: the stream does not answer.
         """
         return await self._looks.get()
+
+    async def check_unit(self, name: str, text: str) -> None:
+        """Refuse a parameter that is a number and looks as if it were not of ms, unless the stream's clock does too.
+
+        If the stream does not say its clock at once, the parameter is taken as it is.
+
+        Args:
+            name: of the parameter.
+            text: a time.
+
+        Raises:
+            SettingError: it looks so.
+        """
+        if not text.lstrip("-").isdecimal() or looks_like(np.array([parse_time(text)])) is None:
+            return
+        as_of = None
+        with suppress(Unavailable, TimeoutError):
+            async with asyncio.timeout(_READY_SECONDS):
+                as_of = await self.as_of()
+        if as_of is not None:
+            try:
+                check_time(text, as_of["clock"])
+            except RecordError as error:
+                raise SettingError(name, error.problem) from None
 
     async def wait(self, done: Callable[[AsOf], bool], until: float) -> AsOf | None:
         """Wait until the stream has reached some progress.

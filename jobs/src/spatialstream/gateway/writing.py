@@ -12,7 +12,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,7 @@ from spatialstream.client.record_writer import probe_of
 from spatialstream.client.stream import Stream, TimeLimits
 from spatialstream.gateway.areas import resolved
 from spatialstream.gateway.laid_out import LaidOut
-from spatialstream.gateway.problems import Problem, of_record
+from spatialstream.gateway.problems import SHOWN, Problem, of_record
 from spatialstream.gateway.rates import Shares, Taken
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.threads import CLIENT, Threads
@@ -35,11 +35,13 @@ from spatialstream.model.kinds import listed
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Query
 from spatialstream.model.query_fields import check_by
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_time, format_duration, looks_like, looks_unlike
 from spatialstream.records.decode import Decoded, decode_objects
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
 
-__all__ = ["Outcome", "Writer"]
+__all__ = ["BLOCK", "Outcome", "Writer"]
 
 _CONTINUOUS = listed(lambda kind: kind.continuous)
 _THREADS, _SHARE = 8, 4
@@ -53,6 +55,8 @@ unknown one is not asked for again."""
 _APART = 1_000
 """ms by which the day's clock may differ here and at the router, or a record be read later than it is sent."""
 _BOM = b"\xef\xbb\xbf"
+BLOCK = 64 << 10
+"""Bytes of lines that are decoded at a time, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +136,15 @@ class Writer:
 
             def work() -> int:
                 content = lines.removeprefix(_BOM)
-                if layout is None:
-                    place, decoded = _line, decode_objects(content, 1, stream.space, stream.rule)
-                else:
-                    place = partial(layout.place, content)
-                    decoded, content = layout.read(content, stream.space, stream.rule)
-                if decoded.rejected.num_rows:
-                    raise _unusable(decoded.rejected.to_pylist(), place)
+                place = _line if layout is None else partial(layout.place, content)
+                blocks = (_blocks if layout is None else layout.blocks)(content, stream.space, stream.rule)
+                found = _Objects.of(blocks, place)
                 if not sure:
-                    _check_times(decoded.batch.t, stream)
-                _check_limits(decoded, stream.limits(), clock, time.time_ns() // 1_000_000, place)
-                if len(decoded.batch):
-                    self._record_writer.objects(content)
-                return len(decoded.batch)
+                    _check_times(found, stream)
+                _check_limits(found, stream.limits(), clock, time.time_ns() // 1_000_000, place)
+                if len(found.t):
+                    self._record_writer.objects(content if layout is None else b"\n".join(found.lines))
+                return len(found.t)
 
             over = held.pop_all().close
         return await self._of_objects.run(work, over=over)
@@ -287,37 +287,89 @@ def _id_of(key: str, caller: str, given: dict[str, Any]) -> str:
     return f"q-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
 
 
-def _check_times(t: Ints, stream: Stream) -> None:
+_Place = Callable[[int], dict[str, Any]]
+"""Where in a body the record of a number is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """The objects of a body, as far as is looked at.
+
+    Attributes:
+        t: their times, ms, int64[n].
+        numbers: of their records, int64[n].
+        times: the values of each property that is a time, ms, without missing ones.
+        lines: the objects as JSON Lines, in blocks; empty ones if they came as such.
+    """
+
+    t: Ints
+    numbers: Ints
+    times: dict[str, Ints]
+    lines: list[bytes]
+
+    @classmethod
+    def of(cls, blocks: Iterable[tuple[Decoded[ObjectBatch], bytes]], place: _Place) -> _Objects:
+        """From decoded blocks.
+
+        Raises:
+            Problem: some are unusable; names the first ones, and looks no further than these.
+        """
+        t, numbers, times, lines = list[Ints](), list[Ints](), dict[str, list[Ints]](), list[bytes]()
+        rejected = list[dict[str, Any]]()
+        for decoded, block in blocks:
+            rejected += decoded.rejected.slice(0, SHOWN).to_pylist()
+            if len(rejected) >= SHOWN:
+                raise _unusable(rejected[:SHOWN], place, whole=False)
+            t.append(decoded.batch.t)
+            numbers.append(decoded.line)
+            lines.append(block)
+            for name, values in decoded.batch.properties.times():
+                times.setdefault(name, []).append(values)
+        if rejected:
+            raise _unusable(rejected, place)
+        return cls(_joined(t), _joined(numbers), {name: _joined(parts) for name, parts in times.items()}, lines)
+
+
+def _joined(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def _blocks(content: bytes, space: Space, rule: TermRule) -> Iterator[tuple[Decoded[ObjectBatch], bytes]]:
+    """The objects of JSON Lines, block by block: what is unusable takes 250 times its size."""
+    begin, line = 0, 1
+    while begin < len(content):
+        end = content.find(b"\n", begin + BLOCK) + 1 or len(content)
+        block = content[begin:end]
+        yield decode_objects(block, line, space, rule), b""
+        begin, line = end, line + block.count(b"\n")
+
+
+def _check_times(objects: _Objects, stream: Stream) -> None:
     """Refuse times that look like another unit than ms, unless the stream's own times look like it too.
 
     Raises:
         Problem: they look like another unit.
         Unavailable: the stream's clock is not available.
     """
-    if looks_like(t) is None:
-        return
-    as_of = stream.as_of()
-    problem = looks_unlike(t, time.time_ns() // 1_000_000 if as_of is None else as_of["clock"])
-    if problem is not None:
-        told = f"{problem}, or time_unit=ms if they are right"
-        raise Problem("invalid", f"t: {told}", [{"pointer": "#/t", "detail": told}])
-
-
-_Place = Callable[[int], dict[str, Any]]
-"""Where in a body the record of a number is."""
+    for name, t in [("", objects.t), *objects.times.items()]:
+        if looks_like(t) is None:
+            continue
+        as_of = stream.as_of()
+        problem = looks_unlike(t, time.time_ns() // 1_000_000 if as_of is None else as_of["clock"], name)
+        if problem is not None:
+            told, field = f"{problem}, or time_unit=ms if they are right", name or "t"
+            raise Problem("invalid", f"{field}: {told}", [{"pointer": f"#/{field}", "detail": told}])
 
 
 def _line(number: int) -> dict[str, Any]:
     return {"line": number}
 
 
-def _check_limits(
-    decoded: Decoded[ObjectBatch], limits: TimeLimits, clock: int | None, now: int, place: _Place
-) -> None:
+def _check_limits(objects: _Objects, limits: TimeLimits, clock: int | None, now: int, place: _Place) -> None:
     """Refuse objects that the stream would reject for their time. Its clock goes on, so what is too old stays so.
 
     Args:
-        decoded: the objects, of which there is at least one.
+        objects: the objects.
         limits: which times the stream takes.
         clock: the stream's, or an earlier one; None: not known.
         now: the day's clock, ms.
@@ -326,7 +378,7 @@ def _check_limits(
     Raises:
         Problem: there are some; names each with its line.
     """
-    t, refused = decoded.batch.t, dict[int, str]()
+    t, refused = objects.t, dict[int, str]()
     if limits.retention is not None and clock is not None and np.any(old := t <= (floor := clock - limits.retention)):
         most = f"which is {format_duration(limits.retention)} before the stream's clock"
         refused |= {row: f"t: {too_old(int(t[row]), floor)}, {most}" for row in np.flatnonzero(old).tolist()}
@@ -335,14 +387,17 @@ def _check_limits(
         ceiling = now + limits.ahead
         refused |= {row: f"t: {in_the_future(int(t[row]), ceiling)}, {most}" for row in np.flatnonzero(early).tolist()}
     if refused:
-        raise _unusable([{"line": int(decoded.line[row]), "reason": refused[row]} for row in sorted(refused)], place)
+        rows = sorted(refused)
+        raise _unusable([{"line": int(objects.numbers[row]), "reason": refused[row]} for row in rows], place)
 
 
-def _unusable(rejected: list[dict[str, Any]], place: _Place) -> Problem:
+def _unusable(rejected: list[dict[str, Any]], place: _Place, *, whole: bool = True) -> Problem:
+    """The problem of records, of all that are rejected or of the first ones."""
     errors = []
     for each in rejected:
         field, _, problem = each["reason"].partition(": ")
         errors.append({**place(each["line"]), "field": field, "detail": problem})
     where = " ".join(map(str, place(rejected[0]["line"]).popitem()))
     first = f"{where}: {rejected[0]['reason']}"
-    return Problem("invalid", f"{len(rejected)} objects are invalid, and none has been sent; {first}", errors)
+    count = f"{len(rejected)} objects" if whole else f"{len(rejected)} objects or more"
+    return Problem("invalid", f"{count} are invalid, and none has been sent; {first}", errors)

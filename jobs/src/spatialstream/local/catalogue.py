@@ -14,9 +14,9 @@ comparisons of strings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +26,10 @@ from spatialstream.local.arrays import Array, Flags, Ints
 from spatialstream.local.registry import last_instant
 from spatialstream.local.row_counts import Counts, RowCounts, rows_so_far
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.queries import QueryBatch
 
-__all__ = ["Catalogue", "Listed", "Listing"]
+__all__ = ["MOST_VERTICES", "Catalogue", "Listed", "Listing", "Page"]
 
 _TIER_RATIO = 4
 _ENDED_LIMIT = 4_096
@@ -36,8 +37,23 @@ _ENDED_LIMIT = 4_096
 _COUNTS_RATIO = 4
 """Number of entries of the counts per query above which entries of dropped queries are removed."""
 
+MOST_VERTICES = 50_000
+"""Vertices of the polygons of a page, about: one takes 40 bytes of JSON, and four times as much when it is parsed."""
+
 Listed = tuple[int, dict[str, Any], int, int | None]
 """An active query: number, record, number of rows so far, and t of the last row in ms (None if there was none)."""
+
+
+class Page(NamedTuple):
+    """A part of a list of queries.
+
+    Attributes:
+        queries: the queries, by ascending number.
+        cut: whether it ends early because its polygons have many vertices; then there are queries after its last one.
+    """
+
+    queries: Sequence[Listed]
+    cut: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,15 +103,24 @@ class Listing:
     clock: int = 0
     counts: tuple[Counts, ...] = ()
 
-    def page(self, after: int, limit: int) -> list[Listed]:
-        """The first ``limit`` active queries with a number above ``after``, in ascending order."""
+    def page(self, after: int, limit: int, vertices: int = MOST_VERTICES) -> Page:
+        """The first ``limit`` active queries with a number above ``after``, at least one of them if there are any.
+
+        It ends with the query with which its polygons have ``vertices`` vertices or more.
+        """
         found = list[tuple[int, _Tier, int]]()
         for tier in self.tiers:
             first = int(np.searchsorted(tier.numbers, after, "right"))
             rows = first + np.flatnonzero(tier.continuous(self.clock, self.ended)[first:])[:limit]
             found += [(int(tier.numbers[row]), tier, row) for row in rows.tolist()]
         found.sort(key=lambda each: each[0])
-        return self._listed(found[:limit])
+        whole, size = found[:limit], 0
+        for count, (_, tier, row) in enumerate(whole, 1):
+            region = tier.queries.regions[row]
+            size += len(region) if isinstance(region, Polygon) else 0
+            if size >= vertices and count < len(found):
+                return Page(self._listed(whole[:count]), cut=True)
+        return Page(self._listed(whole), cut=False)
 
     def named(self, name: str) -> Listed | None:
         """The active query with an id; None if there is none."""

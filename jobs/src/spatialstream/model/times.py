@@ -41,7 +41,7 @@ UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 """Units of numeric timestamps, each in microseconds."""
 
-_FEBRUARY_1970, _YEAR_2100 = 2_678_400_000, 4_102_444_800_000
+_FEBRUARY_1970, _YEAR_2100, _YEAR_10000 = 2_678_400_000, 4_102_444_800_000, 253_402_300_800_000
 _NEARLY_ALL = 0.95
 _LOOKS = {"s": ("in January 1970", "seconds"), "us": ("beyond the year 2100", "microseconds")}
 """Where times of a unit lie if they are read as ms, and what the unit is called."""
@@ -104,7 +104,7 @@ def in_milliseconds(value: object, unit: str) -> object:
     return value
 
 
-def looks_like(t: Ints) -> str | None:
+def looks_like(t: Ints, latest: int = _YEAR_2100) -> str | None:
     """Detect times that are probably not in ms: the unit, ``"s"`` or ``"us"``, that at least 95 % of them suggest.
 
     Read as ms, present-day seconds lie in January 1970 (or, if negative, December 1969), and microseconds beyond the
@@ -112,6 +112,7 @@ def looks_like(t: Ints) -> str | None:
 
     Args:
         t: times in ms.
+        latest: what is as late, or later, looks like microseconds.
 
     Returns:
         The unit; None if the times look like ms.
@@ -119,22 +120,32 @@ def looks_like(t: Ints) -> str | None:
     size = np.abs(t[t != 0])
     if len(size) and np.mean(size < _FEBRUARY_1970) >= _NEARLY_ALL:
         return "s"
-    return "us" if len(size) and np.mean(size >= _YEAR_2100) >= _NEARLY_ALL else None
+    return "us" if len(size) and np.mean(size >= latest) >= _NEARLY_ALL else None
 
 
-def looks_unlike(t: Ints, clock: int) -> str | None:
+def looks_unlike(t: Ints, clock: int, name: str = "") -> str | None:
     """What is wrong with times that look as if they were not ms, unless a stream's clock looks the same; None: nothing.
 
     Args:
         t: times in ms.
         clock: of the stream that they are for, ms.
+        name: of the property whose values they are; empty: of none.
     """
-    unit = looks_like(t)
+    unit = _unit_of(t, name)
     # 0 is among the times of each unit, and looks like none
     if unit is None or looks_like(np.array([clock or 1])) == unit:
         return None
-    lie, name = _LOOKS[unit]
-    return f"nearly all times lie {lie}: they look like {name}; give ms or RFC 3339"
+    lie, seconds = _LOOKS[unit]
+    return f"nearly all times{_of(name)} lie {lie}: they look like {seconds}; give ms or RFC 3339"
+
+
+def _unit_of(t: Ints, name: str) -> str | None:
+    """As :func:`looks_like`, of the times of objects or of a property, which may say that something never ends."""
+    return looks_like(t, _YEAR_10000 if name else _YEAR_2100)
+
+
+def _of(name: str) -> str:
+    return f" of {name!r}" if name else ""
 
 
 def check_time(value: object, clock: int) -> None:
@@ -158,24 +169,26 @@ def check_time(value: object, clock: int) -> None:
         raise RecordError("t", told)
 
 
-def check_times(t: Ints, setting: str, where: str = "") -> None:
+def check_times(t: Ints, setting: str, where: str = "", name: str = "") -> None:
     """Refuse times that were read as ms by default and look like another unit.
 
     Args:
         t: times that were read as ms.
         setting: the setting to name in the error, ``"objects"`` or ``"queries"``.
         where: the file, as a phrase of the error message.
+        name: of the property whose values they are; empty: of none.
 
     Raises:
         SettingError: the times look like another unit; the message says how to specify the unit.
     """
-    unit = looks_like(t)
+    unit = _unit_of(t, name)
     if unit is not None:
-        lie, name = _LOOKS[unit]
+        lie, seconds = _LOOKS[unit]
+        every = f", which is then that of every time{where or ' of the input'} that is a number" if name else ""
         raise SettingError(
             setting,
-            f"as milliseconds, nearly all times{where} lie {lie}; they look like {name}: give --time-unit {unit} "
-            f'(in Python time_unit="{unit}"), or ms if they are milliseconds',
+            f"as milliseconds, nearly all times{_of(name)}{where} lie {lie}; they look like {seconds}: give "
+            f'--time-unit {unit} (in Python time_unit="{unit}"){every}, or ms if they are milliseconds',
         )
 
 

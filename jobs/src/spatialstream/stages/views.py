@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from spatialstream.local.catalogue import Catalogue, Listed, Listing
+from spatialstream.local.catalogue import Catalogue, Listing, Page
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.errors import Gone
@@ -146,7 +146,7 @@ def newest_view(place: str, slot: int) -> RoundId | None:
     return known[-1].round if known else None
 
 
-def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -> list[Listed]:
+def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -> Page:
     """The continuous queries of a part of MERGE as of a round, by number.
 
     Args:
@@ -154,7 +154,7 @@ def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -
         part: one that this process has.
         round_id: of a round that is done.
         asked: ``{"id": ...}`` for the query with an id, or ``{"after": number, "limit": n}`` for the first n queries
-            after a number.
+            after a number, or fewer if these are large.
 
     Raises:
         Gone: the view is not here.
@@ -163,7 +163,7 @@ def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -
     assert isinstance(view, ListingView)
     if "id" in asked:
         found = view.listing.named(str(asked["id"]))
-        return [] if found is None else [found]
+        return Page([] if found is None else [found], cut=False)
     return view.listing.page(int(asked["after"]), int(asked["limit"]))
 
 

@@ -48,3 +48,9 @@ def test_parts_with_other_columns_are_joined():
 def test_each_distinct_keyword_is_kept_once():
     table = PropertyTable.of(PropertyColumns.of([(("a", "long keyword"),)] * 1_000))
     assert len(table.data) == len("long keyword")
+
+
+def test_properties_that_are_times_are_given_without_gaps():
+    columns = PropertyColumns.of([(("seen", 7), ("name", "x")), (), (("seen", -5), ("size", 1.0))])
+    assert {name: t.tolist() for name, t in columns.times()} == {"seen": [7, -5]}
+    assert {name: t.dtype for name, t in columns.slice(2, 3).times()} == {"seen": np.int64}

@@ -85,6 +85,13 @@ def test_all_forms_of_a_condition_are_the_same_condition():
         ("1 = 2", "= has no property; compare a property with a value"),
         ("at = INTERVAL('2026-01-01', '..')", "interval is not supported as a value"),
         ("at = TIMESTAMP('noon')", "'noon' is not a time"),
+        ("at = TIMESTAMP('1795880000')", "'1795880000' is not a timestamp; give RFC 3339, such as"),
+        ({"op": "=", "args": [{"property": "at"}, {"timestamp": "20180207"}]}, "'20180207' is not a timestamp"),
+        (
+            {"op": "isNull", "args": [{"property": "at"}], "not": True},
+            "'not' has no meaning beside op and args; remove",
+        ),
+        ({"op": "isNull", "args": [{"property": "at", "op": "x"}]}, "'op' has no meaning beside property; remove it"),
         ("country in ('de', 5)", "5.0 is a number, and country is declared as keyword"),
         ("country = ", "is not CQL2 text: at character 11, expected"),
         ("country == 'de'", "is not CQL2 text: at character 10, expected"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from spatialstream.model.arrays import Array
+from spatialstream.model.arrays import Array, Ints
 from spatialstream.model.properties.declared import ARROW, PropertyType, Value
 
 __all__ = ["PropertyColumns"]
@@ -55,6 +55,12 @@ class PropertyColumns:
         """The values of one object, without missing ones."""
         found = ((name, _plain(column, index)) for name, column in self.columns.items())
         return tuple((name, value) for name, value in found if value is not None)
+
+    def times(self) -> Iterator[tuple[str, Ints]]:
+        """The properties that are times: the name, and the values in ms, without missing ones, int64[m]."""
+        for name, column in self.columns.items():
+            if pa.types.is_timestamp(column.type):
+                yield name, column.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)
 
     def take(self, rows: Array) -> PropertyColumns:
         """Select the objects at these positions."""

@@ -257,7 +257,14 @@ def _operation(form: object) -> tuple[str, Sequence[object]]:
         raise _fault(f"{str(form).lower()} alone is not a condition on properties; give a comparison, or remove it")
     if not isinstance(form, Mapping) or not isinstance(form.get("op"), str) or not isinstance(form.get("args"), list):
         raise _fault('must be CQL2: text such as "priority >= 3", or JSON such as {"op": ">=", "args": [...]}')
+    _check_members(form, "op", "args")
     return form["op"], form["args"]
+
+
+def _check_members(form: Mapping[Any, Any], *known: str) -> None:
+    """Refuse members that would be passed over, such as the second of two conditions in one object."""
+    for name in [name for name in form if name not in known]:
+        raise _fault(f"{str(name)[:40]!r} has no meaning beside {' and '.join(known)}; remove it")
 
 
 def _arguments(op: str, args: Sequence[object], n: int) -> Sequence[object]:
@@ -269,7 +276,10 @@ def _arguments(op: str, args: Sequence[object], n: int) -> Sequence[object]:
 def _name_of(form: object) -> str | None:
     """The name of a property, if the form is one."""
     name = form.get("property") if isinstance(form, Mapping) else None
-    return name if isinstance(name, str) else None
+    if not isinstance(name, str):
+        return None
+    _check_members(form, "property")  # type: ignore[arg-type]  # it is a mapping
+    return name
 
 
 def _kind_of(literal: object) -> PropertyType | None:
@@ -298,6 +308,9 @@ def _shown(literal: object) -> str:
 
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DIGITS = re.compile(r"-?[0-9]+")
+_FIRST, _END = -62_135_596_800_000, 253_402_300_800_000
+"""The years 1 to 9999, which RFC 3339 has: other times are digits in the normal form."""
 
 
 def _time(literal: object) -> int:
@@ -306,7 +319,10 @@ def _time(literal: object) -> int:
     text = literal.get("date", literal.get("timestamp"))
     if "date" in literal and not _DATE.fullmatch(text):
         raise _fault(f"{text!r} is not a date; give YYYY-MM-DD")
-    return parse_time(text, FIELD)
+    t = parse_time(text, FIELD)
+    if _DIGITS.fullmatch(text) and _FIRST <= t < _END:  # of which unit, nobody has said
+        raise _fault(f"{text!r} is not a timestamp; give RFC 3339, such as 2026-01-31T12:00:00Z")
+    return t
 
 
 def _prefix_of(pattern: str) -> tuple[str, bool]:
