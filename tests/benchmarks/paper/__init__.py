@@ -7,5 +7,5 @@
 - :mod:`.rebalancing`: figures 14 and 15, by :mod:`tests.benchmarks.bench_rebalance`;
 - :mod:`.engine`: measures the points that have no file yet;
 - :mod:`.verdicts`: whether a figure agrees with the paper's, and if not, which count makes the difference;
-- :mod:`.charts`, :mod:`.page`: pictures, and ``docs/paper.md``.
+- :mod:`.charts`, :mod:`.page`, :mod:`.text`: pictures, and ``docs/paper.md``.
 """

@@ -12,7 +12,7 @@ import numpy as np
 from tests.benchmarks.paper.specs import PLANS, Figure, Panel
 
 COLOURS = {
-    **dict.fromkeys(("QT-tree", "TW", "leaf", "FG"), "#b5482a"),
+    **dict.fromkeys(("QT-tree", "TW", "leaf", "FG", "In-sample", "Eager", "Learning"), "#b5482a"),
     **dict.fromkeys(("Quadtree", "slot", "FM"), "#2a5f8f"),
     **dict.fromkeys(("Uni", "sorted", "PM+FM+FG"), "#2a7f62"),
     **dict.fromkeys(("Text", "none"), "#888888"),

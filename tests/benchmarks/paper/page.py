@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.benchmarks.paper import text
 from tests.benchmarks.paper.counting import WORTH, Counts
 from tests.benchmarks.paper.specs import OWN, Figure, Panel
 from tests.benchmarks.paper.verdicts import FACTOR, FLAT, TIE, Finding
@@ -45,10 +46,10 @@ HEAD = """\
 <!-- Written by `make paper ARGS=--docs`; the words are in tests/benchmarks/paper/page.py. -->
 
 Every experiment of SSTD (PVLDB 13(11), 2020), section 7, is a command: `make paper FIG=8`, `7` to `15` and `7.7`, the
-parameters; `FIG=cost` and `FIG=leaves` are the project's own. `make paper` runs all of them. Measurements are kept, so
-a stopped run continues; they are repeated when the code that they depend on has changed. `SCALE=0.1` runs a small
-version. Verdicts are written to `bench-output/paper.json`; all points (`points.parquet`), the results derived from them
-(`results.json`), a chart of each figure and this page are written to `bench-output/paper/`.
+parameters; `FIG=cost`, `FIG=leaves` and `FIG=text` are the project's own. `make paper` runs all of them. Measurements
+are kept, so a stopped run continues; they are repeated when the code that they depend on has changed. `SCALE=0.1` runs
+a small version. Verdicts are written to `bench-output/paper.json`; all points (`points.parquet`), the results derived
+from them (`results.json`), a chart of each figure and this page are written to `bench-output/paper/`.
 
 ## How it is measured
 
@@ -119,10 +120,16 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
         parts[-1] += ONE_TREE.format(figures=", ".join(same))
     for each in judged:
         name = each.figure.name
+        if name in TABLES:
+            parts.append(TABLES[name](each))
+            continue
         parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
         parts[-1] += _CONCLUSIONS[name](each) if name in _CONCLUSIONS else ""
     return "\n".join(parts)
 
+
+TABLES = {"text": text.section}
+"""Experiments that are a table of the page, without a picture."""
 
 _TITLES = {"7.7": "Section 7.7", "cost": "Why", "leaves": "Pruning by leaf"}
 
