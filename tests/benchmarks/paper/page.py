@@ -46,7 +46,7 @@ HEAD = """\
 <!-- Written by `make paper ARGS=--docs`; the words are in tests/benchmarks/paper/page.py. -->
 
 Every experiment of SSTD (PVLDB 13(11), 2020), section 7, is a command: `make paper FIG=8`, `7` to `15` and `7.7`, the
-parameters; `FIG=cost`, `FIG=leaves` and `FIG=text` are the project's own. `make paper` runs all of them. Measurements
+parameters; `FIG=cost`, `leaves`, `text` and `rivals` are the project's own. `make paper` runs all of them. Measurements
 are kept, so a stopped run continues; they are repeated when the code that they depend on has changed. `SCALE=0.1` runs
 a small version. Verdicts are written to `bench-output/paper.json`; all points (`points.parquet`), the results derived
 from them (`results.json`), a chart of each figure and this page are written to `bench-output/paper/`.
@@ -86,7 +86,7 @@ factor of {factor:g} of the paper's. A figure agrees if its panels do. The count
 two methods, the ratio of each count; for a curve, the count that makes the work of the slowest slot change along it, or
 how much more work that slot has than the mean. Without equal answers of all methods there is no verdict.
 
-Measured with {seeds} (figures 14 and 15: one), at scale {scale:g}.{small}
+Measured with {seeds} (figures 14 and 15, text and rivals: one), at scale {scale:g}.{small}
 
 ## Agreement
 
@@ -116,7 +116,7 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
         seeds="1 seed" if seeds == 1 else f"the median of {seeds} seeds",
     )  # fmt: skip
     parts = [head + "".join(_line(each) for each in judged if each.figure.name not in OWN)]
-    if same := [each.figure.name for each in judged if _is_one_tree(each)]:
+    if same := [each.figure.name for each in judged if each.figure.name not in OWN and _is_one_tree(each)]:
         parts[-1] += ONE_TREE.format(figures=", ".join(same))
     for each in judged:
         name = each.figure.name
@@ -131,7 +131,7 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
 TABLES = {"text": text.section}
 """Experiments that are a table of the page, without a picture."""
 
-_TITLES = {"7.7": "Section 7.7", "cost": "Why", "leaves": "Pruning by leaf"}
+_TITLES = {"7.7": "Section 7.7", "cost": "Why", "leaves": "Pruning by leaf", "rivals": "Rivals"}
 
 
 def _is_one_tree(judged: Judged) -> bool:

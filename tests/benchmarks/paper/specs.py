@@ -75,6 +75,7 @@ class Panel:
         paper_unit: their unit.
         says: what it says, in a sentence.
         papers_x: what the xs stand for in the paper, if they are other numbers.
+        seeds: on how many samples its points are measured at most.
     """
 
     name: str
@@ -94,6 +95,11 @@ class Panel:
     paper: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     paper_unit: str = "ms"
     papers_x: str = ""
+    seeds: int = 10
+
+    def samples(self, seeds: int) -> int:
+        """On how many samples its points are measured, of so many that are asked for; plans are on one."""
+        return min(seeds, self.seeds) if self.across else 1
 
     def point(self, series: str, x: float, seed: int, scale: float) -> Point:
         """The point of a series at an x.
@@ -395,7 +401,8 @@ FIGURE_COST = Figure(
 _ROUTED = replace(_SRQ, layout="routed")
 _WIDE = replace(_ROUTED, region=1.0, history="SRQ-wide")
 _THETA = {"vary": "leaves", "xs": (64, 256, 1024), "label": "θ"}
-_VISITED = {"measure": "visited", "unit": "objects a query", "claims": Claims()}
+_OPEN = {"claims": Claims(), "seeds": 1}
+_VISITED = {"measure": "visited", "unit": "objects a query"} | _OPEN
 
 FIGURE_TEXT = Figure(
     "text",
@@ -425,19 +432,35 @@ FIGURE_TEXT = Figure(
         ),
         Panel(
             "measure", "as *regions*; a worker that scans the leaves it visits", _WIDE, **_THETA, series=_TREES,
-            measure="scan", unit="slowest slot, µs a query", claims=Claims(),
+            measure="scan", unit="slowest slot, µs a query", **_OPEN,
             says="as the objects visited, less than 1.5",
         ),
         Panel(
             "learning lists", "splits by text alone, lists that learn from what they route, against frozen ones",
             _ROUTED, vary="objects", xs=(1e5, 1e6), label="objects", series=("Learning", "Text"), measure="coverage",
-            unit="part of the leaves reached that have the keyword", claims=Claims(),
+            unit="part of the leaves reached that have the keyword", **_OPEN,
             says="more leaves have the keyword, the more the more objects came",
         ),
         Panel(
             "fan-out", "as *regions*; a machine for each leaf, which scans it", _WIDE, **_THETA, series=_TREES,
-            measure="longest_leaf", unit="objects of the slowest machine", claims=Claims(),
+            measure="longest_leaf", unit="objects of the slowest machine", **_OPEN,
             says="more machines gain more than splits by text",
+        ),
+    ),
+)  # fmt: skip
+
+_SPACES = ("QT-tree", "A-Grid", "Grid", "k-d tree", "R-tree")
+
+FIGURE_RIVALS = Figure(
+    "rivals",
+    "Other partitions of space",
+    (
+        Panel(
+            "rivals", "CRQ throughput by region", _CRQ, vary="region", xs=(1e-4, 1e-2, 1.0),
+            label="region, % of the space", series=_SPACES, measure="throughput", lower=False,
+            unit="objects/s of the slowest slot", claims=Claims(), seeds=1,
+            says="The partitions of space that PS2Stream (section VI) compares with: a grid of 64 x 64 cells, a k-d "
+            "tree and the leaves of an R-tree, 64 each; beside them the kinds of index of this project.",
         ),
     ),
 )  # fmt: skip
@@ -446,10 +469,10 @@ FIGURES = {
     figure.name: figure
     for figure in (
         FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14, FIGURE_15, FIGURE_77,
-        FIGURE_COST, FIGURE_LEAVES, FIGURE_TEXT,
+        FIGURE_COST, FIGURE_LEAVES, FIGURE_TEXT, FIGURE_RIVALS,
     )
 }  # fmt: skip
 """All of them."""
 
-OWN = ("cost", "leaves", "text")
+OWN = ("cost", "leaves", "text", "rivals")
 """Experiments of the project's own, which have no verdict on the paper."""

@@ -16,7 +16,9 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.index.a_grid.construction import build_a_grid
 from spatialstream.index.adjustment import Builder as IndexBuilder
+from spatialstream.index.grid.grid import Grid, build_grid
 from spatialstream.index.qt import construction
 from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.qt.tree import QTTree
@@ -29,6 +31,7 @@ from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from tests.benchmarks.paper import workloads
+from tests.benchmarks.paper.rivals import space
 from tests.benchmarks.paper.workloads import HOUR, SPACE
 
 Builder = Callable[[ObjectBatch, QueryBatch, int, int], RoutingVersion]
@@ -113,6 +116,11 @@ def _in_sample(objects: ObjectBatch, leaves: int, statistics: Statistics) -> QTT
         return build_tree(objects, leaves, statistics)
 
 
+def _grid(objects: ObjectBatch, leaves: int, statistics: Statistics) -> Grid:
+    """PS2Stream's, of 2^6 times 2^6 cells, whatever θ is."""
+    return build_grid(objects, 1 << 12, statistics)
+
+
 def _tree(builder: IndexBuilder) -> Builder:
     def built(objects: ObjectBatch, queries: QueryBatch, leaves: int, slots: int) -> RoutingVersion:
         return build(SPACE, objects, queries, leaves, slots, builder=builder)
@@ -127,6 +135,10 @@ METHODS: dict[str, Builder] = {
     "In-sample": _tree(_in_sample),
     "Eager": _tree(_eager),
     "Learning": _tree(_learning),
+    "A-Grid": _tree(build_a_grid),
+    "Grid": _tree(_grid),
+    "k-d tree": _tree(space.kd_tree),
+    "R-tree": _tree(space.r_tree),
 }
 """The global indexes, by name."""
 
