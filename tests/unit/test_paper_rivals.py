@@ -65,7 +65,7 @@ def test_objects_at_one_place_are_not_divided():
 
 @given(st.lists(st.integers(0, SIDE - 1), max_size=30), st.lists(st.integers(1, 9), min_size=1, max_size=40))
 def test_lines_leave_a_cell_between_them(at, share):
-    found = space.lines(np.array(at, np.int32), np.array(share))
+    found = space.divisions(np.array(at, np.int32), np.array(share))
 
     assert (found[0], found[-1], len(found)) == (0, SIDE, len(share) + 1)
     assert np.diff(found).min() >= 1

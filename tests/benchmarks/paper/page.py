@@ -233,7 +233,14 @@ def _on_cost(judged: Judged) -> str:
     )
 
 
-_CONCLUSIONS = {"cost": _on_cost, "leaves": _on_leaves}
+def _on_rivals(judged: Judged) -> str:
+    """How partitions of space compare."""
+    others = ("A-Grid", "Grid", "k-d tree", "R-tree")
+    ratios = "; ".join(f"{each} {_ratios(judged, 'throughput', each, 'QT-tree')}" for each in others)
+    return RIVALS.format(ratios=ratios)
+
+
+_CONCLUSIONS = {"cost": _on_cost, "leaves": _on_leaves, "rivals": _on_rivals}
 
 # Whoever writes the page again looks whether these words still follow from its figures.
 COST = """ By the cost model a QT-tree visits {predicted} times as many objects as a quadtree (`predicted`). On queries
@@ -241,6 +248,8 @@ from which it was not built, it visits {visited} times as many (`visited`), and 
 leaves: textual splits gain less than J predicts, because leaves have more words than the sample from which the tree was
 built, and queries have other words than its history. The model also leaves out one cost: queries are routed by space
 alone, so all leaves of a textual node are asked, which makes {slots} times as many slots. """
+
+RIVALS = """ So many times the throughput of a QT-tree: {ratios}. """
 
 LEAVES = """ *slot* is the product: the indexes of a slot do not know its leaves. *leaf*: each leaf has an index, and a
 query asks only those whose objects have all the keywords. *sorted*: each slot has one index in the order of its leaves,

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from spatialstream.index.a_grid.construction import build_a_grid
 from spatialstream.index.adjustment import Builder as IndexBuilder
-from spatialstream.index.grid.grid import Grid, build_grid
 from spatialstream.index.qt import construction
 from spatialstream.index.qt.construction import build_tree
 from spatialstream.index.qt.tree import QTTree
@@ -116,11 +115,6 @@ def _in_sample(objects: ObjectBatch, leaves: int, statistics: Statistics) -> QTT
         return build_tree(objects, leaves, statistics)
 
 
-def _grid(objects: ObjectBatch, leaves: int, statistics: Statistics) -> Grid:
-    """PS2Stream's, of 2^6 times 2^6 cells, whatever θ is."""
-    return build_grid(objects, 1 << 12, statistics)
-
-
 def _tree(builder: IndexBuilder) -> Builder:
     def built(objects: ObjectBatch, queries: QueryBatch, leaves: int, slots: int) -> RoutingVersion:
         return build(SPACE, objects, queries, leaves, slots, builder=builder)
@@ -136,7 +130,7 @@ METHODS: dict[str, Builder] = {
     "Eager": _tree(_eager),
     "Learning": _tree(_learning),
     "A-Grid": _tree(build_a_grid),
-    "Grid": _tree(_grid),
+    "Grid": _tree(space.grid),
     "k-d tree": _tree(space.kd_tree),
     "R-tree": _tree(space.r_tree),
 }

@@ -108,7 +108,8 @@ leaf of one of its words, and takes the others there too.
 |---|---|---|---|---|---|---|---|---|---|"""
 
 WORDS = """No cause makes splits by text pay as in the paper: the most that they save is a factor of {most:.2f}
-(*{where}*). With a machine for each leaf in place of eight in all, the slowest one looks at {least:.1f} to {fan:.1f}
-times fewer objects for a query if machines scan, with any tree: such a gain may be in the paper's figures, and is none
-of pruning.
+(*{where}*). With SKQs alone and with languages they gain less than expected. Lists that learn are no worse than frozen
+ones. With a machine for each leaf in place of eight in all, the slowest one looks at {least:.1f} to {fan:.1f} times
+fewer objects for a query if machines scan, with any tree: such a gain may be in the paper's figures, and is none of
+pruning.
 """

@@ -1,7 +1,7 @@
-"""Partitions of space that PS2Stream (ICDE 2017, section VI) compares with: a k-d tree, and the leaves of an R-tree.
+"""Partitions of space that PS2Stream (ICDE 2017, section VI) compares with: a grid, a k-d tree, an R-tree's leaves.
 
-Both are rectangles of cells of the A-Grid's fine grid, so they are routed alike. The nodes of an R-tree need not cover
-the space, but then an object between them has no leaf; so its leaves reach up to their neighbours' borders.
+The last two are rectangles of cells of the A-Grid's fine grid, so they are routed alike. The nodes of an R-tree need
+not cover the space, but then an object between them has no leaf; so its leaves reach up to their neighbours' borders.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.index.a_grid.a_grid import SIDE, AGrid, cells_of
+from spatialstream.index.a_grid.a_grid import SIDE, AGrid, cells_of, lines
 from spatialstream.index.a_grid.costs import object_costs
+from spatialstream.index.base import GlobalIndex
+from spatialstream.index.grid.grid import Grid
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.objects import ObjectBatch
 
@@ -22,7 +24,14 @@ Rectangle = tuple[int, int, int, int]
 Places = npt.NDArray[np.int32]
 
 
-def kd_tree(objects: ObjectBatch, leaves: int, statistics: Statistics) -> AGrid:
+def grid(objects: ObjectBatch, leaves: int, statistics: Statistics) -> GlobalIndex:
+    """2^6 times 2^6 equal cells, whatever ``leaves`` are."""
+    zeros = np.zeros(1 << 12)
+    equal = Grid(statistics.space, *lines(statistics.space, 1 << 6), zeros, zeros)
+    return _weighed(equal, objects, statistics)
+
+
+def kd_tree(objects: ObjectBatch, leaves: int, statistics: Statistics) -> GlobalIndex:
     """Cut the rectangle with most objects at their median, across x and y in turn, until there are ``leaves``."""
     at = np.stack(cells_of(statistics.space, SIDE, objects.x, objects.y))
     number, done = itertools.count(), list[Rectangle]()
@@ -62,19 +71,19 @@ def halves(rectangle: Rectangle, way: int, line: int) -> tuple[Rectangle, Rectan
     return (before[0], before[1], before[2], before[3]), (after[0], after[1], after[2], after[3])
 
 
-def r_tree(objects: ObjectBatch, leaves: int, statistics: Statistics) -> AGrid:
+def r_tree(objects: ObjectBatch, leaves: int, statistics: Statistics) -> GlobalIndex:
     """Leaves packed by Sort-Tile-Recursive: slabs of equal numbers of objects, cut into tiles of equal numbers."""
     column, row = cells_of(statistics.space, SIDE, objects.x, objects.y)
     slabs = math.isqrt(leaves - 1) + 1
     tiles = np.bincount(np.arange(leaves) % slabs, minlength=slabs)
     found = list[Rectangle]()
-    for (west, east), n in zip(itertools.pairwise(lines(column, tiles)), tiles.tolist(), strict=True):
-        borders = lines(row[(column >= west) & (column < east)], np.ones(n))
+    for (west, east), n in zip(itertools.pairwise(divisions(column, tiles)), tiles.tolist(), strict=True):
+        borders = divisions(row[(column >= west) & (column < east)], np.ones(n))
         found += [(west, south, east, north) for south, north in itertools.pairwise(borders)]
     return _grid(objects, statistics, found)
 
 
-def lines(at: Places, share: npt.NDArray[np.generic]) -> list[int]:
+def divisions(at: Places, share: npt.NDArray[np.generic]) -> list[int]:
     """Lines between cells such that objects between them are in proportion to shares; at least a cell lies between.
 
     Args:
@@ -88,8 +97,12 @@ def lines(at: Places, share: npt.NDArray[np.generic]) -> list[int]:
     return [0, *np.clip(inner, each, SIDE - n + each).tolist(), SIDE]
 
 
-def _grid(objects: ObjectBatch, statistics: Statistics, rectangles: list[Rectangle]) -> AGrid:
-    n = len(rectangles)
-    grid = AGrid(statistics.space, np.array(sorted(rectangles), np.int32), np.zeros(n), np.zeros(n))
-    leaf, cost = grid.route_objects(objects), object_costs(objects, statistics)
-    return grid.weighed(*(np.bincount(leaf, each, n).astype(np.float64) for each in (np.ones(len(leaf)), cost)))
+def _grid(objects: ObjectBatch, statistics: Statistics, rectangles: list[Rectangle]) -> GlobalIndex:
+    zeros = np.zeros(len(rectangles))
+    return _weighed(AGrid(statistics.space, np.array(sorted(rectangles), np.int32), zeros, zeros), objects, statistics)
+
+
+def _weighed(index: GlobalIndex, objects: ObjectBatch, statistics: Statistics) -> GlobalIndex:
+    """An index with the objects of each leaf, and their costs, as an A-Grid has them."""
+    leaf, cost, n = index.route_objects(objects), object_costs(objects, statistics), len(index.leaves)
+    return index.weighed(*(np.bincount(leaf, each, n).astype(np.float64) for each in (np.ones(len(leaf)), cost)))
