@@ -39,6 +39,9 @@ K, WORDS, RADIUS, SELECTIVITY = 5, 5, 100_000.0, 0.2
 
 EPOCH = 50_000
 
+_DRAWN = 64
+"""Words of the dictionary that are drawn for a query, of which the first distinct ones are its words."""
+
 
 def objects(n: int, seed: int = 1) -> ObjectBatch:
     """n objects of 72 hours, whose ids are in the order of their rows."""
@@ -101,7 +104,7 @@ def asked(
     between: bool = False,
     seed: int = 1,
 ) -> list[Query]:
-    """Queries at the time of the last object.
+    """Queries at the time of the last object, of which one with more words, or a wider disk, is otherwise the same.
 
     Args:
         batch: the objects.
@@ -112,28 +115,27 @@ def asked(
         between: whether they are TkSTTQs, about all of the time, and not TkSKQs.
         seed: of all.
     """
-    rng, t = np.random.default_rng((9, seed)), int(batch.t[-1])
+    t = int(batch.t[-1])
     offsets, vocabulary = batch.terms.offsets, batch.terms.vocabulary
     used = np.unique(batch.terms.codes)
     made: list[Query] = []
-    while len(made) < count:
-        if rng.random() < selectivity:
-            i = int(rng.integers(len(batch)))
-            codes = rng.permutation(batch.terms.codes[offsets[i] : offsets[i + 1]])[:words]
-            at = float(batch.x[i]), float(batch.y[i])
-        else:
-            codes = rng.choice(used, words, replace=False)
+    for number in range(count):
+        rng = np.random.default_rng((9, seed, number))
+        is_about, i = rng.random() < selectivity, int(rng.integers(len(batch)))
+        codes = rng.permutation(batch.terms.codes[offsets[i] : offsets[i + 1]])
+        at = float(batch.x[i]), float(batch.y[i])
+        if not is_about or not len(codes):
+            codes = used[rng.integers(len(used), size=_DRAWN)]
             west, south, east, north = tornado.USA.bounds
             at = float(rng.uniform(west, east)), float(rng.uniform(south, north))
-        if not len(codes):
-            continue
-        said = tuple(sorted(vocabulary.take(pa.array(codes)).to_pylist()))
+        distinct = [*dict.fromkeys(codes.tolist())][:words]
+        said = tuple(sorted(vocabulary.take(pa.array(distinct)).to_pylist()))
         if between:
             by = Ranking(said, radius, 1, None, (int(batch.t[0]) - 1, t), (1 / 3, 1 / 3, 1 / 3))
         else:
             by = Ranking(said, radius, 1, HALF_LIFE, None, (SPACE_SHARE, 0.0, 1.0 - SPACE_SHARE))
         lifetime = Lifetime(t - int(batch.t[0]) + 1)
-        made.append(Query(f"q{len(made)}", t, Predicate(Circle(*at, radius)), Best(*at, K, by), lifetime))
+        made.append(Query(f"q{number}", t, Predicate(Circle(*at, radius)), Best(*at, K, by), lifetime))
     return made
 
 
