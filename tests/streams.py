@@ -121,8 +121,10 @@ class Stream:
 
     @property
     def rule(self) -> TermRule:
-        """How it reads records."""
-        return replace(RULE, fields=FIELDS) if any(o.stored is not None for o in self.objects) else RULE
+        """How it reads records: it keeps fields if an object has some, and counts words if a query ranks."""
+        fields = FIELDS if any(o.stored is not None for o in self.objects) else ()
+        ranking = any(isinstance(query, Query) and query.kind.is_ranked for query in self.queries)
+        return replace(RULE, fields=fields, ranking=ranking)
 
 
 def keeping(o: SpatialObject, end: str, text: bool = True) -> SpatialObject:

@@ -66,7 +66,7 @@ def in_process(module: str, expression: str) -> Any:
 
 
 def lower_is_better(row: dict[str, Any]) -> bool:
-    return row["unit"] in ("us", "µs", "ms", "s", "bytes", "bytes/object")
+    return row["unit"] in ("us", "µs", "ms", "s", "bytes", "bytes/object", "times")
 
 
 def verdict(row: dict[str, Any]) -> str:

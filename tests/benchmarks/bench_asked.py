@@ -134,7 +134,11 @@ def measure(
 
 
 def one_by_one(
-    name: str, session: SnapshotClient, records: list[Record], row: Callable[..., None], floors: Sequence[float]
+    name: str,
+    session: SnapshotClient,
+    records: list[Record],
+    row: Callable[..., None],
+    floors: Sequence[float | None],
 ) -> None:
     session.ask(records[:BATCH])
     times, spent = [], time.thread_time()

@@ -1,8 +1,8 @@
 """The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 continuous
 CRQs.
 
-``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [asked] [embedded] [--short]
-[--no-profile] [--rate R] [--seconds S] [--store MS] [--output DIR]``; all of them without a name.
+``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [asked] [ranked] [embedded]
+[--short] [--no-profile] [--rate R] [--seconds S] [--store MS] [--output DIR]``; all of them without a name.
 
 - *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute, then 40,000 objects/s: age of result rows on
   arrival.
@@ -20,6 +20,7 @@ time of every process.
 
 - *asked*: snapshot queries at once over 5,000,000 objects, idle and while objects come
   (:mod:`tests.benchmarks.live_asked`).
+- *ranked*: likewise SBQs, of a stream that counts words and writes a table every 10 s.
 
 Leaves ``live.json`` and ``live-*.svg``. ``bench_live job FOLDER COMMAND...`` is what the jobs' processes run: the
 command, with clocks.
@@ -72,7 +73,7 @@ from tests.benchmarks.workload import SPACE
 from tests.executors import executors, master, spark_home
 from tests.objects import BUCKET, VARIABLES, ObjectServer, Proxy
 
-NAMES = ("latency", "throughput", "killed", "executor", "rebalance", "asked", "embedded")
+NAMES = ("latency", "throughput", "killed", "executor", "rebalance", "asked", "ranked", "embedded")
 RATES = (200_000.0, 160_000.0, 130_000.0, 100_000.0, 80_000.0, 60_000.0, 40_000.0, 20_000.0)
 """Objects a second, of which the highest is found that lasts."""
 _MOST_TRIES = 3
@@ -930,6 +931,12 @@ def _asked(live: Live) -> Any:
     return asked(live)
 
 
+def _ranked(live: Live) -> Any:
+    from tests.benchmarks.live_asked import ranked_asked
+
+    return ranked_asked(live)
+
+
 _MEASURES: dict[str, tuple[Callable[[Live], Any], Callable[[Any, Scale, Path], None] | None]] = {
     "latency": (latency, draw_latency),
     "throughput": (throughput, draw_throughput),
@@ -937,6 +944,7 @@ _MEASURES: dict[str, tuple[Callable[[Live], Any], Callable[[Any, Scale, Path], N
     "executor": (executor, None),
     "rebalance": (rebalance, draw_rebalance),
     "asked": (_asked, None),
+    "ranked": (_ranked, None),
 }
 
 
@@ -961,7 +969,7 @@ def run(
     """The figures; leaves ``live.json`` and a picture of each benchmark. Servers and jobs are stopped in any case.
 
     *latency*, *throughput* and *killed* share a stream; *executor* has one of its own, whose worker has two,
-    and so have *rebalance*, which begins without history, and *asked*.
+    and so have *rebalance*, which begins without history, *asked*, and *ranked*.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and jobs are stopped then too
     scale, output = scale or Scale(), Path(output)
@@ -990,6 +998,7 @@ def run(
             (("executor",), {"executors": 2}),
             (("rebalance",), {"history": False}),
             (("asked",), {}),
+            (("ranked",), {"more": ("--ranking", "--interval", "10s")}),
         )
         for group, how in groups:
             wanted = [name for name in group if name in names]

@@ -19,7 +19,7 @@ import numpy as np
 from spatialstream.client import connect
 from spatialstream.model.queries import QueryBatch
 from tests.benchmarks import bench_live as live_stream
-from tests.benchmarks import workload
+from tests.benchmarks import ranked, workload
 from tests.benchmarks.bench_asked import snapshot_queries
 from tests.benchmarks.bench_live import Live, row, say
 
@@ -27,16 +27,16 @@ CLIENTS = 8
 RATE = 20_000.0
 """Objects a second while it is asked under load."""
 EACH = 500
+TABLES = 10
+"""Seconds between the times of corpus tables, where words are counted."""
+
 SECONDS = 10.0
 
 
 def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Snapshot queries over some millions of objects: idle, and while objects come."""
     held = live.scale.held
-    sender = live.sender(400_000.0, 500)
-    sender.live(live.objects, QueryBatch.of([]), 0.0, 600.0, lambda: False, held)
-    if not live_stream.drain(live, 600.0):
-        raise TimeoutError("the objects that are to be asked for are not taken in")
+    _take_in(live)
     rows: list[dict[str, Any]] = []
     record: dict[str, Any] = {"held": held}
     for load, floor in (("idle", 10.0), (f"under {RATE:,.0f} objects/s", 40.0)):
@@ -58,6 +58,36 @@ def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
                 if load == "idle":
                     rows += [row(f"   CPU of {who}", each, "ms/query") for who, each in spent.items()]
     return rows, record
+
+
+def ranked_asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """SBQs over as many objects, whose words have been counted: idle, and while objects come."""
+    _take_in(live)
+    time.sleep(2.0 * TABLES)  # until there is a table with all of them
+    rows: list[dict[str, Any]] = []
+    record: dict[str, Any] = {"held": live.scale.held}
+    for load, floor in (("idle", 30.0), (f"under {RATE:,.0f} objects/s", None)):
+        with _coming(live) if load != "idle" else _nothing():
+            for words in (5, 1):
+                found = one_client(live, ranked.records(live.source, 20 + EACH, words))
+                record[f"{words} words, {load}"] = found
+                name = f"asked SBQ, {words} words, k 5, {live.scale.held:,} objects, {load}"
+                rows.append(row(f"{name}, p50", found["p50"], "ms"))
+                note = f"oldest answer {found['oldest']:.0f} ms old"
+                rows.append(row("   p95", found["p95"], "ms", floor if words == 5 else None, note))
+    return rows, record
+
+
+def _take_in(live: Live) -> None:
+    """Have the objects there that are asked for.
+
+    Raises:
+        TimeoutError: they do not come.
+    """
+    sender = live.sender(400_000.0, 500)
+    sender.live(live.objects, QueryBatch.of([]), 0.0, 600.0, lambda: False, live.scale.held)
+    if not live_stream.drain(live, 600.0):
+        raise TimeoutError("the objects that are to be asked for are not taken in")
 
 
 def _spent(live: Live) -> dict[str, float]:

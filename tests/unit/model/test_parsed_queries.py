@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import KINDS
 from spatialstream.model.parsed_queries import packed, unpacked
 from spatialstream.model.queries import Lifetime, Predicate, Query, TopTerms, parse_query
 from spatialstream.model.regions import Circle
@@ -15,7 +15,7 @@ from spatialstream.model.space import WGS84, Space
 from tests.streams import random_stream
 from tests.unit.model.polygons.shapes import polygons
 
-SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
+SNAPSHOTS = tuple(kind.type for kind in KINDS if not kind.continuous)
 
 
 @pytest.mark.parametrize("space", [WGS84, Space.planar(0.0, 0.0, 8.0, 8.0)], ids=str)

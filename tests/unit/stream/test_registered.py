@@ -11,7 +11,7 @@ import pytest
 
 from spatialstream.local.registry import last_instant
 from spatialstream.model.errors import Gone
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import KINDS
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.stages import views
@@ -21,7 +21,7 @@ from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
-CONTINUOUS = (QueryType.CRQ, QueryType.CKQ, QueryType.CTQ)
+CONTINUOUS = tuple(kind.type for kind in KINDS if kind.continuous)
 
 
 AGAIN = "somebody else"
@@ -79,7 +79,9 @@ def test_registered_queries_are_those_that_were_admitted(tmp_path: Path, mergers
         drawn = random_stream(seed, 300, 25, WGS84, types=CONTINUOUS, cancelled=0.3, repeated=0.0)
         objects = sorted(drawn.objects, key=lambda each: each.t)
         queries = registered_by(sorted(drawn.queries, key=lambda each: each.t))
-        setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, interval=60_000, epoch_records=60, mergers=mergers)
+        setup = StreamSettings(
+            *("s", 3, WGS84), idle=IDLE, interval=60_000, epoch_records=60, mergers=mergers, rule=drawn.rule
+        )
         simulation = Listed(tmp_path / str(seed), WGS84, objects, queries, setup, seed, chaos=0.004)
         simulation.run(rebalances=0.4)
         refused = set(simulation.refused())
@@ -105,7 +107,7 @@ def test_who_has_registered_a_query_changes_no_row(tmp_path: Path) -> None:
     drawn = random_stream(5, 300, 25, WGS84, types=CONTINUOUS, cancelled=0.3, repeated=0.0)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
-    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, interval=60_000, epoch_records=60, mergers=2)
+    setup = StreamSettings(*("s", 3, WGS84), idle=IDLE, interval=60_000, epoch_records=60, mergers=2, rule=drawn.rule)
     found = list[list[dict[str, Any]]]()
     for name, asked in (("known", registered_by(queries)), ("unknown", queries)):
         simulation = Simulation(tmp_path / name, WGS84, objects, asked, setup, 5, chaos=0.004)
