@@ -22,6 +22,9 @@ OUTPUT = Path("bench-output/complete.json")
 MINUTES = 30.0
 """So long a part may take."""
 
+TIMEOUT = 1_500
+"""Seconds that one test may take: a property of a whole stream is tried a hundred times."""
+
 LENGTH = {
     "HYPOTHESIS_PROFILE": "explore",
     "SPATIALSTREAM_LOAD_SECONDS": "600",
@@ -55,7 +58,7 @@ class Part:
             parallel = ["-n", str(self.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
             left = [f"--ignore={path}" for path in self.without]
             suite = [sys.executable, "-m", "tests.gate.suite", f"complete-{name}", *self.paths, *left]
-            runs.append([*suite, *(parallel if self.workers > 1 else []), "--durations=25"])
+            runs.append([*suite, *(parallel if self.workers > 1 else []), "--durations=25", f"--timeout={TIMEOUT}"])
         statuses = [subprocess.run(run, check=False, env=os.environ | LENGTH).returncode for run in runs]
         return next((status for status in statuses if status), 0)
 
