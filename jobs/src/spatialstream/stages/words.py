@@ -216,8 +216,8 @@ class Groups:
 
 def _leaves_of(queries: QueryBatch, index: GlobalIndex) -> tuple[Codes, Codes]:
     """(row, leaf) of each query."""
-    everywhere = is_everywhere(queries)
-    regional, everywhere = np.flatnonzero(~everywhere), np.flatnonzero(everywhere)
+    at_all = is_everywhere(queries)
+    regional, everywhere = np.flatnonzero(~at_all), np.flatnonzero(at_all)
     row, leaf = index.route_queries(reaching(queries.take(regional), index.space))
     rows = np.append(regional[row], everywhere).astype(np.int32)
     return rows, np.append(leaf, np.full(len(everywhere), _EVERY_LEAF)).astype(np.int32)
