@@ -15,7 +15,7 @@ from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.properties.condition import cql2_of
 from spatialstream.model.properties.cql2 import parse_where
-from spatialstream.model.properties.declared import ANY_PROPERTIES
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.model.regions import Box, Regions
 from spatialstream.model.space import Space
@@ -85,8 +85,9 @@ def test_a_million_pairs_are_those_of_brute_force() -> None:
             assert pairs == expected
 
 
+DECLARED = Properties.parse(["country:keyword", "kind:keyword", "name:keyword", "priority:number"])
 CONDITIONS = [
-    parse_where(each, ANY_PROPERTIES)
+    parse_where(each, DECLARED)
     for each in (
         "country = 'c0'",
         "country = 'c3' AND priority >= 3",
@@ -155,7 +156,7 @@ def test_a_query_lies_under_its_keyword_if_that_is_rarer_than_its_words() -> Non
         record = {"id": "q", "type": "CRQ", "t": 0, "region": {"box": [0, 0, 8, 8]}, "keywords": ["often"]}
         query = parse_query(record, PLANE)
         assert isinstance(query, Query)
-        predicate = replace(query.predicate, where=parse_where(condition, ANY_PROPERTIES))
+        predicate = replace(query.predicate, where=parse_where(condition, DECLARED))
         index.register(np.array([0]), QueryBatch.of([replace(query, predicate=predicate)]))
         found = [matches for _, matches in index.match(ObjectBatch.of(objects))]
         assert sum(int(each.checked.sum()) for each in found) == candidates

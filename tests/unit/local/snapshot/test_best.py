@@ -22,7 +22,7 @@ from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.properties.condition import cql2_of
 from spatialstream.model.properties.cql2 import parse_where
-from spatialstream.model.properties.declared import ANY_PROPERTIES
+from spatialstream.model.properties.declared import Properties
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import ranking as oracle
@@ -78,6 +78,7 @@ def score_of(o: SpatialObject, at: tuple[float, float], space: Space, by: Rankin
     return oracle.over_interval(by.shares, s, 1.0 - (o.t - first) / (last - first), text)
 
 
+DECLARED = Properties.parse(["priority:number"])
 CONDITIONS = (None, None, "priority >= 3", "priority = 4", "priority = 7", "NOT (priority >= 1 OR priority IS NULL)")
 
 
@@ -94,7 +95,7 @@ def test_the_best_are_those_of_brute_force(seed: int) -> None:
     at = (objects[0].x, objects[0].y) if objects else (0.5, 0.5)
     keywords = chance.choice([(), ("w0",), ("0|w0", "1|w1", "1|w2"), ("!w0",)])
     condition = chance.choice(CONDITIONS)
-    where = None if condition is None else parse_where(condition, ANY_PROPERTIES)
+    where = None if condition is None else parse_where(condition, DECLARED)
     keywords = (*keywords, *Expression(where=where).literals)
     times = (chance.choice([-1, T // 2]), T) if by.between is None else (by.between[0] - 1, by.between[1])
     found = store.best(at, k, by, keywords, times, T, corpus_of(objects))
