@@ -53,7 +53,7 @@ class Filtering(Simulation):
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots write words every few rounds, and the router looks for them with each epoch."""
-    monkeypatch.setattr(deciding_rounds, "_CENSUS", 3)
+    monkeypatch.setattr(deciding_rounds, "CENSUS", 3)
     monkeypatch.setattr(deciding_epochs, "LOOK_FOR_WORDS", 1)
 
 

@@ -36,12 +36,12 @@ from spatialstream.store.state import Stage
 from spatialstream.stream.leadership import ROUTER, Alone, Leader, Leadership
 from spatialstream.stream.settings import StreamSettings
 
-__all__ = ["ROUNDS", "Checkpoint", "RoundRecord", "Worker", "rounds_done"]
+__all__ = ["CENSUS", "ROUNDS", "Checkpoint", "RoundRecord", "Worker", "rounds_done"]
 
 ROUNDS = "rounds/"
 """Prefix of the names of rounds' files."""
 
-_CENSUS = 64
+CENSUS = 64
 """Interval, in rounds, at which the slots count their continuous queries by leaf, and write their words."""
 
 
@@ -212,7 +212,7 @@ class Worker:
             version=version,
             controls=controls,
             past=_past(news),
-            census=number % _CENSUS == 0 or before is None or before.round.version != version,
+            census=number % CENSUS == 0 or before is None or before.round.version != version,
             two_phase=settings.two_phase,
             measured=settings.measured,
             before=previous,
