@@ -285,14 +285,14 @@ def test_pages_of_registered_queries_are_bounded_by_their_polygons(ends: Endpoin
         mine = [number for number in range(9) if (number >= 4) == (part == 0)]
         ends.stand(part, *((number, queries[number]) for number in mine))
     with Stream(ends.store) as stream:
-        first = stream.queries()
+        first = stream.queries(timeout=60.0)
         assert ([each["id"] for each in first.queries], first.cut) == (["q0", "q1", "q2"], True)
         found, page = list(first.queries), first
         while page.cut:
-            page = stream.queries(page.last if page.last is not None else -1)
+            page = stream.queries(-1 if page.last is None else page.last, timeout=60.0)
             found += page.queries
         assert found == [query.to_record() for query in queries]
-        assert stream.queries(limit=2).cut is False
+        assert stream.queries(limit=2, timeout=60.0).cut is False
 
 
 def test_queries_may_be_larger_than_a_message(ends: Endpoints) -> None:

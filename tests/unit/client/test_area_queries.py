@@ -159,7 +159,8 @@ def test_what_is_outdated_is_not_held_with_its_geometry() -> None:
             return RegisteredQueries(records, numbers[-1] if numbers else None, {}, [], numbers.stop < 400)
 
         def query(self, id: str, timeout: float = 10.0) -> RegisteredQueries:
-            return RegisteredQueries([with_area(crq(id, "mitte"), lambda: NOW)], None, {}, [])
+            now = {"id": id, "type": "CRQ", "t": 1_000, "region": {"area": "mitte"}}
+            return RegisteredQueries([with_area(now, lambda: NOW)], None, {}, [])
 
     tracemalloc.start()
     done = refreshed(Large())

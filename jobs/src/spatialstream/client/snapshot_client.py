@@ -154,8 +154,9 @@ class SnapshotClient:
 
     def _earliest(self, at_least: int | str, timeout: float, *, sure: bool) -> int:
         """The time for which an answer waits; its unit is checked if the stream says its clock at once."""
+        as_of: dict[str, int] | None = None
         try:
-            earliest, as_of = parse_time(at_least), None
+            earliest = parse_time(at_least)
             if not sure and looks_like(np.array([earliest])) is not None:
                 with suppress(Unavailable):
                     as_of = self.as_of(min(timeout, 1.0))

@@ -332,7 +332,7 @@ class ServedStream:
         """
         if not text.lstrip("-").isdecimal() or looks_like(np.array([parse_time(text)])) is None:
             return
-        as_of = None
+        as_of: AsOf | None = None
         with suppress(Unavailable, TimeoutError):
             async with asyncio.timeout(_READY_SECONDS):
                 as_of = await self.as_of()
