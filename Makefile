@@ -126,7 +126,7 @@ bench: $(CLUSTER) ## measure performance, compared with the targets
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
 
 .PHONY: paper
-paper: $(READY) ## repeat the paper's experiments, with a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves; PAPER=tornado: 8, 9, 13; SCALE=0.1 to try)
+paper: $(READY) ## repeat the paper's experiments, with a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves, text, rivals; PAPER=tornado: 8, 9, 10, 13; SCALE=0.1 to try)
 	@$(SPARK) $(BIN)/python -m tests.benchmarks.paper$(addprefix .,$(PAPER)) $(FIG) $(if $(SCALE),--scale $(SCALE)) $(ARGS)
 
 .PHONY: docs

@@ -66,7 +66,7 @@ def write(output: Path, results: Results, found: Sequence[Judged], docs: bool) -
     for each in found:
         values = {panel.name: _values(each.counts[panel.name], panel.measure) for panel in each.figure.panels}
         charts.draw(each.figure, values, folder / f"paper-{each.figure.name}.svg")
-        if docs:
+        if docs and each.figure.name not in page.TABLES:
             charts.draw(each.figure, values, DOCS / "images" / f"paper-{each.figure.name}.svg")
     text = page.page(found, results.scale, results.seeds)
     (folder / "paper.md").write_text(text)

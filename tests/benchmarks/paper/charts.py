@@ -12,10 +12,11 @@ import numpy as np
 from tests.benchmarks.paper.specs import PLANS, Figure, Panel
 
 COLOURS = {
-    **dict.fromkeys(("QT-tree", "TW", "leaf", "FG"), "#b5482a"),
+    **dict.fromkeys(("QT-tree", "TW", "leaf", "FG", "In-sample", "Eager", "Learning"), "#b5482a"),
     **dict.fromkeys(("Quadtree", "slot", "FM"), "#2a5f8f"),
     **dict.fromkeys(("Uni", "sorted", "PM+FM+FG"), "#2a7f62"),
     **dict.fromkeys(("Text", "none"), "#888888"),
+    **{"A-Grid": "#2a5f8f", "Grid": "#888888", "k-d tree": "#7a5195", "R-tree": "#2a7f62"},
     **{"TW'": "#d99a5b", "Gau": "#7a5195", "PM": "#9ec5e8", "PM+FM": "#a8d5ba"},
 }
 MARKERS = "osD^vP"

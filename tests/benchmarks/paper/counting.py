@@ -16,6 +16,10 @@ Counts of one batch of queries, all per query unless it says otherwise:
 ``cpu_slowest``        CPU time of the slowest slot, µs; the least of several tries
 ``cpu``                of all slots
 ``skew``               ``work_slowest`` by the mean over slots
+``coverage``           ``covering`` by ``leaves``
+``scan``               work of the slowest slot, µs, if it looked at each object of a covering leaf as at a candidate
+``longest_slot``       objects of the covering leaves at the slot that has most of them for the query
+``longest_leaf``       of the covering leaf that has most: what the slowest machine looks at if each leaf has its own
 =====================  ================================================================================================
 
 A slot is one after the other here, on one core, as if each were a machine of its own; a batch takes as long as its
@@ -97,8 +101,11 @@ def snapshot(system: System, queries: QueryBatch, layout: str = "slot", tries: i
         queries: SRQs, SKQs or STQs.
         layout: one index a ``slot``, or one a ``leaf``; a leaf that lacks a keyword is not asked then. ``sorted``: one
             index a slot, in the order of its leaves; what it would look at is counted on those of leaves, no time is.
+            ``routed``: none, see :func:`routed`.
         tries: how often; CPU times are the least.
     """
+    if layout == "routed":
+        return routed(system, queries)
     n, kind = len(queries), str(queries[0].type)
     wall = time.monotonic()
     phases = asking(system, queries, layout, tries)
@@ -267,6 +274,28 @@ def _leaves(system: System, queries: QueryBatch, rows: list[Block]) -> Counts:
         "covering": float(kept.sum()),
         "visited": float(held.sum()),
         "visited_slowest": float(by_slot.max(initial=0.0)),
+    }
+
+
+def routed(system: System, queries: QueryBatch) -> Counts:
+    """What SRQs reach, without indexes of objects: nobody is asked, so there are no answers to compare."""
+    n, slots = len(queries), system.version.slots
+    row, leaf = system.version.index.route_regions(queries.regions)
+    held = np.where(covers(system, queries, row, leaf), system.held[leaf], 0)
+    pair = row.astype(np.int64) * slots + system.version.mapping[leaf]
+    by_slot = np.bincount(pair, held, n * slots).reshape(n, slots)
+    asked = np.bincount(pair, minlength=n * slots).reshape(n, slots) > 0
+    longest = np.zeros(n)
+    np.maximum.at(longest, row, held)
+    found = _leaves(system, queries, [])
+    worked = WORTH["SRQ"]["slots"] * asked.sum(axis=0) + WORTH["SRQ"]["candidates"] * by_slot.sum(axis=0)
+    return {name: value / n for name, value in found.items()} | {
+        "slots": float(asked.sum()) / n,
+        "coverage": found["covering"] / found["leaves"],
+        "scan": float(worked.max()) / n,
+        "longest_slot": float(by_slot.max(axis=1).mean()),
+        "longest_leaf": float(longest.mean()),
+        "digest": 0.0,
     }
 
 

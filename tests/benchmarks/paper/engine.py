@@ -20,6 +20,7 @@ from spatialstream.model.kinds import QueryType
 from tests.benchmarks import bench_rebalance, workload
 from tests.benchmarks.paper import counting, rebalancing, systems, workloads
 from tests.benchmarks.paper.counting import Counts
+from tests.benchmarks.paper.rivals import space
 from tests.benchmarks.paper.specs import SNAPSHOT, Figure, Panel, Point
 from tests.benchmarks.paper.systems import Key, System, system
 from tests.benchmarks.paper.workloads import HOUR
@@ -38,7 +39,8 @@ def code_digest() -> str:
     root = Path(spatialstream.__file__).parent
     files = [path for folder in MEASURED for path in sorted((root / folder).rglob("*.py"))]
     files += [
-        Path(str(each.__file__)) for each in (counting, rebalancing, systems, workloads, workload, bench_rebalance)
+        Path(str(each.__file__))
+        for each in (counting, rebalancing, systems, workloads, space, workload, bench_rebalance)
     ]
     files.append(Path(__file__))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
@@ -112,7 +114,7 @@ class Results:
             point: None
             for figure in figures
             for panel in figure.panels
-            for point in panel.points(self.seeds if panel.across else 1, self.scale)
+            for point in panel.points(panel.samples(self.seeds), self.scale)
         }
         return sorted(needed, key=lambda point: (point.kind in ("objects", "queries"), point.seed, str(key_of(point))))
 
@@ -145,7 +147,7 @@ class Results:
         """
         result: dict[str, dict[float, Counts]] = {series: {} for series in panel.series}
         for x in panel.xs:
-            by_seed = [self._at(panel, x, seed) for seed in range(self.seeds if panel.across else 1)]
+            by_seed = [self._at(panel, x, seed) for seed in range(panel.samples(self.seeds))]
             for series in panel.series:
                 names = by_seed[0][series]
                 result[series][x] = {name: median(each[series][name] for each in by_seed) for name in names}

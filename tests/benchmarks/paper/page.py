@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.benchmarks.paper import text
 from tests.benchmarks.paper.counting import WORTH, Counts
 from tests.benchmarks.paper.specs import OWN, Figure, Panel
 from tests.benchmarks.paper.verdicts import FACTOR, FLAT, TIE, Finding
@@ -45,10 +46,10 @@ HEAD = """\
 <!-- Written by `make paper ARGS=--docs`; the words are in tests/benchmarks/paper/page.py. -->
 
 Every experiment of SSTD (PVLDB 13(11), 2020), section 7, is a command: `make paper FIG=8`, `7` to `15` and `7.7`, the
-parameters; `FIG=cost` and `FIG=leaves` are the project's own. `make paper` runs all of them. Measurements are kept, so
-a stopped run continues; they are repeated when the code that they depend on has changed. `SCALE=0.1` runs a small
-version. Verdicts are written to `bench-output/paper.json`; all points (`points.parquet`), the results derived from them
-(`results.json`), a chart of each figure and this page are written to `bench-output/paper/`.
+parameters; `FIG=cost`, `leaves`, `text` and `rivals` are the project's own. `make paper` runs all of them. Measurements
+are kept, so a stopped run continues; they are repeated when the code that they depend on has changed. `SCALE=0.1` runs
+a small version. Verdicts are written to `bench-output/paper.json`; all points (`points.parquet`), the results derived
+from them (`results.json`), a chart of each figure and this page are written to `bench-output/paper/`.
 
 ## How it is measured
 
@@ -85,7 +86,7 @@ factor of {factor:g} of the paper's. A figure agrees if its panels do. The count
 two methods, the ratio of each count; for a curve, the count that makes the work of the slowest slot change along it, or
 how much more work that slot has than the mean. Without equal answers of all methods there is no verdict.
 
-Measured with {seeds} (figures 14 and 15: one), at scale {scale:g}.{small}
+Measured with {seeds} (figures 14 and 15, text and rivals: one), at scale {scale:g}.{small}
 
 ## Agreement
 
@@ -115,16 +116,22 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
         seeds="1 seed" if seeds == 1 else f"the median of {seeds} seeds",
     )  # fmt: skip
     parts = [head + "".join(_line(each) for each in judged if each.figure.name not in OWN)]
-    if same := [each.figure.name for each in judged if _is_one_tree(each)]:
+    if same := [each.figure.name for each in judged if each.figure.name not in OWN and _is_one_tree(each)]:
         parts[-1] += ONE_TREE.format(figures=", ".join(same))
     for each in judged:
         name = each.figure.name
+        if name in TABLES:
+            parts.append(TABLES[name](each))
+            continue
         parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
         parts[-1] += _CONCLUSIONS[name](each) if name in _CONCLUSIONS else ""
     return "\n".join(parts)
 
 
-_TITLES = {"7.7": "Section 7.7", "cost": "Why", "leaves": "Pruning by leaf"}
+TABLES = {"text": text.section}
+"""Experiments that are a table of the page, without a picture."""
+
+_TITLES = {"7.7": "Section 7.7", "cost": "Why", "leaves": "Pruning by leaf", "rivals": "Rivals"}
 
 
 def _is_one_tree(judged: Judged) -> bool:
@@ -226,7 +233,14 @@ def _on_cost(judged: Judged) -> str:
     )
 
 
-_CONCLUSIONS = {"cost": _on_cost, "leaves": _on_leaves}
+def _on_rivals(judged: Judged) -> str:
+    """How partitions of space compare."""
+    others = ("A-Grid", "Grid", "k-d tree", "R-tree")
+    ratios = "; ".join(f"{each} {_ratios(judged, 'throughput', each, 'QT-tree')}" for each in others)
+    return RIVALS.format(ratios=ratios)
+
+
+_CONCLUSIONS = {"cost": _on_cost, "leaves": _on_leaves, "rivals": _on_rivals}
 
 # Whoever writes the page again looks whether these words still follow from its figures.
 COST = """ By the cost model a QT-tree visits {predicted} times as many objects as a quadtree (`predicted`). On queries
@@ -234,6 +248,8 @@ from which it was not built, it visits {visited} times as many (`visited`), and 
 leaves: textual splits gain less than J predicts, because leaves have more words than the sample from which the tree was
 built, and queries have other words than its history. The model also leaves out one cost: queries are routed by space
 alone, so all leaves of a textual node are asked, which makes {slots} times as many slots. """
+
+RIVALS = """ So many times the throughput of a QT-tree: {ratios}. """
 
 LEAVES = """ *slot* is the product: the indexes of a slot do not know its leaves. *leaf*: each leaf has an index, and a
 query asks only those whose objects have all the keywords. *sorted*: each slot has one index in the order of its leaves,

@@ -33,7 +33,8 @@ class Point:
         leaves, slots: θ, number of slots.
         days: Δ in days; 0: unbounded, all objects within the 72 hours that queries ask for.
         layout: of indexes of objects, see :func:`~tests.benchmarks.paper.counting.snapshot`.
-        history: of which queries the index is built: ``mix``, or the point's ``own`` kind.
+        history: of which queries the index is built: ``mix``, the point's ``own`` kind, or one of
+            :data:`~tests.benchmarks.paper.systems.ALONE`.
         seed: of all that is random.
     """
 
@@ -74,6 +75,7 @@ class Panel:
         paper_unit: their unit.
         says: what it says, in a sentence.
         papers_x: what the xs stand for in the paper, if they are other numbers.
+        seeds: on how many samples its points are measured at most.
     """
 
     name: str
@@ -93,6 +95,11 @@ class Panel:
     paper: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     paper_unit: str = "ms"
     papers_x: str = ""
+    seeds: int = 10
+
+    def samples(self, seeds: int) -> int:
+        """On how many samples its points are measured, of so many that are asked for; plans are on one."""
+        return min(seeds, self.seeds) if self.across else 1
 
     def point(self, series: str, x: float, seed: int, scale: float) -> Point:
         """The point of a series at an x.
@@ -391,14 +398,81 @@ FIGURE_COST = Figure(
     ),
 )  # fmt: skip
 
+_ROUTED = replace(_SRQ, layout="routed")
+_WIDE = replace(_ROUTED, region=1.0, history="SRQ-wide")
+_THETA = {"vary": "leaves", "xs": (64, 256, 1024), "label": "θ"}
+_OPEN = {"claims": Claims(), "seeds": 1}
+_VISITED = {"measure": "visited", "unit": "objects a query"} | _OPEN
+
+FIGURE_TEXT = Figure(
+    "text",
+    "Why a split of whole objects by text gains little",
+    (
+        Panel(
+            "estimator", "figure 8's SRQs; H counted in the sample, as printed", _ROUTED, vary="leaves", xs=(64, 256),
+            label="θ", series=("In-sample", "Quadtree"), **_VISITED,
+            says="more splits by text, and more objects visited",
+        ),
+        Panel(
+            "mix", "a history of SKQs alone, 1 to 3 keywords; by text wherever that is estimated to be better at all",
+            replace(_SKQ, history="SKQ-words"), **_WORDS, series=("Eager", "Quadtree"), **_VISITED,
+            says="splits by text; 15 to 25 % fewer objects visited, more slots asked",
+        ),
+        Panel(
+            "regions", "history and queries: SRQs of 1 % alone", _WIDE, **_THETA, series=_TREES, **_VISITED,
+            says="splits by text from θ = 256 on; they gain less than 20 %",
+        ),
+        Panel(
+            "data: no stop words", "as *regions*, objects without the 100 most frequent words",
+            replace(_WIDE, data="TW-no-stop"), **_THETA, series=_TREES, **_VISITED, says="gains less than 1.3",
+        ),
+        Panel(
+            "data: languages", "as *regions*, eight languages by region", replace(_WIDE, data="TW-languages"), **_THETA,
+            series=_TREES, **_VISITED, says="the only data that gains more than 1.3",
+        ),
+        Panel(
+            "measure", "as *regions*; a worker that scans the leaves it visits", _WIDE, **_THETA, series=_TREES,
+            measure="scan", unit="slowest slot, µs a query", **_OPEN,
+            says="as the objects visited, less than 1.5",
+        ),
+        Panel(
+            "learning lists", "splits by text alone, lists that learn from what they route, against frozen ones",
+            _ROUTED, vary="objects", xs=(1e5, 1e6), label="objects", series=("Learning", "Text"), measure="coverage",
+            unit="part of the leaves reached that have the keyword", **_OPEN,
+            says="more leaves have the keyword, the more the more objects came",
+        ),
+        Panel(
+            "fan-out", "as *regions*; a machine for each leaf, which scans it", _WIDE, **_THETA, series=_TREES,
+            measure="longest_leaf", unit="objects of the slowest machine", **_OPEN,
+            says="more machines gain more than splits by text",
+        ),
+    ),
+)  # fmt: skip
+
+_SPACES = ("QT-tree", "A-Grid", "Grid", "k-d tree", "R-tree")
+
+FIGURE_RIVALS = Figure(
+    "rivals",
+    "Other partitions of space",
+    (
+        Panel(
+            "rivals", "CRQ throughput by region", _CRQ, vary="region", xs=(1e-4, 1e-2, 1.0),
+            label="region, % of the space", series=_SPACES, measure="throughput", lower=False,
+            unit="objects/s of the slowest slot", claims=Claims(), seeds=1,
+            says="The partitions of space that PS2Stream (section VI) compares with: a grid of 64 x 64 cells, a k-d "
+            "tree and the leaves of an R-tree, 64 each; beside them the kinds of index of this project.",
+        ),
+    ),
+)  # fmt: skip
+
 FIGURES = {
     figure.name: figure
     for figure in (
         FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14, FIGURE_15, FIGURE_77,
-        FIGURE_COST, FIGURE_LEAVES,
+        FIGURE_COST, FIGURE_LEAVES, FIGURE_TEXT, FIGURE_RIVALS,
     )
 }  # fmt: skip
 """All of them."""
 
-OWN = ("cost", "leaves")
-"""Experiments of the project's own, which have no verdict."""
+OWN = ("cost", "leaves", "text", "rivals")
+"""Experiments of the project's own, which have no verdict on the paper."""

@@ -3,8 +3,9 @@
 *TW-like*: places around real cities by population (:mod:`spatialstream.generate`), and 5 to 15 words each. An object is
 about a topic; :data:`TOPICAL` of its words are the topic's, the others anybody's, both by Zipf's law. The word of rank
 r of topic z is word ``r TOPICS + z`` of the vocabulary, so that frequencies over all objects follow such a law too.
-*Uni* and *Gau* are the same words elsewhere, as in the paper. Queries are drawn from objects: a region around one, or
-its place, and some of its words.
+*Uni* and *Gau* are the same words elsewhere, as in the paper. Two variants of TW-like have other words: *no-stop* none
+of the :data:`STOP` most frequent ones; *languages* those of :data:`LANGUAGES` languages without a word in common.
+Queries are drawn from objects: a region around one, or its place, and some of its words.
 """
 
 from __future__ import annotations
@@ -37,8 +38,18 @@ VOCABULARY, TOPICS, TOPICAL = 200_000, 500, 0.6
 SIGMA = 20.0
 """Of Gau, in degrees. The paper's 1 has no unit; as degrees, one region of 0.01 % would hold most objects."""
 
-PLACES = {"TW": "social", "TW'": "social", "Uni": "uniform", "Gau": "gaussian"}
+PLACES = {
+    "TW": "social", "TW'": "social", "TW-no-stop": "social", "TW-languages": "social", "Uni": "uniform",
+    "Gau": "gaussian",
+}  # fmt: skip
 """How the objects of a data set are spread. TW' is another sample like TW, as TW15 beside TW14."""
+
+STOP = 100
+"""Of TW-no-stop: the most frequent words, which it has not."""
+
+LANGUAGES, SPOKEN = 8, (0.6, 0.25, 0.15)
+"""Of TW-languages: so many strips of longitude, each with a language of its own; what part of the objects of a strip is
+in its language, in that of the next one, and in that of the one after it."""
 
 _START = 1_735_689_600_000
 _CHUNK = 1 << 18
@@ -55,12 +66,22 @@ def _zipf(ranks: int) -> npt.NDArray[np.float64]:
     return cumulated / cumulated[-1]
 
 
-def words(n: int, random: np.random.Generator) -> TermLists:
-    """The words of n objects, distinct within each."""
+def words(
+    n: int, random: np.random.Generator, stop: int = 0, language: npt.NDArray[np.int64] | None = None
+) -> TermLists:
+    """The words of n objects, distinct within each.
+
+    Args:
+        n: how many objects.
+        random: of all.
+        stop: so many of the most frequent words are not drawn.
+        language: int64[n], of each object one of :data:`LANGUAGES`, which share the vocabulary; None: there is one.
+    """
+    known = VOCABULARY if language is None else VOCABULARY // LANGUAGES
     lengths = random.integers(5, 15, n, endpoint=True)
     owner = np.repeat(np.arange(n), lengths)
     topic = np.searchsorted(_zipf(TOPICS), random.random(n))
-    anybody, of_topic = _zipf(VOCABULARY), _zipf(VOCABULARY // TOPICS)
+    anybody, of_topic = _zipf(known), _zipf(known // TOPICS)
     codes = np.empty(len(owner), np.int64)
     pending = np.arange(len(owner))
     while len(pending):
@@ -73,10 +94,21 @@ def words(n: int, random: np.random.Generator) -> TermLists:
         pending = np.flatnonzero(changed[owner])
         keys = owner[pending] * VOCABULARY + codes[pending]
         order = np.argsort(keys, kind="stable")
+        stopped = pending[codes[pending] < stop]
         pending = pending[order[1:][keys[order[1:]] == keys[order[:-1]]]]
+        if stop:
+            pending = np.union1d(pending, stopped)
+    if language is not None:
+        codes = codes * LANGUAGES + language[owner]
     offsets = np.zeros(n + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return TermLists(offsets, codes.astype(np.int32), _vocabulary())
+
+
+def languages(x: npt.NDArray[np.float64], random: np.random.Generator) -> npt.NDArray[np.int64]:
+    """The language of objects at longitudes, int64[n]."""
+    strip = ((x - SPACE.west) / (SPACE.east - SPACE.west) * LANGUAGES).astype(np.int64)
+    return (strip + random.choice(len(SPOKEN), len(x), p=SPOKEN)) % LANGUAGES
 
 
 @lru_cache(maxsize=4)
@@ -99,7 +131,10 @@ def objects(data: str, n: int, seed: int, hours: float = 72.0, start: int = _STA
         t = object_times(settings, numbers)
         x, y = spread_by_city(settings, chunk, t)[0] if data.startswith("TW") else spread(settings, chunk, len(t))
         ids = pc.binary_join_element_wise(f"{seed}-", pa.array(numbers).cast(pa.string()), "")
-        parts.append(ObjectBatch(ids, t, x, y, words(len(t), np.random.default_rng((5, seed, chunk)))))
+        random = np.random.default_rng((5, seed, chunk))
+        language = languages(x, random) if data == "TW-languages" else None
+        made = words(len(t), random, STOP if data == "TW-no-stop" else 0, language)
+        parts.append(ObjectBatch(ids, t, x, y, made))
     return ObjectBatch.concat(parts)
 
 
