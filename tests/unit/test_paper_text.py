@@ -62,14 +62,6 @@ def textual(method, **more):
     return int(tree.index.leaves.textual.sum())
 
 
-def test_words_that_are_not_in_the_sample_are_left_out_of_the_estimate_as_printed():
-    before = history(KEY.data, KEY.objects, KEY.seed, KEY.history)
-    estimated, printed = (METHODS[name](*before, 64, 4).index.leaves for name in ("QT-tree", "In-sample"))
-
-    assert printed.load.sum() < 0.9 * estimated.load.sum()
-    assert textual("Quadtree") == 0
-
-
 def test_another_estimate_is_of_its_own_trees_alone():
     before = textual("QT-tree")
     textual("In-sample")
