@@ -46,7 +46,6 @@ def click_on_map(page: Page, lon: float, lat: float) -> None:
     page.mouse.click(box["x"] + x, box["y"] + y)
 
 
-@pytest.mark.gate
 def test_rows_show_the_fields_that_are_wanted(visit: Visit) -> None:
     page = visit.page
     visit.flood()
@@ -78,7 +77,6 @@ def test_rows_show_the_fields_that_are_wanted(visit: Visit) -> None:
     visit.accessible()
 
 
-@pytest.mark.gate
 def test_the_best_are_asked_with_a_click_on_the_map(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("radio", name="Best").check(force=True)

@@ -132,7 +132,6 @@ def kill(stream: LiveStream, job: str) -> None:
     server.start(timeout=PATIENCE)
 
 
-@pytest.mark.gate
 @pytest.mark.timeout(2400)
 def test_rows_are_the_oracles_whatever_dies(run: Run) -> None:
     assert differences(run.stream, run.objects, run.queries) == []

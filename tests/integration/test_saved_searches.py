@@ -50,6 +50,7 @@ def test_the_oracle_finds_what_a_person_does() -> None:
     assert found == FOUND
 
 
+@pytest.mark.timeout(900)
 def test_the_command_of_the_page_finds_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +71,7 @@ def test_the_command_of_the_page_finds_the_same(
     assert shown in [json.loads(line) for line in lines], "the row that the page shows"
 
 
+@pytest.mark.timeout(900)
 def test_in_python_they_are_answered_alike() -> None:
     import pandas as pd
 
