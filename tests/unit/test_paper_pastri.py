@@ -6,7 +6,8 @@ import pytest
 
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers
-from tests.benchmarks.paper import pastri
+from tests.benchmarks.paper import page, pastri
+from tests.benchmarks.paper.__main__ import DOCS
 from tests.benchmarks.peers import workload
 from tests.benchmarks.peers.workload import World
 from tests.lengths import AT_LENGTH
@@ -54,3 +55,9 @@ def test_what_is_slower_than_the_other_system_disagrees() -> None:
     found = {"segments": {2e5: {"s": 3.0}}, "Lucene": {2e5: {"s": 2.0}}}
     (said,) = pastri.judged("12", found)
     assert "segments costs 1.5 times what Lucene does" in said
+
+
+def test_the_page_has_a_line_for_each_figure() -> None:
+    text = page.PASTRI.read_text()
+    assert DOCS.joinpath("paper.md").read_text().endswith(text)
+    assert all(f"\n| {figure} |" in text for figure in pastri.FIGURES)

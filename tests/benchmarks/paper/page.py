@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.benchmarks.paper import text
 from tests.benchmarks.paper.counting import WORTH, Counts
@@ -104,6 +105,10 @@ at full size, and CPU times, by which figures 14 and 15 are judged, are short. W
 _COLUMNS = ("slots", "objects", "candidates", "results")
 
 
+PASTRI = Path(__file__).with_name("pastri.md")
+"""What is said of the figures of another paper, which :mod:`.pastri` measures; written by hand."""
+
+
 def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
     """The page."""
     head = HEAD.format(
@@ -125,7 +130,7 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
             continue
         parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
         parts[-1] += _CONCLUSIONS[name](each) if name in _CONCLUSIONS else ""
-    return "\n".join(parts)
+    return "\n".join(parts) + PASTRI.read_text()
 
 
 TABLES = {"text": text.section}
