@@ -276,21 +276,28 @@ def route(share: Share, epoch: Epoch, state: OwnerState, storage: Storage, found
             found.objects = len(objects) - len(found.kept)
     state.end(router)
     if share.objects is not None:
-        yield from _route_objects(share.objects, share.epoch, routing, found.kept)
+        yield from _route_objects(share.objects, share.epoch, routing, found.kept, router.words)
     marker = messages.marker(share.epoch, share.watermark, share.partitions, share.tables)
     for slot in range(routing.slots):
         yield slot, messages.MARKER, marker
 
 
 def _route_objects(
-    share: ObjectShare, epoch: int, routing: Routing, kept: npt.NDArray[np.int64] | None
+    share: ObjectShare,
+    epoch: int,
+    routing: Routing,
+    kept: npt.NDArray[np.int64] | None,
+    words: WordFilter | None,
 ) -> Iterator[Block]:
-    """Route the objects of these rows; None: all."""
+    """Route the objects of the rows ``kept`` (None: all), and copies of those that a CRQ may match elsewhere."""
     objects, base = share.objects, epoch * PER_EPOCH + share.first
     seq = base + np.arange(len(objects))
     if kept is not None and len(kept) < len(objects):
         objects, seq = objects.take(kept), seq[kept]
-    row, leaf, slots = routing.active.deliver(objects)
+    index, registered = routing.active.index, None
+    if index.replicates and words is not None:
+        registered = words.leaf_words(len(index.leaves))
+    row, leaf, slots = routing.active.deliver(objects, registered)
     copied = len(row) > len(objects)
     for slot in np.unique(slots).tolist():
         here = rows = np.flatnonzero(slots == slot)
