@@ -99,10 +99,10 @@ def differences(stream: Stream, simulation: Simulation) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(examples(6, 120)))
+@pytest.mark.parametrize("seed", range(examples(8, 120)))
 def test_rows_are_the_oracles_while_everything_fails(tmp_path: Path, seed: int) -> None:
     stream = stream_of(seed, (WGS84, PLANE)[seed % 2])
-    index = ("qt-tree", AUTO, "a-grid")[seed // 2 % 3]
+    index = ("qt-tree", AUTO, "a-grid", "kd-t")[seed // 2 % 4]
     simulation = simulated(tmp_path, stream, seed, chaos=0.008, checkpoints=0.4, index=index)
     assert differences(stream, simulation) == []
     assert sum(simulation.dropped.values()) > 50
