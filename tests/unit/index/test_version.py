@@ -65,7 +65,7 @@ def test_an_object_goes_to_the_slot_of_its_home_and_once_to_each_other_that_has_
     assert (leaf[len(batch) :] < 0).all()
     pairs = list(zip(row.tolist(), slot.tolist(), strict=True))
     assert len(pairs) == len(set(pairs))
-    assert pairs[len(batch) :] == sorted(pairs[len(batch) :])
+    assert row[len(batch) :].tolist() == sorted(row[len(batch) :].tolist())
     copied = zip(*(each.tolist() for each in index.copies(batch)), strict=True)
     assert set(pairs) == {(i, int(routing.mapping[each])) for i, each in [*enumerate(home), *copied]}
 

@@ -103,8 +103,8 @@ def test_while_kinds_of_index_follow_each_other(seed: int, space: Space) -> None
 
 
 def test_kinds_do_follow_each_other() -> None:
-    stream = in_order(random_stream(28, 300, 40, WGS84))
-    simulation = simulated(stream, 28, chaos=0.01, rebalances=0.5, disturbances=0.02, index=AUTO)
+    stream = in_order(random_stream(20, 300, 40, WGS84))
+    simulation = simulated(stream, 20, chaos=0.01, rebalances=0.5, disturbances=0.02, index=AUTO)
     store = simulation.store
     kinds = [store.load(each).index.kind for each in store.versions()]
     assert len({*kinds}) >= 2, "some versions are gone again"
