@@ -25,7 +25,7 @@ from spatialstream.connectors.requests import no_requests
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.jsonable import to_json
 from spatialstream.stages.ingest import Intake
-from spatialstream.stages.tasks import InputTasks, Summary
+from spatialstream.stages.tasks import InputTasks, Routed, Summary
 from spatialstream.stages.turns import Run
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
@@ -49,7 +49,7 @@ class _Endpoint(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, loads: Mapping[int, Any]) -> None:
         super().__init__(f"grpc+tcp://{_HOST}:0")
         self._summary = [to_json(Summary(100, 0, {"CRQ": 100}, dict(given))) for given in (loads, {})]
-        self._ends = json.dumps([1_000_000] * len(loads))
+        self._ends = to_json(Routed((1_000_000,) * len(loads)))
         self._calls = self._bytes = 0
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:

@@ -184,12 +184,12 @@ def test_conditions_on_properties_are_the_oracles_through_files_of_all_kinds(
     declared = [option for each in streams.PROPERTIES.declarations for option in ("--property", each)]
     declared += ["--fields", ",".join(streams.FIELDS)]
     files = ["--objects", str(objects), "--queries", str(queries), "--output", str(tmp_path / "out"), *declared]
-    assert main(["run", *files, "--slots", "2", "--epoch", "150"]) == 0
+    assert main(["run", *files, "--slots", "2", "--epoch", "150", "--time-unit", "ms"]) == 0
     assert "1 such as: priority: 'high' is a string" not in capsys.readouterr().err  # one of 600 is not much
     letters = [json.loads(each) for each in text_of(tmp_path / "out" / "rejected").splitlines()]
     (letter,) = [each for each in letters if each["source"] == str(objects)]
     assert letter["reason"] == "priority: 'high' is a string, and priority is declared as number; give a number"
-    assert main(["check", *files]) == 0
+    assert main(["check", *files, "--time-unit", "ms"]) == 0
     assert capsys.readouterr().out.endswith("exact\n")
 
     table = tmp_path / "objects.parquet"

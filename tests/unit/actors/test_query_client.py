@@ -283,7 +283,7 @@ def test_pages_of_registered_queries_are_bounded_by_their_polygons(ends: Endpoin
         queries.append(replace(CONTINUOUS, id=f"q{number}", predicate=predicate, selection=Everything()))
     for part in range(2):
         mine = [number for number in range(9) if (number >= 4) == (part == 0)]
-        ends.stand(part, *((number, queries[number]) for number in mine))
+        ends.register(part, *((number, queries[number]) for number in mine))
     with Stream(ends.store) as stream:
         first = stream.queries(timeout=60.0)
         assert ([each["id"] for each in first.queries], first.cut) == (["q0", "q1", "q2"], True)

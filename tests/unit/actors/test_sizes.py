@@ -58,7 +58,7 @@ def test_what_a_part_says_to_an_actor_is_about_its_items_alone(slots: int) -> No
         assert (told.merge, told.work.part) == (Command.of(tasks.merge, (), 2, 3, part), part)
         for (address, command), (wanted, mine) in zip(told.commands(), sources, strict=True):
             assert (address, command) == (wanted, Command.of(tasks.work, mine, 2, 3, part))
-            assert len(command.to_json()) < 600
+            assert len(command.to_json()) < 640
 
 
 def test_commands_over_several_groups_are_those_over_each() -> None:

@@ -76,7 +76,9 @@ def test_the_choice_is_the_least_or_as_good_and_the_reason_has_the_figures():
 def test_a_rectangle_fits_better_than_a_quarter_where_each_slot_has_one_leaf():
     found = plan(skewed(6_000, types="CRQ"), 4, BalanceSettings(leaves=4))
 
-    assert (found.kind, found.leaves) == ("a-grid", 4)
+    seconds = {each.kind: each.seconds for each in found.table if each.leaves == 4}
+    assert seconds["a-grid"] < seconds[DEFAULT]
+    assert found.kind != DEFAULT
 
 
 def test_a_town_in_the_world_is_no_a_grid():

@@ -238,7 +238,7 @@ class Round:
         checkpoint: whether this one does.
         known: whether its rows have been published: it is replayed for the state only.
         settling: whether CKQs leave slots that they do not need, see :mod:`~spatialstream.stages.settling`.
-        radii: names of the files with radii that the slots take at its beginning.
+        radii: the parts of MERGE of which the round before has a file of radii, which the slots take at the beginning.
     """
 
     number: int
@@ -257,7 +257,7 @@ class Round:
     checkpoint: bool = True
     known: bool = False
     settling: bool = False
-    radii: tuple[str, ...] = ()
+    radii: tuple[int, ...] = ()
 
     @property
     def revision(self) -> int:

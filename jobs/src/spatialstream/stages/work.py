@@ -51,7 +51,7 @@ from spatialstream.stages.load import Load
 from spatialstream.stages.messages import Block, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
 from spatialstream.stages.quarantine import OBJECT, QUERY, QuarantinedRecord
-from spatialstream.stages.settling import EVERYWHERE, drop_distant, is_everywhere, load_radii
+from spatialstream.stages.settling import EVERYWHERE, drop_distant, is_everywhere, load_radii, radii_name
 from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Round
@@ -319,10 +319,10 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
 def _settling(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> Iterator[None]:
     """Take the round's radii; then, after what comes from other slots, drop the queries that are too far from here."""
     moves = indexes.moves
-    if not turn.radii:
+    if not turn.radii or turn.before is None:
         yield
         return
-    number, radius = load_radii(storage, turn.radii)
+    number, radius = load_radii(storage, [radii_name(turn.before, part) for part in turn.radii])
     for index in indexes.settling():
         index.shrink(number, radius, await_others=moves.pending is not None)
     yield

@@ -366,8 +366,8 @@ class Worker:
         self._step("done")
         self._progress.save(number, total)
         self.last_done, self._counts = number, total
-        self._radii = tuple(radii_name((number, record.round.revision), part) for part in radii)
-        self._radii_files.extend(self._radii)
+        self._radii = tuple(radii)
+        self._radii_files.extend(radii_name((number, record.round.revision), part) for part in radii)
         if record.round.checkpoint:
             self.writing = record
         return total
@@ -381,13 +381,13 @@ class Worker:
         if before is None or before // interval != watermark // interval:
             drop_tables(self._storage, watermark)
 
-    def _radii_of_last(self) -> tuple[str, ...]:
-        """The files of radii of the last round, if it is done: those that the next one names."""
+    def _radii_of_last(self) -> tuple[int, ...]:
+        """The parts of MERGE of which the last round, if it is done, has a file of radii."""
         if self.last is None or self.unfinished:
             return ()
         done = self.last.round.number, self.last.round.revision
-        names = (radii_name(done, part) for part in range(self._settings.mergers))
-        return tuple(name for name in names if find(self._storage, name) is not None)
+        parts = range(self._settings.mergers)
+        return tuple(part for part in parts if find(self._storage, radii_name(done, part)) is not None)
 
     def _drop_radii(self, since: Turn) -> None:
         """Delete the radii that were named by rounds up to a checkpoint."""
