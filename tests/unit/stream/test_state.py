@@ -53,4 +53,4 @@ def test_whoever_writes_a_file_again_writes_the_same(tmp_path: Path, seed: int) 
     again = {name.split("/")[0] for name, contents in written.items() if contents.total() > 1}
     assert "state" in again, "else nobody has died at the right moment"
     kinds = {name.split("/")[0] for name in storage.versions}
-    assert kinds == {"epochs", "input", "rounds", "samples", "state", "transfers", "versions"}
+    assert kinds == {"epochs", "input", "radii", "rounds", "samples", "state", "transfers", "versions"}

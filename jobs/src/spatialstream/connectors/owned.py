@@ -43,6 +43,7 @@ _FILES = (
     r"versions/\d{6}\.arrays",
     r"corpus/(-?\d+\.arrays|\d{9}-\d+-\d{4}--?\d+\.part)",
     r"transfers/\d{6}/from-\d{4}-to-\d{4}\.arrow",
+    rf"radii/\d{{9}}{_REVISION}-\d{{4}}",
     r"words/(census\.json|round-\d{9}-\d+-\d{4}\.arrays|version-\d{6}-\d{4}\.arrays)",
     _STATE,
     _SPARK,
@@ -51,7 +52,7 @@ _FILES = (
 
 _FOLDERS = (
     *("input", "epochs", "rounds", "blocks", "announced"),
-    *("samples", "versions", "corpus", "transfers", "words", "state", "spark"),
+    *("samples", "versions", "corpus", "transfers", "radii", "words", "state", "spark"),
 )
 _EPOCH = r"epoch-\d{9}(_1)?\.jsonl"
 
