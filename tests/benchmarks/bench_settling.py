@@ -71,7 +71,7 @@ def streamed(batch: QueryBatch, version: RoutingVersion, stream: ObjectBatch, *,
     return {"state": float(sum(index.nbytes for index in slots)), "pairs": pairs, "seconds": seconds, "rows": rows}
 
 
-def run(count: int = 200_000, n: int = 200_000) -> list[dict[str, Any]]:
+def run(count: int = 100_000, n: int = 400_000) -> list[dict[str, Any]]:
     """Every figure as (name, value, unit, floor, note)."""
     for module in (ckq, skyband):
         module.prepare()
