@@ -40,7 +40,7 @@ _BYTES_IN_MEMORY = 32 << 20
 class _Block:
     """A sorted block that waits: its first key, and its content or its place in the file."""
 
-    first: tuple[int, int]
+    first: tuple[int, ...]
     content: pa.RecordBatch | None
     place: tuple[int, int] = (0, 0)
 
@@ -50,18 +50,18 @@ class _Held:
     """A block that is being emitted, and the position up to which that is done."""
 
     number: int
-    keys: tuple[Ints, Ints]
+    keys: tuple[Ints, ...]
     content: pa.RecordBatch
     at: int = 0
 
-    def below(self, key: tuple[int, int], number: int, whole: bool) -> int:
+    def below(self, key: tuple[int, ...], number: int, whole: bool) -> int:
         """The number of rows that come before the first row of another block, which has this key."""
-        major, minor = self.keys
-        low = int(np.searchsorted(major, key[0], "left"))
-        if whole:
-            return low
-        high = int(np.searchsorted(major, key[0], "right"))
-        return low + int(np.searchsorted(minor[low:high], key[1], "right" if self.number < number else "left"))
+        low, high = 0, len(self.keys[0])
+        for column, value in zip(self.keys, key, strict=True):
+            low, high = (low + int(np.searchsorted(column[low:high], value, side)) for side in ("left", "right"))
+            if whole:
+                return low
+        return high if self.number < number else low
 
 
 class Spool:
@@ -69,7 +69,7 @@ class Spool:
 
     Args:
         major: name of the int64 column that is the key.
-        minor: a second key, by which rows with equal ``major`` are ordered. Without it these are returned together,
+        minor: further keys, by which rows with equal ``major`` are ordered. Without any these are returned together,
             however many they are, and the rows of a table are in the order of their blocks.
         block_bytes: approximate size of the pieces that are kept.
         bytes_in_memory: size up to which no file is created.
@@ -82,8 +82,7 @@ class Spool:
     def __init__(
         self,
         major: str,
-        minor: str | None = None,
-        *,
+        *minor: str,
         block_bytes: int = _BLOCK_BYTES,
         bytes_in_memory: int = _BYTES_IN_MEMORY,
     ) -> None:
@@ -100,10 +99,14 @@ class Spool:
         made()
         if not content.num_rows:
             return
-        major, minor = self._keys(content)
-        same = major[1:] == major[:-1]
-        if not ((major[1:] > major[:-1]) | (same & (minor[1:] >= minor[:-1]))).all():
-            content = content.take(pa.array(np.lexsort((minor, major))))
+        keys = self._keys(content)
+        below = np.zeros(content.num_rows - 1, np.bool_)  # rows that are to come after the next one
+        same = ~below
+        for key in keys:
+            below |= same & (key[1:] < key[:-1])
+            same &= key[1:] == key[:-1]
+        if below.any():
+            content = content.take(pa.array(np.lexsort(keys[::-1])))
         pieces = -(-content.nbytes // self._block_bytes)
         if pieces == 1:
             self._keep(content)
@@ -111,13 +114,11 @@ class Spool:
         for piece in np.array_split(np.arange(content.num_rows), min(pieces, content.num_rows)):
             self._keep(content.slice(int(piece[0]), len(piece)))
 
-    def _keys(self, content: pa.RecordBatch) -> tuple[Ints, Ints]:
-        major = numbers(content, self._major)
-        return major, np.zeros(len(major), np.int64) if self._minor is None else numbers(content, self._minor)
+    def _keys(self, content: pa.RecordBatch) -> tuple[Ints, ...]:
+        return tuple(numbers(content, name) for name in (self._major, *self._minor))
 
     def _keep(self, content: pa.RecordBatch) -> None:
-        major, minor = self._keys(content)
-        first = int(major[0]), int(minor[0])
+        first = tuple(int(key[0]) for key in self._keys(content))
         self.rows += content.num_rows
         if self._file is None and content.nbytes <= self._room:
             self._room -= content.nbytes
@@ -169,7 +170,7 @@ class Spool:
             for each in sorted(held, key=lambda each: each.number):
                 end = len(each.keys[0])
                 if following is not None:
-                    end = each.below(blocks[following].first, following, self._minor is None)
+                    end = each.below(blocks[following].first, following, not self._minor)
                 if end > each.at:
                     parts.append(each.content.slice(each.at, end - each.at))
                     each.at = end
@@ -180,10 +181,10 @@ class Spool:
 
     def _sorted(self, parts: list[pa.RecordBatch]) -> pa.Table:
         table = pa.Table.from_batches(parts)
-        if len(parts) == 1 or self._minor is None:
+        if len(parts) == 1 or not self._minor:
             return table
-        major, minor = (np.concatenate(column) for column in zip(*map(self._keys, parts), strict=True))
-        order = np.lexsort((minor, major))
+        keys = [np.concatenate(column) for column in zip(*map(self._keys, parts), strict=True)]
+        order = np.lexsort(keys[::-1])
         return table if (np.diff(order) == 1).all() else table.take(pa.array(order))
 
 

@@ -102,7 +102,10 @@ class ContinuousRange(ContinuousStage):
         if kind == messages.COUNTED:
             sink.counted.add(Counts(numbers(content, "number"), numbers(content, "rows"), numbers(content, "last")))
         else:
-            sink.lines.add("CRQ", numbers(content, "t"), MATCH, numbers(content, "seq"), content.column("line"))
+            tie = numbers(content, "number") if "number" in content.schema.names else None
+            sink.lines.add(
+                "CRQ", numbers(content, "t"), MATCH, numbers(content, "seq"), content.column("line"), tie=tie
+            )
 
     def merge(self, spools: Mapping[str, Iterable[pa.Table]], merger: None, watermark: int, sink: RowSink) -> None:
         """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`: all has been taken."""
@@ -130,7 +133,8 @@ def _lines(index: ContinuousRangeIndex, arrived: Arrived, part: slice, matches: 
                 lines = match_lines(index.ids_of(block), objects.t, texts, block.object)
             else:
                 lines = _chosen_lines(index, arrived.space, objects, block, *shown)
-            numbered = {"number": block.number} if arrived.mergers > 1 else {}
+            several = arrived.mergers > 1 or arrived.delivery is not None  # parts, or slots that match one object
+            numbered = {"number": block.number} if several else {}
             yield columns(t=objects.t[block.object], seq=seq[block.object], line=lines, **numbered)
 
 

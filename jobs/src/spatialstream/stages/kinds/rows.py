@@ -26,7 +26,7 @@ class RowLines:
     """Takes lines with their keys (t, class, rank), and returns them in order."""
 
     def __init__(self) -> None:
-        self._spool = Spool("key", "rank")
+        self._spool = Spool("key", "rank", "tie")
         self.counts: dict[str, int] = {}
 
     @property
@@ -42,8 +42,9 @@ class RowLines:
         rank: npt.NDArray[np.int64],
         lines: pa.StringArray | pa.LargeStringArray,
         row: npt.NDArray[np.int64] | None = None,
+        tie: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Add lines of one class; equal (t, rank) keep the order in which they are added.
+        """Add lines of one class; equal (t, rank, tie) keep the order in which they are added.
 
         Args:
             kind: type of the queries.
@@ -52,13 +53,16 @@ class RowLines:
             rank: of each row.
             lines: its text.
             row: the row of each line, if rows have several; None: one each.
+            tie: of each row, by which those with equal rank are ordered if they are from several slots; None: they are
+                from one.
         """
         if len(lines):
             # |t| is below 2**53, so one integer holds (t, class); 64-bit offsets, because chunks are put together
             key, texts = t * 8 + row_class, pc.cast(lines, pa.large_string())
             if row is not None:
                 key, rank = key[row], rank[row]
-            self._spool.add(messages.columns(key=key, rank=rank, line=texts))
+            tie = np.zeros(len(key), np.int64) if tie is None else tie
+            self._spool.add(messages.columns(key=key, rank=rank, tie=tie, line=texts))
             self.counts[kind] = self.counts.get(kind, 0) + len(t)
 
     def close(self) -> None:
