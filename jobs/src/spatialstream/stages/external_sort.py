@@ -132,7 +132,7 @@ class Spool:
                 self._blocks.append(self._write(block.first, block.content))
         self._blocks.append(self._write(first, content))
 
-    def _write(self, first: tuple[int, int], content: pa.RecordBatch) -> _Block:
+    def _write(self, first: tuple[int, ...], content: pa.RecordBatch) -> _Block:
         assert self._file is not None
         data = pack(content, "lz4")
         self._file.write(data)
