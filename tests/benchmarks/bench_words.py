@@ -26,7 +26,7 @@ from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, 
 from spatialstream.model.regions import Box
 from spatialstream.records.decode import decode_objects
 from spatialstream.stages.messages import OBJECTS
-from spatialstream.stages.route import Dropped, route_epoch
+from spatialstream.stages.route import RouteFindings, route_epoch
 from spatialstream.stages.runs import write_run
 from spatialstream.stages.state import forget
 from spatialstream.stages.turns import Epoch, Round, Run
@@ -105,13 +105,13 @@ def streamed(parts: Sequence[bytes], queries: QueryBatch, version: RoutingVersio
         epoch = Epoch(
             number, 1, after, times[-1], 0, None, (), runs, (), measured=False, before=before, filtered=filtered
         )
-        now, found = time.process_time(), Dropped()
+        now, found = time.process_time(), RouteFindings()
         blocks: list[list[tuple[bytes, pa.Buffer]]] = [[] for _ in range(SLOTS)]
         for slot, key, content in route_epoch(epoch, 0, storage, found):
             blocks[slot].append((key, content))
         spent.route += time.process_time() - now
         spent.bytes += sum(content.size for each in blocks for key, content in each if is_of_objects(key))
-        spent.dropped += found.objects
+        spent.dropped += found.dropped
         turn = Round(number, (number,), (0,), times[-1], 0, two_phase=False, measured=False, before=before)
         now = time.process_time()
         for slot in range(SLOTS):

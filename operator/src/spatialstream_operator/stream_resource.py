@@ -195,6 +195,6 @@ class ResourceController(Loop):
         self._measure(verdict.status == "True")
         return self._environment.config.interval * resource.pause(verdict)
 
+    @abstractmethod
     def _measure(self, served: bool) -> None:
         """Set the metric that says whether the stream has what the resource specifies."""
-        raise NotImplementedError

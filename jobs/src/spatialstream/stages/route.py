@@ -56,7 +56,7 @@ from spatialstream.stages.turns import Epoch
 from spatialstream.stages.words import WordFilter
 
 __all__ = [
-    "Dropped",
+    "RouteFindings",
     "RouterState",
     "Share",
     "admit",
@@ -89,16 +89,16 @@ class Share:
 
 
 @dataclass(slots=True)
-class Dropped:
+class RouteFindings:
     """What a router partition finds out in an epoch besides its blocks.
 
     Attributes:
-        objects: number of objects that it has dropped.
-        kept: the rows of those that it has not; None: it has dropped none.
+        dropped: number of objects that no continuous query can match.
+        kept: the rows of the others; None: objects are not dropped.
         parts: what it has counted for the tables that the epoch writes.
     """
 
-    objects: int = 0
+    dropped: int = 0
     kept: npt.NDArray[np.int64] | None = None
     parts: list[tuple[int, Tally]] = field(default_factory=list)
 
@@ -133,7 +133,7 @@ class RouterState:
 
 
 def route_epoch(
-    epoch: Epoch, partition: int, storage: Storage, found: Dropped | None = None
+    epoch: Epoch, partition: int, storage: Storage, found: RouteFindings | None = None
 ) -> Iterator[tuple[int, bytes, pa.Buffer]]:
     """ROUTE for one router partition: blocks (slot, key, content).
 
@@ -145,7 +145,7 @@ def route_epoch(
         storage: of the stream's state.
         found: what else it finds out, when all blocks have been consumed.
     """
-    found = Dropped() if found is None else found
+    found = RouteFindings() if found is None else found
     queries = queries_of_epoch(epoch, partition, storage)
     objects = route_share(epoch, partition, storage)
     tables = tables_of(epoch, storage)
@@ -250,7 +250,7 @@ def parts_of(kind: str, content: pa.RecordBatch, largest: int = LARGEST_BLOCK) -
             yield from parts_of(kind, piece, largest)
 
 
-def route(share: Share, epoch: Epoch, state: OwnerState, storage: Storage, found: Dropped) -> Iterator[Block]:
+def route(share: Share, epoch: Epoch, state: OwnerState, storage: Storage, found: RouteFindings) -> Iterator[Block]:
     """Route one share.
 
     Args:
@@ -273,7 +273,7 @@ def route(share: Share, epoch: Epoch, state: OwnerState, storage: Storage, found
         router.words.advance(epoch, routing, objects, queries_of_all(epoch, storage), storage)
         if objects is not None:
             found.kept = router.words.kept(objects, routing.active.index)
-            found.objects = len(objects) - len(found.kept)
+            found.dropped = len(objects) - len(found.kept)
     state.end(router)
     if share.objects is not None:
         yield from _route_objects(share.objects, share.epoch, routing, found.kept, router.words)

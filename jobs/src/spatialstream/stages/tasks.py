@@ -21,7 +21,7 @@ from spatialstream.stages.division import PartBlock, divided
 from spatialstream.stages.ingest import Ingest, Part, files_of
 from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, merger_state, view
 from spatialstream.stages.messages import Block
-from spatialstream.stages.route import Dropped, admit, dead_letters, registry_owner, registry_state, route_epoch
+from spatialstream.stages.route import RouteFindings, admit, dead_letters, registry_owner, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.settling import save_radii
 from spatialstream.stages.state import OwnerState, forget
@@ -120,9 +120,9 @@ class EpochTasks:
             left = (left.letter for left in self.epoch.left)
             letters = chain(left, dead_letters(world.storage, self.epoch.letters))
             world.sink.rejected(self.epoch.number, "input", letters)
-        found = Dropped()
+        found = RouteFindings()
         ends = world.channel.send(route_epoch(self.epoch, partition, world.storage, found))
-        yield to_json(Routed(tuple(ends[slot] for slot in range(len(ends))), found.objects))
+        yield to_json(Routed(tuple(ends[slot] for slot in range(len(ends))), found.dropped))
 
     def tables(self, world: World, _: int) -> Iterator[str]:
         """Write the corpus tables of the epoch, whose partitions are all routed."""

@@ -125,7 +125,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """A round after which all slots have written under which words continuous queries stand in them.
+    """A round after which all slots have written the words of their continuous queries.
 
     Attributes:
         round, revision: the round.

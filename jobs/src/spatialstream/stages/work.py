@@ -18,7 +18,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -207,8 +206,9 @@ def work(
     indexes = state.begin(partial(SlotIndexes.restore, settings, slot))
     load = Load()
     changed = indexes.moves.version not in (None, turn.version)
-    with _settling(slot, indexes, turn, storage):
-        _take_over(slot, indexes, turn, storage, load)
+    shrunk = _take_radii(indexes, turn, storage)
+    _take_over(slot, indexes, turn, storage, load)
+    _leave_distant(slot, indexes, turn, storage, shrunk)
     _drop(indexes, None if turn.known else f"slot-{slot:04d}-{turn.number:09d}")
     tables, left = kept_tables(indexes.tables, _tables_of(rows))
     indexes.objects.corpora = CorpusTables.among(storage, tables)
@@ -315,21 +315,26 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
 # ------------------------------------------------------------------------------------------------- changes of version
 
 
-@contextmanager
-def _settling(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> Iterator[None]:
-    """Take the round's radii; then, after what comes from other slots, drop the queries that are too far from here."""
-    moves = indexes.moves
+def _take_radii(indexes: SlotIndexes, turn: Round, storage: Storage) -> npt.NDArray[np.int64]:
+    """Take the round's radii; returns the numbers of their queries."""
     if not turn.radii or turn.before is None:
-        yield
-        return
+        return np.empty(0, np.int64)
     number, radius = load_radii(storage, [radii_name(turn.before, part) for part in turn.radii])
     for index in indexes.settling():
-        index.shrink(number, radius, await_others=moves.pending is not None)
-    yield
-    named = {each for each in (moves.version, moves.pending, turn.version) if each is not None}
+        index.shrink(number, radius, await_others=indexes.moves.pending is not None)
+    return number
+
+
+def _leave_distant(
+    slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, shrunk: npt.NDArray[np.int64]
+) -> None:
+    """Drop queries whose radii have shrunk and that are too far from here, those that have just come among them."""
+    if not len(shrunk):
+        return
+    named = {each for each in (indexes.moves.version, indexes.moves.pending, turn.version) if each is not None}
     versions = [load_version(storage, each) for each in sorted(named)]
     for index in indexes.settling():
-        drop_distant(slot, index, number, versions)
+        drop_distant(slot, index, shrunk, versions)
 
 
 def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, load: Load) -> None:
