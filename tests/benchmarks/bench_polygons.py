@@ -6,7 +6,6 @@ matching is a third of that of boxes. Both are checked on a sample of objects, p
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -18,6 +17,7 @@ from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.geojson import parse_polygon
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.regions import Regions
+from tests.benchmarks.__main__ import show
 from tests.benchmarks.bench_crq import (
     DEFAULT_QUERIES,
     OBJECTS,
@@ -82,9 +82,7 @@ def run() -> list[Row]:
 
 def main() -> None:
     """Print the rows as a table."""
-    for row in run():
-        floor = "" if row["floor"] is None else f"(floor {row['floor']:,.0f})"
-        sys.stdout.write(f"{row['name']:60} {row['value']:>14,.1f} {row['unit']:10} {floor:20} {row['note']}\n")
+    show("polygons", run())
 
 
 if __name__ == "__main__":

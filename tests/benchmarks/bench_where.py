@@ -8,7 +8,6 @@ times, and each is checked on a sample of objects by brute force.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.terms import TermLists
 from spatialstream.oracle.conditions import satisfies
+from tests.benchmarks.__main__ import show
 from tests.benchmarks.bench_crq import (
     BATCH,
     DEFAULT_QUERIES,
@@ -151,9 +151,7 @@ def run() -> list[Row]:
 
 def main() -> None:
     """Print the rows as a table."""
-    for row in run():
-        floor = "" if row["floor"] is None else f"(floor {row['floor']:,.0f})"
-        sys.stdout.write(f"{row['name']:60} {row['value']:>14,.1f} {row['unit']:10} {floor:20} {row['note']}\n")
+    show("where", run())
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def test_weights_and_norms_for_other_systems_are_those_of_the_table() -> None:
         assert world.squares[i] == (weights * weights).sum()
 
 
-def test_two_seats_have_to_be_as_fast_as_the_issue_says() -> None:
+def test_two_actors_have_to_be_as_fast_as_the_figure_claims() -> None:
     found = {name: {1.0: {"rate": 100.0}, 2.0: {"rate": rate}} for name, rate in (("200k", 180.0), ("2mi", 150.0))}
     assert pastri.judged("14", found) == ["2mi has 1.50 times as much at 2, 1.7 are wanted"]
     found["2mi"][2.0]["rate"] = 180.0

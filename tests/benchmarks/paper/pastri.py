@@ -3,7 +3,7 @@
 Objects are around the cities of the USA by population, over 72 hours, of two sizes: 200,000 and 2,000,000, as the
 paper's smaller sets of tweets. Queries are drawn as in its section 7.1.2, with the defaults of its Table 6: k 5,
 100 km, 5 words, a selectivity of 20 %, a half-life of 7 days (:mod:`tests.benchmarks.peers.workload`). Times are CPU
-times of one core; figures 11 and 14, about several threads, have processes, of which each is a seat, and wall-clock
+times of one core; figures 11 and 14, about several threads, have processes, each of which is an actor, and wall-clock
 times. Counted is how many objects a query looks at: for each of them the weights of its words are added up.
 
 I3 and IR-tree, the paper's baselines, are not built. Lucene stands in their place, where ``scripts/peers.sh`` has
@@ -13,7 +13,6 @@ grid, and profiles of the baselines.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import tempfile
@@ -25,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from spatialstream.kernels import compile_kernels
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.space import WGS84
 from spatialstream.records.encode import object_lines
 from spatialstream.stages.corpus import CorpusCounts
 from tests.benchmarks.paper import verdicts
+from tests.benchmarks.paper.command import parsed
 from tests.benchmarks.paper.counting import Counts, timed
 from tests.benchmarks.paper.verdicts import Claims
 from tests.benchmarks.peers import lucene, workload
@@ -108,20 +107,20 @@ def at_once(works: Sequence[Callable[[], object]]) -> float:
     return seconds
 
 
-def seats_of(found: World, seats: int) -> list[np.ndarray]:
-    """The rows of each seat: strips of equally many objects, by longitude."""
-    return [np.sort(part) for part in np.array_split(np.argsort(found.batch.x, kind="stable"), seats)]
+def actors_of(found: World, actors: int) -> list[np.ndarray]:
+    """The rows of each actor: strips of equally many objects, by longitude."""
+    return [np.sort(part) for part in np.array_split(np.argsort(found.batch.x, kind="stable"), actors)]
 
 
 def figure_11(scale: float) -> Panels:
-    """Objects a second, by seats."""
+    """Objects a second, by actors."""
     panel: dict[str, dict[float, Counts]] = {}
     for size, found in sizes(scale).items():
         panel[size] = {}
-        for seats in (1, 2):
-            parts = seats_of(found, seats)
+        for actors in (1, 2):
+            parts = actors_of(found, actors)
             seconds = min(at_once([lambda p=part, f=found: taken_in(f, p) for part in parts]) for _ in range(2))
-            panel[size][float(seats)] = {"rate": len(found.batch) / seconds}
+            panel[size][float(actors)] = {"rate": len(found.batch) / seconds}
     return {"11": panel}
 
 
@@ -165,18 +164,18 @@ def figure_13(scale: float) -> Panels:
 
 
 def figure_14(scale: float) -> Panels:
-    """Queries a second, by seats, each with all objects."""
+    """Queries a second, by actors, each with all objects."""
     panel: dict[str, dict[float, Counts]] = {}
     for size, found in sizes(scale).items():
         queries = workload.asked(found.batch, max(40, round(4 * QUERIES * scale)))
         workload.answers(found.store, queries, 1)
         panel[size] = {}
-        for seats in (1, 2):
+        for actors in (1, 2):
             works = [
-                lambda i=i, s=seats, f=found, q=queries: workload.answers(f.store, q[i::s], 3) for i in range(seats)
+                lambda i=i, s=actors, f=found, q=queries: workload.answers(f.store, q[i::s], 3) for i in range(actors)
             ]
             seconds = min(at_once(works) for _ in range(2))
-            panel[size][float(seats)] = {"rate": 3 * len(queries) / seconds}
+            panel[size][float(actors)] = {"rate": 3 * len(queries) / seconds}
     return {"14": panel}
 
 
@@ -300,21 +299,12 @@ def _told(said: Sequence[str]) -> str:
 
 def main() -> None:
     """Measure figures, and say whether they agree."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.paper.pastri")
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"of {', '.join(FIGURES)}; default: all")
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies numbers of objects and queries")
-    parser.add_argument("--output", type=Path, default=Path("bench-output"), help="where results go")
-    options = parser.parse_args()
-    if unknown := set(options.figures) - set(FIGURES):
-        parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(FIGURES)}")
-    compile_kernels()
-    folder = options.output / "paper-pastri"
-    folder.mkdir(parents=True, exist_ok=True)
+    figures, scale, folder = parsed("pastri", FIGURES)
     if lucene.jars() is None:
         print("Lucene is not there (scripts/peers.sh fetches it): figures 12, 13 and 15 have nothing beside it")
-    for figure in options.figures or FIGURES:
+    for figure in figures or FIGURES:
         began = time.monotonic()
-        for panel, found in FIGURES[figure](options.scale).items():
+        for panel, found in FIGURES[figure](scale).items():
             result = {"verdict": judged(panel, found), "counts": found}
             (folder / f"{panel}.json").write_text(json.dumps(result, indent=1))
             print(f"{verdict(panel, found)}\n\n{table(panel, found)}\n")

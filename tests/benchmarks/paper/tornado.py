@@ -7,11 +7,9 @@ The workload is that of :mod:`.usa`. Throughput is counted as for the figures of
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +20,11 @@ from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.a_grid.a_grid import AGrid
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion
-from spatialstream.kernels import compile_kernels
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, TYPES, QueryType
 from tests.benchmarks.paper import verdicts
+from tests.benchmarks.paper.command import parsed
 from tests.benchmarks.paper.counting import Counts, passed, timed
 from tests.benchmarks.paper.routers import cells_of_boxes, figure_8c, figure_10, figure_13b, rarest
 from tests.benchmarks.paper.usa import OBJECTS, SLOTS, USA, Panels, Workload, before, built, objects, queries, stream
@@ -209,19 +207,10 @@ def table(panel: str, found: Mapping[str, Mapping[float, Counts]]) -> str:
 
 def main() -> None:
     """Measure figures, and say whether they agree."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.paper.tornado")
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"of {', '.join(FIGURES)}; default: all")
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies numbers of objects and queries")
-    parser.add_argument("--output", type=Path, default=Path("bench-output"), help="where results go")
-    options = parser.parse_args()
-    if unknown := set(options.figures) - set(FIGURES):
-        parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(FIGURES)}")
-    compile_kernels()
-    folder = options.output / "paper-tornado"
-    folder.mkdir(parents=True, exist_ok=True)
-    for figure in options.figures or [name for name in FIGURES if name.isdigit()]:
+    figures, scale, folder = parsed("tornado", FIGURES)
+    for figure in figures or [name for name in FIGURES if name.isdigit()]:
         began = time.monotonic()
-        for panel, found in FIGURES[figure](options.scale).items():
+        for panel, found in FIGURES[figure](scale).items():
             said = judged(panel, found)
             (folder / f"{panel}.json").write_text(json.dumps({"verdict": said, "counts": found}, indent=1))
             print(f"{panel}: {'disagrees: ' + '; '.join(said) if said else 'agrees'}\n\n{table(panel, found)}\n")
