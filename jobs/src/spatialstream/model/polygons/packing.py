@@ -1,8 +1,8 @@
 """Polygons in one array of numbers: how a table of them is passed to kernels, and kept in files and mapped from them.
 
-A table has nine columns. As nine arguments they would cost each call of a kernel several microseconds, whether it has
-polygons or not; as one array they cost what one does, and :func:`table_of` makes the columns, which are views of it,
-once for a call. No polygons are an empty array.
+A table has nine columns, and ten if a polygon has a margin; then the first length is negative. As arguments they would
+cost each call of a kernel several microseconds, whether it has polygons or not; as one array they cost what one does,
+and :func:`table_of` makes the columns, which are views of it, once for a call. No polygons are an empty array.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spatialstream.model.polygons.table import PolygonTable
 __all__ = ["packed_polygons", "table_of", "unpacked_polygons"]
 
 _COLUMNS = 9
-"""Columns of a :class:`PolygonTable`."""
+"""Columns of a :class:`PolygonTable` of which none has a margin."""
 
 
 def packed_polygons(polygons: Sequence[Polygon]) -> Floats:
@@ -28,7 +28,12 @@ def packed_polygons(polygons: Sequence[Polygon]) -> Floats:
     if not polygons:
         return np.empty(0)
     columns = [np.ascontiguousarray(column).reshape(-1) for column in PolygonTable.of(polygons)]
-    words = [np.array([len(column) for column in columns], np.int64).view(np.float64)]
+    lengths = np.array([len(column) for column in columns], np.int64)
+    if not lengths[_COLUMNS]:
+        columns, lengths = columns[:_COLUMNS], lengths[:_COLUMNS]
+    else:
+        lengths[0] = -lengths[0]
+    words = [lengths.view(np.float64)]
     for column in columns:
         whole = np.zeros(-(-column.nbytes // 8))
         whole.view(column.dtype)[: len(column)] = column
@@ -39,13 +44,14 @@ def packed_polygons(polygons: Sequence[Polygon]) -> Floats:
 @kernel
 def table_of(packed: Floats) -> PolygonTable:
     """The table of :func:`packed_polygons`, as views; of an empty array a table of none, which must not be asked."""
-    size = np.zeros(_COLUMNS, np.int64)
-    start = np.zeros(_COLUMNS + 1, np.int64)
+    size = np.zeros(_COLUMNS + 1, np.int64)
+    start = np.zeros(_COLUMNS + 2, np.int64)
     if len(packed) > 0:
         head = packed.view(np.int64)
-        start[0] = _COLUMNS
-        for i in range(_COLUMNS):
-            size[i] = head[i]
+        count = _COLUMNS + 1 if head[0] < 0 else _COLUMNS
+        start[0] = count
+        for i in range(_COLUMNS + 1):
+            size[i] = abs(head[i]) if i < count else 0
             narrow = i in (2, 3, 6, 8)  # ring, part, first_band and edges are int32
             start[i + 1] = start[i] + ((size[i] + 1) // 2 if narrow else size[i])
     return PolygonTable(
@@ -58,6 +64,7 @@ def table_of(packed: Floats) -> PolygonTable:
         packed[start[6] : start[7]].view(np.int32)[: size[6]],
         packed[start[7] : start[8]].view(np.int64),
         packed[start[8] : start[9]].view(np.int32)[: size[8]],
+        packed[start[9] : start[10]],
     )
 
 
@@ -72,7 +79,8 @@ def unpacked_polygons(packed: Floats, geographic: bool) -> tuple[Polygon, ...]:
     bands = table.band[table.first_band]
     firsts = [int(table.edges[a:b].min()) for a, b in pairwise(bands.tolist())]
     polygons = []
-    for first, end in pairwise([*firsts, len(points)]):
+    margins = table.within.tolist() or [0.0] * len(firsts)
+    for within, (first, end) in zip(margins, pairwise([*firsts, len(points)]), strict=True):
         ring, closing = table.ring[first:end], closes[first:end]
         ends = np.flatnonzero(closing) + 1 - np.arange(1, closing.sum() + 1)
         part = table.part[ring[0] : ring[-1] + 1]
@@ -83,6 +91,7 @@ def unpacked_polygons(packed: Floats, geographic: bool) -> tuple[Polygon, ...]:
                 np.append(0, ends).astype(np.int32),
                 np.append(begins, len(part)).astype(np.int32),
                 geographic,
+                within=within,
             )
         )
     return tuple(polygons)

@@ -2,7 +2,7 @@
 
 A point is tested against the edges of its *band* only: each polygon's latitudes are divided into bands of equal height,
 as many as its edges allow, and each band lists the edges that reach into it. A polygon of 10,000 vertices has a few
-edges in a band.
+edges in a band. With a margin a band also lists the edges that reach into it by their margin.
 
 Cost: O(vertices) to build and to keep; O(edges in a band) for a point.
 """
@@ -18,13 +18,17 @@ import numpy as np
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints
 from spatialstream.model.eight_bytes import lean_kernel
 from spatialstream.model.kernels import kernel
+from spatialstream.model.polygons.margin import is_near, reach, widest
 from spatialstream.model.polygons.orientation import TURN, orientation
 from spatialstream.model.polygons.polygon import Polygon
 
-__all__ = ["PolygonTable", "band_of", "contain_points", "polygon_contains", "rest_of_sum"]
+__all__ = ["PolygonTable", "band_of", "contain_points", "margins_of", "polygon_contains", "rest_of_sum"]
 
 _ENTRIES = 4
 """How many bands list an edge, on average, at most."""
+
+_FULL = 1.5 * TURN
+"""Longitudes of a margin beyond this may be those of several turns: then it reaches around."""
 
 
 class PolygonTable(NamedTuple):
@@ -35,11 +39,13 @@ class PolygonTable(NamedTuple):
         y: float64[v], latitudes.
         ring: int32[v], the ring of each vertex, counted over all polygons.
         part: int32[rings], the part of each ring, counted over all polygons.
-        bounds: float64[n, 4], west, south, east, north.
+        bounds: float64[n, 4], west, south, east, north, of what lies within the margin.
         scale: float64[n], bands in a unit of y.
         first_band: int32[n + 1], where each polygon's bands begin.
         band: int64[bands + 1], where each band's edges begin.
         edges: int32[...], the first vertices of the edges of each band, ascending.
+        within: float64[n], the margin: what lies this near to the border also belongs to a polygon; empty if there is
+            none.
     """
 
     x: Floats
@@ -51,6 +57,7 @@ class PolygonTable(NamedTuple):
     first_band: Codes
     band: Ints
     edges: Codes
+    within: Floats
 
     @classmethod
     def of(cls, polygons: Sequence[Polygon]) -> PolygonTable:
@@ -63,8 +70,8 @@ class PolygonTable(NamedTuple):
         bounds, scale = np.empty((len(polygons), 4)), np.empty(len(polygons))
         sizes, edges = [], []
         for i, (first, end) in enumerate(pairwise(ends.tolist())):
-            bounds[i] = x[first:end].min(), y[first:end].min(), x[first:end].max(), y[first:end].max()
-            scale[i], counts, listed = _bands(y[first:end], ring[first:end])
+            up, bounds[i] = _bounds(polygons[i], x[first:end], y[first:end])
+            scale[i], counts, listed = _bands(y[first:end], ring[first:end], up)
             sizes.append(counts)
             edges.append(listed + np.int32(first))
         return cls(
@@ -77,11 +84,32 @@ class PolygonTable(NamedTuple):
             np.cumsum([0, *map(len, sizes)]).astype(np.int32),
             np.cumsum([0, *_joined(sizes)]),
             _joined(edges),
+            margins_of(polygons),
         )
 
     def contain(self, geographic: bool, index: int, x: float, y: float) -> bool:
         """Whether the polygon at ``index`` contains the point (x, y)."""
         return bool(polygon_contains(self, geographic, index, x, y))
+
+
+def margins_of(polygons: Sequence[Polygon]) -> Floats:
+    """The margins of polygons, float64[n]; empty if none has one."""
+    within = [each.within for each in polygons]
+    return np.array(within if any(within) else [], np.float64)
+
+
+def _bounds(polygon: Polygon, x: Floats, y: Floats) -> tuple[float, tuple[float, float, float, float]]:
+    """How far the margin reaches in y, and bounds of what lies in it."""
+    west, south, east, north = float(x.min()), float(y.min()), float(x.max()), float(y.max())
+    if not polygon.within:
+        return 0.0, (west, south, east, north)
+    up = float(reach(polygon.geographic, polygon.within, max(map(abs, (west, south, east, north)))))
+    along = up
+    if polygon.geographic:
+        along = float(widest(polygon.within, max(abs(south), abs(north))))
+        if along >= TURN or west - along < -_FULL or east + along > _FULL:
+            west, east, along = -2 * TURN, 2 * TURN, 0.0
+    return up, (west - along, south - up, east + along, north + up)
 
 
 def _closed(points: Floats, rings: Codes) -> Floats:
@@ -100,9 +128,12 @@ def band_of(y: float, south: float, scale: float, count: int) -> int:
 
 
 @kernel
-def _bands(y: Floats, ring: Codes) -> tuple[float, Ints, Codes]:
-    """Bands of a polygon of closed rings: their number in a unit of y, edges in each int64[bands], edges int32[...]."""
-    south, north = y.min(), y.max()
+def _bands(y: Floats, ring: Codes, up: float) -> tuple[float, Ints, Codes]:
+    """Bands of a polygon of closed rings: their number in a unit of y, edges in each int64[bands], edges int32[...].
+
+    An edge reaches ``up`` beyond its ends.
+    """
+    south, north = y.min() - up, y.max() + up
     edges = len(y) - (ring[-1] - ring[0] + 1)
     count = max(edges, 1)
     scale = 0.0
@@ -210,8 +241,22 @@ def _is_within(
 
 
 @lean_kernel
+def _is_near_border(t: PolygonTable, geographic: bool, row: int, first: int, last: int, x: float, y: float) -> bool:
+    """Whether a point lies within the margin of one of the edges ``edges[first:last]``."""
+    within = t.within[row]
+    up = reach(geographic, within, max(abs(t.bounds[row, 1]), abs(t.bounds[row, 3])))
+    if not geographic:
+        up = max(up, reach(geographic, within, max(abs(t.bounds[row, 0]), abs(t.bounds[row, 2]))))
+    for i in range(first, last):
+        a = t.edges[i]
+        if is_near(geographic, t.x[a], t.y[a], t.x[a + 1], t.y[a + 1], x, y, within, up):
+            return True
+    return False
+
+
+@lean_kernel
 def polygon_contains(t: PolygonTable, geographic: bool, row: int, x: float, y: float) -> bool:
-    """Whether a polygon contains the point (x, y), borders included; exact.
+    """Whether a polygon contains the point (x, y), borders included; exact. With a margin, whether it is near.
 
     If ``geographic``, x is in [-180, 180], and the point also is where its longitude is 360 more or less.
     """
@@ -231,7 +276,9 @@ def polygon_contains(t: PolygonTable, geographic: bool, row: int, x: float, y: f
         return True
     if ahead and _is_within(t.x, t.y, t.ring, t.part, t.edges, first, last, x, TURN, y):
         return True
-    return behind and _is_within(t.x, t.y, t.ring, t.part, t.edges, first, last, x, -TURN, y)
+    if behind and _is_within(t.x, t.y, t.ring, t.part, t.edges, first, last, x, -TURN, y):
+        return True
+    return len(t.within) > 0 and t.within[row] > 0.0 and _is_near_border(t, geographic, row, first, last, x, y)
 
 
 @kernel
