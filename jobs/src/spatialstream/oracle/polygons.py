@@ -75,6 +75,8 @@ def _is_near_in_plane(a: Any, b: Any, at: Any, within: float, distance: _Distanc
 def _is_near_on_earth(a: Any, b: Any, at: Any, within: float, distance: _Distance) -> bool:
     """By halving: a part of an edge comes no nearer than half of what its ends and its length leave."""
     (ax, ay), (bx, by), (x, y) = a[:2], b[:2], at
+    if _EARTH * math.radians(max(min(ay, by) - y, y - max(ay, by), 0.0)) > within + 1.0:
+        return False  # a parallel that far is nowhere nearer
     length = _EARTH * math.radians(math.hypot(bx - ax, by - ay))
 
     def far(s: float) -> float:

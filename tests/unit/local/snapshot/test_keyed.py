@@ -71,19 +71,20 @@ def earlier(objects: list[SpatialObject]) -> Segment:
     return Segment(PLANE, plain.columns, Segment.build(PLANE, batch).properties, None, keyed=False)
 
 
-def restored(objects: list[SpatialObject], capacity: int = 1 << 20) -> SegmentStore:
+def restored(objects: list[SpatialObject], files: MemoryFiles, capacity: int = 1 << 20) -> SegmentStore:
     """A store of these objects from a checkpoint of an earlier format."""
-    store, files = SegmentStore(PLANE, capacity=capacity), MemoryFiles()
+    store = SegmentStore(PLANE, capacity=capacity)
     store.append(ObjectBatch.of(objects))
     manifest = store.checkpoint(files.write)
-    old = earlier(objects).to_arrays()
-    return SegmentStore.restore(PLANE, manifest, lambda name: (old, {}))
+    (name,) = files.files
+    files.files[name] = earlier(objects).to_arrays(), {}
+    return SegmentStore.restore(PLANE, manifest, files.read)
 
 
 def stored(chance: random.Random, objects: list[SpatialObject], old: int) -> SegmentStore:
     """A store of the objects, of which the first so many came with an earlier format; perhaps one that was restored."""
     files, capacity = MemoryFiles(), chance.choice([64, 512, 1 << 20])
-    store = restored(objects[:old], capacity) if old else SegmentStore(PLANE, capacity=capacity)
+    store = restored(objects[:old], files, capacity) if old else SegmentStore(PLANE, capacity=capacity)
     size = chance.choice([17, 60, 400])
     for first in range(old, len(objects), size):
         store.append(ObjectBatch.of(objects[first : min(first + size, len(objects))]))
@@ -148,7 +149,7 @@ def test_they_are_no_words_of_texts(where: str) -> None:
     """Sets, tables, counts, lengths and scores are those of segments without these terms."""
     objects = drawn(random.Random(3), 20_000)
     literals = Expression(where=parse_where(where, DECLARED)).literals
-    new, old = SegmentStore(PLANE), restored(objects)
+    new, old = SegmentStore(PLANE), restored(objects, MemoryFiles())
     new.append(ObjectBatch.of(objects))
     corpus = corpus_of(objects)
     assert scores(new, literals, corpus) == scores(old, literals, corpus)

@@ -275,7 +275,7 @@ def bisect(postings: npt.NDArray[Any], lo: int, hi: int, position: int) -> int:
 @kernel
 def is_keyword(word_offsets: npt.NDArray[Any], words: npt.NDArray[Any], i: int) -> bool:
     """Whether term i is a keyword of a property: they begin with a quotation mark, and words do not."""
-    return word_offsets[i] < word_offsets[i + 1] and words[word_offsets[i]] == _MARK
+    return bool(word_offsets[i] < word_offsets[i + 1] and words[word_offsets[i]] == _MARK)
 
 
 @kernel

@@ -143,7 +143,7 @@ def _bands(y: Floats, ring: Codes, up: float) -> tuple[float, Ints, Codes]:
         if scale < 1e300:
             for i in range(len(y) - 1):
                 if ring[i] == ring[i + 1]:
-                    low, high = min(y[i], y[i + 1]), max(y[i], y[i + 1])
+                    low, high = min(y[i], y[i + 1]) - up, max(y[i], y[i + 1]) + up
                     total += band_of(high, south, scale, count) - band_of(low, south, scale, count) + 1
             if total <= _ENTRIES * edges:
                 break
@@ -153,14 +153,14 @@ def _bands(y: Floats, ring: Codes, up: float) -> tuple[float, Ints, Codes]:
     sizes = np.zeros(count, np.int64)
     for i in range(len(y) - 1):
         if ring[i] == ring[i + 1]:
-            low, high = min(y[i], y[i + 1]), max(y[i], y[i + 1])
+            low, high = min(y[i], y[i + 1]) - up, max(y[i], y[i + 1]) + up
             for band in range(band_of(low, south, scale, count), band_of(high, south, scale, count) + 1):
                 sizes[band] += 1
     ends = np.cumsum(sizes) - sizes
     listed = np.empty(sizes.sum(), np.int32)
     for i in range(len(y) - 1):
         if ring[i] == ring[i + 1]:
-            low, high = min(y[i], y[i + 1]), max(y[i], y[i + 1])
+            low, high = min(y[i], y[i + 1]) - up, max(y[i], y[i + 1]) + up
             for band in range(band_of(low, south, scale, count), band_of(high, south, scale, count) + 1):
                 listed[ends[band]] = i
                 ends[band] += 1
