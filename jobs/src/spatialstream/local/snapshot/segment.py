@@ -2,14 +2,12 @@
 
 Objects are columns in Z-order, so that each quadtree node is a range of positions (:mod:`.zorder`). Terms are encoded
 in the segment's own vocabulary (:mod:`.wordtable`), and each term has postings: the ascending positions of its objects.
-Keywords of properties are terms, too, by which searches select (:mod:`spatialstream.model.keyword_terms`): they have
-postings only, and are in no set and no table, so that what counts or ranks words does not see them.
 The number of objects of a node with a term is found by two binary searches: an IR-tree (Cong et al. 2009) of which only
 the leaves are stored. Built on this: range-keyword search (:mod:`.zranges`), nearest neighbours (:mod:`.nearest`), and
 term counts from tables of large nodes (:mod:`.termtables`).
 
 Cost: building is a radix sort and a few passes, linear in objects and terms; about 105 bytes per object with 8 terms
-and an id of 11 characters, and 4 for each keyword. The modules of the searches state their costs.
+and an id of 11 characters. The modules of the searches state their costs.
 """
 
 from __future__ import annotations
@@ -25,16 +23,13 @@ from spatialstream.local import wordtable
 from spatialstream.local.snapshot import termlists, termtables, zorder
 from spatialstream.local.snapshot.addresses import ARRAYS, Columns, row_of
 from spatialstream.local.snapshot.stored import StoredBlocks
-from spatialstream.local.wordtable import Strings, to_arrow
+from spatialstream.local.wordtable import Strings
 from spatialstream.model.arrays import string_view
 from spatialstream.model.hashing import distinct_words, seed_of
 from spatialstream.model.kernels import kernel
-from spatialstream.model.keyword_terms import with_keywords
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.properties.declared import PropertyType
-from spatialstream.model.properties.table import PropertyTable, concat_columns
+from spatialstream.model.properties.table import PropertyTable
 from spatialstream.model.space import Space
-from spatialstream.model.terms import TermLists
 
 __all__ = ["Segment"]
 
@@ -49,7 +44,6 @@ class Segment:
         columns: the data.
         properties: of the objects, by position; None: they have none.
         stored: the fields that the stream keeps, by position; None: it keeps none.
-        keyed: whether all keywords of the properties have postings; they have none in files of an earlier format.
     """
 
     def __init__(
@@ -58,20 +52,20 @@ class Segment:
         columns: Columns,
         properties: PropertyTable | None = None,
         stored: StoredBlocks | None = None,
-        keyed: bool = True,
     ) -> None:
         self.space = space
         self.columns = columns
         self.properties = properties
         self.stored = stored
-        self.keyed = keyed
 
     @classmethod
     def build(cls, space: Space, objects: ObjectBatch) -> Segment:
         """Index a batch of objects, in any order."""
-        terms = with_keywords(objects.terms, objects.properties, objects.properties.columns)
         columns, order = _columns(
-            string_view(objects.ids), (objects.t, objects.x, objects.y), terms, len(objects.terms.vocabulary)
+            string_view(objects.ids),
+            (objects.t, objects.x, objects.y),
+            (objects.terms.offsets, objects.terms.codes),
+            string_view(objects.terms.vocabulary),
         )
         properties = PropertyTable.of(objects.properties) if objects.properties.columns else None
         stored = objects.stored.take(order).column
@@ -99,21 +93,18 @@ class Segment:
         ]
         ids = wordtable.concatenate([(part.id_offsets, part.ids) for part in columns])
         t, x, y = (np.concatenate([getattr(part, name) for part in columns]) for name in ("t", "x", "y"))
-        terms = TermLists(*wordtable.concatenate(sets), to_arrow(*wordtable.gather(word_offsets, words, firsts)))
+        vocabulary = wordtable.gather(word_offsets, words, firsts)
+        merged, order = _columns(ids, (t, x, y), wordtable.concatenate(sets), vocabulary)
         sizes = [*map(len, parts)]
-        given = concat_columns([part.properties for part in parts], sizes)
-        merged, order = _columns(ids, (t, x, y), with_keywords(terms, given, given.columns), len(terms.vocabulary))
-        properties = PropertyTable.of(given).take(order) if given.columns else None
+        properties = PropertyTable.concat([part.properties for part in parts], sizes)
         stored = StoredBlocks.merged([part.stored for part in parts], sizes, order)
-        return cls(parts[0].space, merged, properties, stored)
+        return cls(parts[0].space, merged, None if properties is None else properties.take(order), stored)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Serialize as named flat arrays."""
         arrays = {name: getattr(self.columns, name) for name in ARRAYS}
         properties = {} if self.properties is None else self.properties.to_arrays()
         stored = {} if self.stored is None else self.stored.to_arrays()
-        if self.keyed and self.has_keywords:
-            arrays["keyed"] = np.ones(1, np.int8)
         return arrays | {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)} | properties | stored
 
     @classmethod
@@ -125,9 +116,7 @@ class Segment:
         columns["t_min"], columns["t_max"] = arrays["span"].tolist()
         properties = PropertyTable.from_arrays(arrays) if "property_words" in arrays else None
         stored = StoredBlocks.from_arrays(arrays) if "stored_data" in arrays else None
-        segment = cls(space, Columns(**columns), properties, stored)
-        segment.keyed = "keyed" in arrays or not segment.has_keywords
-        return segment
+        return cls(space, Columns(**columns), properties, stored)
 
     def __len__(self) -> int:
         """Number of objects."""
@@ -144,14 +133,8 @@ class Segment:
         return self.columns.t_max
 
     @property
-    def has_keywords(self) -> bool:
-        """Whether a property of its objects is a keyword."""
-        types = () if self.properties is None else self.properties.types
-        return any(kind is PropertyType.KEYWORD for _, kind in types)
-
-    @property
     def terms(self) -> int:
-        """Number of distinct terms, keywords of properties included."""
+        """Number of distinct terms."""
         return len(self.columns.word_offsets) - 1
 
     @cached_property
@@ -170,27 +153,24 @@ class Segment:
 def _columns(
     ids: Strings,
     places: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
-    terms: TermLists,
-    texts: int,
+    sets: Strings,
+    vocabulary: Strings,
 ) -> tuple[Columns, npt.NDArray[Any]]:
-    """Sort and index objects given as ids, (t, x, y) and terms, the first ``texts`` of them words; and their order."""
+    """Sort and index objects given as ids, (t, x, y), term sets and the vocabulary of these; and their order."""
     t, x, y = places
     grid = zorder.grid_of(x, y)
     order = zorder.z_sort(grid, x, y)
     t, x, y = t[order], x[order], y[order]
     directory = zorder.directory_of(grid, x, y)
 
-    vocabulary = string_view(terms.vocabulary)
-    frequencies = _tally(terms.codes, len(terms.vocabulary))
+    frequencies = _tally(sets[1], len(vocabulary[0]) - 1)
     used = np.flatnonzero(frequencies)
     used = used[np.argsort(-frequencies[used], kind="stable")]
     ranks = np.full(len(frequencies), -1, np.int32)
     ranks[used] = np.arange(len(used), dtype=np.int32)
     posting_offsets = np.zeros(len(used) + 1, np.int32)
     np.cumsum(frequencies[used], out=posting_offsets[1:])
-    unit_offsets, units, postings = termlists.encode_sets(
-        terms.offsets, terms.codes, order, ranks, texts, posting_offsets
-    )
+    unit_offsets, units, postings = termlists.encode_sets(*sets, order, ranks, posting_offsets)
     word_offsets, words = wordtable.gather(*vocabulary, used)
     columns = Columns(
         t,

@@ -59,16 +59,15 @@ def _sort(codes: Array, n: int) -> None:
 
 @kernel
 def encode_sets(
-    offsets: Array, codes: Array, order: Array, ranks: Array, texts: int, posting_offsets: Array
+    offsets: Array, codes: Array, order: Array, ranks: Array, posting_offsets: Array
 ) -> tuple[Array, Array, Array]:
-    """Reorder and recode sets, and invert them. Terms that are not of texts have postings, and are in no unit.
+    """Reorder and recode sets, and invert them.
 
     Args:
         offsets: int32[n + 1], offsets of the sets in ``codes``.
         codes: int32[m], old codes.
         order: int64[n], the set at each new position.
         ranks: int32, new code of each old one.
-        texts: old codes below this are terms of texts.
         posting_offsets: int32[terms + 1], start of the postings of each new code.
 
     Returns:
@@ -88,17 +87,15 @@ def encode_sets(
     postings = np.empty(posting_offsets[-1], np.int32)
     at = 0
     for position in range(n):
-        count = 0
-        for j in range(offsets[order[position]], offsets[order[position] + 1]):
+        start, end = offsets[order[position]], offsets[order[position] + 1]
+        for j in range(start, end):
             code = ranks[codes[j]]
-            if codes[j] < texts:
-                buffer[count] = code
-                count += 1
+            buffer[j - start] = code
             postings[cursors[code]] = position
             cursors[code] += 1
-        _sort(buffer, count)
+        _sort(buffer, end - start)
         previous = 0
-        for j in range(count):
+        for j in range(end - start):
             at = put_unit(units, at, buffer[j] - previous)
             previous = buffer[j]
         unit_offsets[position + 1] = at
