@@ -26,11 +26,11 @@ from spatialstream.model.geometry import CIRCLE, EVERYWHERE, POLYGON, contains, 
 from spatialstream.model.kernels import kernel
 from spatialstream.model.polygons.cover import INSIDE, OUTSIDE, relate
 from spatialstream.model.polygons.packing import table_of
-from spatialstream.model.polygons.table import PolygonTable, polygon_contains
+from spatialstream.model.polygons.table import polygon_contains
 from spatialstream.model.regions import Region, Regions
 from spatialstream.model.space import Space
 
-__all__ = ["Ask", "bisect", "farthest", "holds", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
+__all__ = ["Ask", "bisect", "farthest", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
 
 _CAPACITY = 512
 _SPLIT = 8
@@ -154,15 +154,6 @@ def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[A
 
 
 @kernel
-def holds(ask: Ask, polygon: PolygonTable, x: float, y: float) -> bool:
-    """Whether the region contains the point; ``polygon`` is the :func:`~.packing.table_of` that of the predicate."""
-    shape = ask.shape
-    if not contains(ask.geographic, ask.kind, shape[0], shape[1], shape[2], shape[3], x, y):
-        return False
-    return ask.kind != POLYGON or polygon_contains(polygon, ask.geographic, 0, x, y)
-
-
-@kernel
 def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """Position ranges that contain every object of the region, ascending and disjoint.
 
@@ -278,8 +269,8 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
     known, codes, rarest = lookup(s, ask.word_offsets, ask.words)
     if not known:
         return found, m, checked
-    polygon = table_of(ask.polygon)
-    timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
+    polygon, a, b, c, d = table_of(ask.polygon), ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
+    timed, polygonal = not (ask.t_after < s.t_min and s.t_max <= ask.t_last), ask.kind == POLYGON
     cursor, last = 0, len(s.x)
     if rarest >= 0:
         cursor, last = wide(s.posting_offsets[rarest]), wide(s.posting_offsets[rarest + 1])
@@ -298,8 +289,12 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
                 break
             cursor += 1
             checked += 1
-            if not inside[r] and not holds(ask, polygon, s.x[position], s.y[position]):
-                continue
+            if not inside[r]:
+                x, y = s.x[position], s.y[position]
+                if not contains(ask.geographic, ask.kind, a, b, c, d, x, y):
+                    continue
+                if polygonal and not polygon_contains(polygon, ask.geographic, 0, x, y):
+                    continue
             if timed and not (ask.t_after < s.t[position] and s.t[position] <= ask.t_last):
                 continue
             if len(codes) > 1 and not has_all(s, position, codes):
