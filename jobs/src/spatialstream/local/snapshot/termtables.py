@@ -147,8 +147,10 @@ def count(
         for i in range(len(found)):
             m = _add_set(s, found[i], counts, touched, m)
     elif is_reached(s, ask.t_after, ask.t_last):
-        polygon, a, b, c, d = table_of(ask.polygon), ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
+        a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
         timed, polygonal = not (ask.t_after < s.t_min and s.t_max <= ask.t_last), ask.kind == POLYGON
+        if polygonal:
+            polygon = table_of(ask.polygon)
         first, end, inside = ranges(s, ask, False)
         for r in range(len(first)):
             if inside[r] and not timed and end[r] - first[r] >= AGGREGATE:

@@ -21,13 +21,15 @@ from spatialstream.local.snapshot.addresses import Columns, columns_at
 from spatialstream.local.snapshot.termlists import has_all
 from spatialstream.local.snapshot.zorder import LEVELS, cell, column, node_box, node_start
 from spatialstream.local.wordtable import find_word, pack
-from spatialstream.model.covers import region_parts
+from spatialstream.model.covers import shape_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, POLYGON, contains, distance, distance_to_box
 from spatialstream.model.kernels import kernel
+from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.cover import INSIDE, OUTSIDE, relate
 from spatialstream.model.polygons.packing import table_of
+from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.polygons.table import polygon_contains
-from spatialstream.model.regions import Region, Regions
+from spatialstream.model.regions import Region, shape_of
 from spatialstream.model.space import Space
 
 __all__ = ["Ask", "bisect", "farthest", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
@@ -39,6 +41,7 @@ _TESTED = 128
 """Nodes of the cover of a circle or polygon with fewer objects are not tested against it, only against its box."""
 
 _DEGREE = np.pi / 180.0
+_NO_POLYGON = np.empty(0)
 
 
 class Ask(NamedTuple):
@@ -61,18 +64,11 @@ class Ask(NamedTuple):
     @classmethod
     def of(cls, space: Space, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
         """Build from a region (None: anywhere), keywords and the time range (t_after, t_last]."""
-        regions = Regions.of([region])
-        boxes = region_parts(space, regions)[0]
-        return cls(
-            space.geographic,
-            int(regions.kind[0]),
-            regions.shape[0],
-            boxes,
-            *pack(keywords),
-            regions.polygons.packed,
-            t_after,
-            t_last,
-        )
+        kind, numbers = shape_of(region)
+        shape = np.array([numbers])
+        boxes = shape_parts(space, np.array([kind], np.uint8), shape)[0]
+        polygon = PolygonColumn.of([region]).packed if isinstance(region, Polygon) else _NO_POLYGON
+        return cls(space.geographic, kind, shape[0], boxes, *pack(keywords), polygon, t_after, t_last)
 
 
 @kernel
@@ -169,7 +165,9 @@ def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.ND
     end = np.empty(_CAPACITY, np.int64)
     inside = np.empty(_CAPACITY, np.bool_)
     m = 0
-    kind, shape, polygon = ask.kind, ask.shape, table_of(ask.polygon)
+    kind, shape = ask.kind, ask.shape
+    if kind == POLYGON:
+        polygon = table_of(ask.polygon)
     outer, inner = np.empty((len(ask.boxes), 4), np.int64), np.empty((len(ask.boxes), 4), np.int64)
     meeting = _cells(s.grid, ask.boxes, outer, inner)
     limit = _limit(outer, meeting)
@@ -269,8 +267,10 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
     known, codes, rarest = lookup(s, ask.word_offsets, ask.words)
     if not known:
         return found, m, checked
-    polygon, a, b, c, d = table_of(ask.polygon), ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
+    a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
     timed, polygonal = not (ask.t_after < s.t_min and s.t_max <= ask.t_last), ask.kind == POLYGON
+    if polygonal:
+        polygon = table_of(ask.polygon)
     cursor, last = 0, len(s.x)
     if rarest >= 0:
         cursor, last = wide(s.posting_offsets[rarest]), wide(s.posting_offsets[rarest + 1])
