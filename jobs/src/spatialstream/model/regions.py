@@ -206,7 +206,7 @@ class Regions(Batch):
         """Build the columns of a sequence; None is an unbounded region."""
         rows = [shape_of(region) for region in regions]
         kind = np.array([row[0] for row in rows], np.uint8)
-        shape = np.array([row[1] for row in rows]).reshape(-1, 4)
+        shape = np.array([row[1] for row in rows], np.float64).reshape(-1, 4)
         if not any(row[0] == POLYGON for row in rows):
             return cls.plain(kind, shape)
         return cls(kind, shape, PolygonColumn.of([each if isinstance(each, Polygon) else None for each in regions]))

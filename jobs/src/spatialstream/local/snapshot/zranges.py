@@ -65,7 +65,7 @@ class Ask(NamedTuple):
     def of(cls, space: Space, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
         """Build from a region (None: anywhere), keywords and the time range (t_after, t_last]."""
         kind, numbers = shape_of(region)
-        shape = np.array([numbers])
+        shape = np.array([numbers], np.float64)
         boxes = shape_parts(space, np.array([kind], np.uint8), shape)[0]
         polygon = PolygonColumn.of([region]).packed if isinstance(region, Polygon) else _NO_POLYGON
         return cls(space.geographic, kind, shape[0], boxes, *pack(keywords), polygon, t_after, t_last)
